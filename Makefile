@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+check: $(READY)  ## linters, types and import contracts
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: check  ## the whole suite
+	$(BIN)/pytest
+
+bench: $(READY)  ## every benchmark, as ratios against a baseline of the same run
+	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+
+lock: $(READY)  ## pin the dependencies again
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --allow-unsafe --no-annotate -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --allow-unsafe --no-annotate --extra dev -o requirements-dev.lock pyproject.toml
+
+clean:  ## forget the virtual environment and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.PHONY: help check test bench lock clean

@@ -1,0 +1,70 @@
+"""Everything that Jettison itself can report as having gone wrong.
+
+    JettisonError                 exit 1   something we named went wrong
+    ├─ InputError                 exit 2   a file or a value that somebody handed us cannot be used
+    │  ├─ QuantityError                    not a Kubernetes quantity
+    │  ├─ DurationError                    not a Go duration
+    │  └─ ManifestError                    not the Kubernetes object it should be
+    ├─ PolicyError                exit 2   the operator asked for the impossible; carries every complaint
+    └─ RuntimeFailure                      the machine did not do its part; worth another try at the next step
+       ├─ ObservationFailed                something could not be measured: nothing is decided from it
+       └─ ActionFailed                     something could not be done: the world is as it was, or half way
+
+A class exists only where somebody handles it apart from its parent. Foreign exceptions are translated once, at the
+edge that met them, with `from`. A message says what, which value and what is allowed: lower case, no full stop.
+Where Kubernetes has a text for the same mistake, the text is Kubernetes'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class JettisonError(Exception):
+    """Something we named went wrong."""
+
+    exit_code = 1
+
+
+class InputError(JettisonError):
+    """A file or a value that somebody handed us cannot be used."""
+
+    exit_code = 2
+
+
+class QuantityError(InputError):
+    """Not a Kubernetes quantity."""
+
+
+class DurationError(InputError):
+    """Not a Go duration."""
+
+
+class ManifestError(InputError):
+    """Not the Kubernetes object it should be."""
+
+
+class PolicyError(JettisonError):
+    """The operator asked for the impossible.
+
+    Kubernetes stops at the first mistake it happens to meet in a hash map; we collect them all, so that a
+    configuration is mended in one round.
+    """
+
+    exit_code = 2
+
+    def __init__(self, complaints: Iterable[str]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__("; ".join(self.complaints))
+
+
+class RuntimeFailure(JettisonError):
+    """The machine did not do its part; worth another try at the next step."""
+
+
+class ObservationFailed(RuntimeFailure):
+    """Something could not be measured, so nothing may be decided from it."""
+
+
+class ActionFailed(RuntimeFailure):
+    """Something could not be done; the world is as it was, or half way."""

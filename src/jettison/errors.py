@@ -18,6 +18,7 @@ Where Kubernetes has a text for the same mistake, the text is Kubernetes'.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 class JettisonError(Exception):
@@ -44,6 +45,16 @@ class ManifestError(InputError):
     """Not the Kubernetes object it should be."""
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One mistake in a configuration: which key, and what is wrong with its value."""
+
+    key: str
+    text: str
+    # The file, drop-in or flag that set the key; empty where nobody set it.
+    origin: str = ""
+
+
 class PolicyError(JettisonError):
     """The operator asked for the impossible.
 
@@ -53,12 +64,18 @@ class PolicyError(JettisonError):
 
     exit_code = 2
 
-    def __init__(self, complaints: Iterable[str]) -> None:
+    def __init__(self, complaints: Iterable[Complaint]) -> None:
         self.complaints = tuple(complaints)
-        super().__init__("; ".join(self.complaints))
+        super().__init__("; ".join(complaint.text for complaint in self.complaints))
+
+    @property
+    def leading(self) -> tuple[Complaint, ...]:
+        """Those of the first field with mistakes: Kubernetes would have stopped at any one of them."""
+        field = self.complaints[0].key.partition(".")[0]
+        return tuple(each for each in self.complaints if each.key.partition(".")[0] == field)
 
 
-class RuntimeFailure(JettisonError):
+class RuntimeFailure(JettisonError):  # noqa: N818  the machine failed, nobody made an error
     """The machine did not do its part; worth another try at the next step."""
 
 

@@ -1,16 +1,16 @@
 """Label selectors: which objects does `app in (web,db),tier!=test` mean?
 
-Two ways lead to the same value: a text (the `labelSelector` of an API request) and a LabelSelector object (in
-a disruption budget, a Deployment, …). Order, canonical text and complaints are Kubernetes'.
+Two ways lead to a selector: a LabelSelector object (in a disruption budget, a Deployment, …), read here, and a
+text (the `labelSelector` of an API request), read in `label_selector_text`. Order, canonical text and
+complaints are Kubernetes'.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from jettison.engine.labels import label_key_complaints, label_value_complaints
 from jettison.engine.strconv import parse_int64, quote
@@ -37,21 +37,12 @@ _OBJECT_OPERATORS: Final = {
     "Exists": Operator.EXISTS,
     "DoesNotExist": Operator.DOES_NOT_EXIST,
 }
-_TEXT_OPERATORS: Final = {
-    "in": Operator.IN,
-    "notin": Operator.NOT_IN,
-    "=": Operator.EQUALS,
-    "==": Operator.DOUBLE_EQUALS,
-    "!=": Operator.NOT_EQUALS,
-    ">": Operator.GREATER_THAN,
-    "<": Operator.LESS_THAN,
-}
 # Go's JSON escapes what HTML or JavaScript would misread, too.
 _JSON_ESCAPES: Final = {
     **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
     **str.maketrans({'"': r"\"", "\\": r"\\", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t"}),
 }
-_SYMBOLS: Final = {operator: symbol for symbol, operator in _TEXT_OPERATORS.items()}
+_SYMBOLS: Final = {Operator.GREATER_THAN: ">", Operator.LESS_THAN: "<"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +84,7 @@ class Requirement:
             case Operator.IN | Operator.NOT_IN:
                 return f"{self.key} {self.operator} ({','.join(sorted(self.values))})"
             case _:
-                return f"{self.key}{_SYMBOLS[self.operator]}{self.values[0]}"
+                return f"{self.key}{_SYMBOLS.get(self.operator, self.operator)}{self.values[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +111,41 @@ EVERYTHING: Final = LabelSelector(())
 NOTHING: Final = LabelSelector(None)
 
 
-class MatchExpression(NamedTuple):
-    """One entry of a LabelSelector object's `matchExpressions`, unchecked."""
+@dataclass(frozen=True, slots=True)
+class MatchExpression:
+    """One entry of `matchExpressions`, as it was written."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SelectorObject:
+    """A LabelSelector object as it was written. Whether it makes sense shows when it is used: see `select`."""
+
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    match_expressions: tuple[MatchExpression, ...] = ()
+
+    def __str__(self) -> str:
+        """As Go prints the object, which is what Kubernetes puts into an event's message."""
+        labels = "".join(f"{key}: {value}," for key, value in sorted(self.match_labels.items()))
+        expressions = "".join(
+            f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
+            for each in self.match_expressions
+        )
+        return (
+            f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+            f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+        )
+
+
 def require(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
-    """A checked requirement; the complaint names everything that is wrong with it, once."""
+    """A checked requirement. The complaint names everything that is wrong with it."""
     complaints = []
     if key_complaints := label_key_complaints(key):
         complaints.append(f"key: Invalid value: {quote(key)}: {'; '.join(key_complaints)}")
-    match operator:
-        case Operator.IN | Operator.NOT_IN if not values:
-            complaints.append("values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty")
-        case Operator.EXISTS | Operator.DOES_NOT_EXIST if values:
-            complaints.append(
-                f"values: Invalid value: {_as_go_json(values)}: values set must be empty for exists and does not exist"
-            )
-        case Operator.GREATER_THAN | Operator.LESS_THAN:
-            complaints += [
-                f"values[{index}]: Invalid value: {quote(value)}: "
-                "for 'Gt', 'Lt' operators, the value must be an integer"
-                for index, value in enumerate(values)
-                if parse_int64(value) is None
-            ]
+    complaints += _operand_complaints(operator, values)
     for index, value in enumerate(values):
         if value_complaints := label_value_complaints(value):
             invalid = f"Invalid value: {quote(value)}: {'; '.join(value_complaints)}"
@@ -156,133 +155,47 @@ def require(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
     return Requirement(key, operator, tuple(values))
 
 
-def select(match_labels: Mapping[str, str], match_expressions: Iterable[MatchExpression] = ()) -> LabelSelector:
-    """The selector that a LabelSelector object means: empty selects all. For an absent one take NOTHING."""
-    requirements = [require(key, Operator.EQUALS, [value]) for key, value in match_labels.items()]
-    for expression in match_expressions:
+def select(source: SelectorObject | None) -> LabelSelector:
+    """The selector that an object means: absent selects nothing, empty selects all."""
+    if source is None:
+        return NOTHING
+    requirements = [require(key, Operator.EQUALS, [value]) for key, value in source.match_labels.items()]
+    for expression in source.match_expressions:
         operator = _OBJECT_OPERATORS.get(expression.operator)
         if operator is None:
             raise InputError(f"{quote(expression.operator)} is not a valid label selector operator")
         requirements.append(require(expression.key, operator, expression.values))
-    return _ordered(requirements)
+    return all_of(requirements)
 
 
-def parse_label_selector(text: str) -> LabelSelector:
-    """Read the text form. `a in ()` means the empty value, as does `a=`; white space never matters."""
-    tokens = _Tokens(text)
-    requirements: list[Requirement] = []
-    if tokens.peek().kind not in (_WORD, "!", _END):
-        raise InputError(f"found '{tokens.peek().text}', expected: !, identifier, or 'end of string'")
-    while tokens.peek().kind != _END:
-        try:
-            requirements.append(_read_requirement(tokens))
-        except InputError as error:
-            raise InputError(f"unable to parse requirement: {error}") from error
-        token = tokens.take()
-        if token.kind == _END:
-            break
-        if token.kind != ",":
-            raise InputError(f"found '{token.text}', expected: ',' or 'end of string'")
-        if tokens.peek().kind not in (_WORD, "!"):
-            raise InputError(f"found '{tokens.peek().text}', expected: identifier after ','")
-    return _ordered(requirements)
+def all_of(requirements: Iterable[Requirement]) -> LabelSelector:
+    """The selector of all of them, in order of their keys.
 
-
-def _ordered(requirements: Iterable[Requirement]) -> LabelSelector:
-    # Go's sort keeps equal keys in order for up to twelve requirements; we do for any number.
+    Go's sort keeps equal keys in the order they were given for up to twelve requirements; this one always does.
+    """
     return LabelSelector(tuple(sorted(requirements, key=lambda each: each.key)))
 
 
+def _operand_complaints(operator: Operator, values: Sequence[str]) -> Iterator[str]:
+    match operator:
+        case Operator.IN | Operator.NOT_IN:
+            is_right, rule = len(values) > 0, "for 'in', 'notin' operators, values set can't be empty"
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            is_right, rule = len(values) == 0, "values set must be empty for exists and does not exist"
+        case Operator.GREATER_THAN | Operator.LESS_THAN:
+            is_right, rule = len(values) == 1, "for 'Gt', 'Lt' operators, exactly one value is required"
+        case _:
+            is_right, rule = len(values) == 1, "exact-match compatibility requires one single value"
+    if not is_right:
+        yield f"values: Invalid value: {_as_go_json(values)}: {rule}"
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+        for index, value in enumerate(values):
+            if parse_int64(value) is None:
+                rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+                yield f"values[{index}]: Invalid value: {quote(value)}: {rule}"
+
+
 def _as_go_json(values: Sequence[str]) -> str:
+    """A list as Go's JSON writes it, which has null for an empty one that nobody filled."""
     escaped = [value.translate(_JSON_ESCAPES) for value in values]
-    return '["' + '","'.join(escaped) + '"]'
-
-
-_WORD: Final = "word"
-_END: Final = "end"
-# A NUL ends a word or a symbol and is swallowed with it; where a token should begin it ends the text.
-_TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>[=!]=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
-
-
-class _Token(NamedTuple):
-    """`kind` is _WORD, _END or the symbol itself. `in` and `notin` are words too: `in in (in)` is fine."""
-
-    kind: str
-    text: str
-
-
-class _Tokens:
-    """The tokens of a selector, with a look at the next one. After the last comes _END, as often as asked."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._position = 0
-        self._next = self._scan()
-
-    def peek(self) -> _Token:
-        return self._next
-
-    def take(self) -> _Token:
-        token, self._next = self._next, self._scan()
-        return token
-
-    def _scan(self) -> _Token:
-        match = _TOKEN.match(self._text, self._position)
-        if match is None:
-            self._position = len(self._text)
-            return _Token(_END, "")
-        self._position = match.end()
-        return _Token(match["symbol"], match["symbol"]) if match["symbol"] else _Token(_WORD, match["word"])
-
-
-def _read_requirement(tokens: _Tokens) -> Requirement:
-    token = tokens.take()
-    is_negated = token.kind == "!"
-    if is_negated:
-        token = tokens.take()
-    if token.kind != _WORD:
-        raise InputError(f"found '{token.text}', expected: identifier")
-    key = token.text
-    if complaints := label_key_complaints(key):
-        raise InputError(f"<nil>: Invalid value: {quote(key)}: {'; '.join(complaints)}")
-    if is_negated:
-        return require(key, Operator.DOES_NOT_EXIST, ())
-    if tokens.peek().kind in (_END, ","):
-        return require(key, Operator.EXISTS, ())
-    token = tokens.take()
-    operator = _TEXT_OPERATORS.get(token.text)
-    if operator is None:
-        raise InputError(f"found '{token.text}', expected: in, notin, =, ==, !=, gt, lt")
-    is_set = operator in (Operator.IN, Operator.NOT_IN)
-    return require(key, operator, _read_set(tokens) if is_set else [_read_value(tokens)])
-
-
-def _read_value(tokens: _Tokens) -> str:
-    if tokens.peek().kind in (_END, ","):
-        return ""
-    token = tokens.take()
-    if token.kind != _WORD:
-        raise InputError(f"found '{token.text}', expected: identifier")
-    return token.text
-
-
-def _read_set(tokens: _Tokens) -> list[str]:
-    """`(b,a,b)` as [a, b]. A comma with nothing before or behind it adds the empty value."""
-    token = tokens.take()
-    if token.kind != "(":
-        raise InputError(f"found '{token.text}' expected: '('")
-    if tokens.peek().kind not in (_WORD, ",", ")"):
-        raise InputError(f"found '{tokens.peek().text}', expected: ',', ')' or identifier")
-    values: set[str] = set()
-    while (token := tokens.take()).kind != ")":
-        follower = tokens.peek()
-        if token.kind == _WORD:
-            values.add(token.text)
-            if follower.kind not in (",", ")"):
-                raise InputError(f"found '{follower.text}', expected: ',' or ')'")
-        elif token.kind == ",":
-            if not values or follower.kind in (",", ")"):
-                values.add("")
-        else:
-            raise InputError(f"found '{token.text}', expected: ',', or identifier")
-    return sorted(values or {""})
+    return '["' + '","'.join(escaped) + '"]' if values else "null"

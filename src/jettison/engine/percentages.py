@@ -26,7 +26,8 @@ def parse_percentage(text: str) -> float:
     """`10%` → 0.1 as a 32-bit float, or an InputError with Go's words. Every trailing `%` is dropped, not only one."""
     number = text.rstrip("%")
     if _SPECIAL.fullmatch(number):
-        return float(number)
+        special = float(number)
+        return math.nan if math.isnan(special) else special  # one NaN, so that equal policies compare equal
     if not (_DECIMAL_FLOAT.fullmatch(number) or _HEX_FLOAT.fullmatch(number)):
         raise InputError(f"strconv.ParseFloat: parsing {quote(number)}: invalid syntax")
     value = _nearest_float32(number.replace("_", ""))

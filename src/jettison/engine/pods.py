@@ -96,6 +96,11 @@ class Pod:
         return self.priority or 0
 
     @cached_property
+    def order(self) -> tuple[str, str, str]:
+        """Decides where nothing else does, so that an order never depends on the order of the input."""
+        return self.namespace, self.name, self.uid
+
+    @cached_property
     def is_critical(self) -> bool:
         """Never evicted under pressure, always admitted: every static pod, whatever its priority, is among them."""
         return self.is_static or self.is_mirror or self.effective_priority >= SYSTEM_CRITICAL_PRIORITY

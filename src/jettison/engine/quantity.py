@@ -122,6 +122,13 @@ def decimal(number: int) -> Quantity:
     return Quantity(number, 0, Format.DECIMAL)
 
 
+def binary_text(number: int) -> str:
+    """`str(binary(number))`, without the detour: a message about 10,000 pods has 20,000 of these."""
+    if -1024 < number < 1024:
+        return canonical(Quantity(number))
+    return _binary_text(number)
+
+
 def parse(text: str) -> Quantity:
     """The quantity that `text` spells, or a QuantityError with Kubernetes' words."""
     # A cache, because a node's pods spell the same few requests; long texts are rare and stay out of it.

@@ -1,0 +1,32 @@
+"""What is remembered between steps, and nothing else: the grace clocks, the conditions, the last readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jettison.engine.signals import Condition, Signal
+from jettison.engine.snapshot import Reading
+from jettison.engine.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from jettison.engine.decide import Reclaim
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Empty at start. A failed observation leaves it as it is, so conditions keep their last value."""
+
+    # The thresholds derived from the disk layout count from the second step on (spec §2.7).
+    knows_layout: bool = False
+    # Since when each threshold is crossed without a break.
+    first_observed: Mapping[Threshold, int] = field(default_factory=dict)
+    # Crossed for their grace period at the last step; they stay until minimum reclaim is reached.
+    met: tuple[Threshold, ...] = ()
+    # Never shrinks: a condition is reported until its age reaches the transition period.
+    condition_observed: Mapping[Condition, int] = field(default_factory=dict)
+    conditions: frozenset[Condition] = frozenset()
+    readings: Mapping[Signal, Reading] = field(default_factory=dict)
+    # A reclaim was ordered and not yet judged; the next snapshot does that and begins no new step.
+    reclaiming: Reclaim | None = None

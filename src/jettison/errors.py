@@ -9,6 +9,8 @@
     └─ RuntimeFailure                      the machine did not do its part; worth another try at the next step
        ├─ ObservationFailed                something could not be measured: nothing is decided from it
        └─ ActionFailed                     something could not be done: the world is as it was, or half way
+          ├─ PodGone                       there is no such pod (any more): as good as done
+          └─ StillRunning                  the pod did not stop in time; the killing goes on
 
 A class exists only where somebody handles it apart from its parent. Foreign exceptions are translated once, at the
 edge that met them, with `from`. A message says what, which value and what is allowed: lower case, no full stop.
@@ -85,3 +87,11 @@ class ObservationFailed(RuntimeFailure):
 
 class ActionFailed(RuntimeFailure):
     """Something could not be done; the world is as it was, or half way."""
+
+
+class PodGone(ActionFailed):
+    """There is no such pod (any more): as good as done."""
+
+
+class StillRunning(ActionFailed):
+    """The pod did not stop in time; the killing goes on."""

@@ -1,4 +1,4 @@
-"""Which unused images and dead containers go, in which order, and how many (spec §7).
+"""Which unused images go, in which order, and how many (spec §7.2, §7.3); dead containers have a module of their own.
 
 Removing can fail, and what was freed decides what comes next. So image collection is a conversation: a generator yields
 the image to remove, is sent None for success or the reason of a failure, and returns the result. Whoever drives it does
@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from jettison.engine.durations import duration_text
-from jettison.engine.policy import ImageCollection
+
+if TYPE_CHECKING:
+    from jettison.engine.policy import ImageCollection
 
 UNLIMITED = 2**63 - 1
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from jettison.engine import facts as say
 from jettison.engine.evictions import HARD_GRACE, Eviction, soft_grace
 from jettison.engine.facts import Fact
 from jettison.engine.history import History
 from jettison.engine.limits import over_limit
-from jettison.engine.policy import Policy
 from jettison.engine.pressure import Pressure, Readings, assess, in_order, still_starved
 from jettison.engine.ranking import Ranking, rank
 from jettison.engine.signals import ROWS, Condition, Reclaimable, readings
 from jettison.engine.snapshot import Reading, Snapshot
 from jettison.engine.thresholds import Threshold
-from jettison.engine.wording import eviction_for_pressure
+from jettison.engine.wording import PressureWording
+
+if TYPE_CHECKING:
+    # Only for its name: reading a configuration takes longer to import than deciding.
+    from jettison.engine.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,13 @@ class PressureEvictions(Sequence[Eviction]):
         return sum(not pod.is_critical for _, pod, _ in self.ranking.entries)
 
     def __iter__(self) -> Iterator[Eviction]:
-        row = ROWS[self.starved.signal]
-        threshold, available = self.starved.quantity(self.reading.capacity), row.amount(self.reading.available)
+        wording = PressureWording(self.starved.signal, self.starved.quantity(self.reading.capacity), self.reading)
+        is_hard = self.starved.is_hard
+        usages = self.snapshot.usages
         for _, pod, _ in self.ranking.entries:
             if not pod.is_critical:
-                grace = HARD_GRACE if self.starved.is_hard else soft_grace(pod, self.max_pod_grace)
-                usage = self.snapshot.usages.get(pod.uid)
-                yield eviction_for_pressure(pod, usage, self.starved.signal, threshold, available, grace)
+                grace = HARD_GRACE if is_hard else soft_grace(pod, self.max_pod_grace)
+                yield wording.eviction(pod, usages.get(pod.uid), grace)
 
     @overload
     def __getitem__(self, index: int) -> Eviction: ...

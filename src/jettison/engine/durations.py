@@ -53,15 +53,16 @@ def parse_duration(text: str) -> int:
 
 def _term(match: re.Match[str], text: str) -> int:
     whole, _point, fraction, unit_text = match.groups()
+    significant = whole.lstrip("0") or "0"
     # More than 19 digits cannot fit into 64 bits; checked first because int() refuses texts beyond 4300 digits.
-    if (not whole and not fraction) or len(whole.lstrip("0")) > 19 or int(whole or "0") > _LIMIT:
+    if (not whole and not fraction) or len(significant) > 19 or int(significant) > _LIMIT:
         raise DurationError(f"time: invalid duration {_quote(text)}")
     if not unit_text:
         raise DurationError(f"time: missing unit in duration {_quote(text)}")
     unit = _UNITS.get(unit_text)
     if unit is None:
         raise DurationError(f"time: unknown unit {_quote(unit_text)} in duration {_quote(text)}")
-    number = int(whole or "0")
+    number = int(significant)
     if number > _LIMIT // unit:
         raise DurationError(f"time: invalid duration {_quote(text)}")
     number = number * unit + _fraction(fraction or "", unit)

@@ -53,11 +53,8 @@ def assemble(
         values = _with_defaults(reader.read(_checked(file), file.name))
         _fill_eviction_hard(values, reader.origins)
     for drop_in in drop_ins:
-        patched = merge_patch(_document(values), _checked(drop_in))
-        if not isinstance(patched, Mapping):
-            raise _not_a_configuration(drop_in.name, patched)
-        patch = drop_in.document
-        values = _with_defaults(reader.read(patched, drop_in.name, patch if isinstance(patch, Mapping) else {}))
+        patch = _checked(drop_in)
+        values = _with_defaults(reader.read(_patched(values, patch, drop_in.name), drop_in.name, patch))
     _apply_flags(values, flags, reader)
     if reader.complaints:
         raise PolicyError(sorted(reader.complaints, key=lambda each: (each.origin, each.key)))
@@ -76,7 +73,11 @@ def merge_patch(target: object, patch: object) -> object:
     """RFC 7386: maps merge key by key, null deletes, everything else replaces."""
     if not isinstance(patch, Mapping):
         return patch
-    merged = dict(target) if isinstance(target, Mapping) else {}
+    return _merged(target if isinstance(target, Mapping) else {}, patch)
+
+
+def _merged(target: Document, patch: Document) -> dict[str, object]:
+    merged = dict(target)
     for key, change in patch.items():
         if change is None:
             merged.pop(key, None)
@@ -85,13 +86,23 @@ def merge_patch(target: object, patch: object) -> object:
     return merged
 
 
+def _patched(values: Mapping[str, Any], patch: Document, name: str) -> Document:
+    try:
+        return _merged(_document(values), patch)
+    except RecursionError as error:
+        raise PolicyError([Complaint("", f"the document is nested too deeply to be a {KIND}", name)]) from error
+
+
 def _checked(source: Source) -> Document:
     document = source.document
     if not isinstance(document, Mapping):
         raise _not_a_configuration(source.name, document)
+    for key in document:
+        if not isinstance(key, str):
+            raise PolicyError([Complaint("", f"the key {_shown(key)} is not a string: put it in quotes", source.name)])
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != expected:
-            found = f"is `{document[key]}`" if key in document else "is missing"
+            found = f"is {_shown(document[key])}" if key in document else "is missing"
             raise PolicyError([Complaint(key, f"{key} {found}, expected `{expected}`", source.name)])
     return document
 
@@ -128,7 +139,7 @@ class _Reader:
             if key in BY_KEY:
                 self.note(key, raw, origin)
                 continue
-            meant = next((known for known in BY_KEY if known.lower() == str(key).lower()), None)
+            meant = next((known for known in BY_KEY if known.lower() == key.lower()), None)
             if meant is not None:
                 self.warnings.append(f"{origin}: unknown field `{key}` is ignored, did you mean `{meant}`?")
 
@@ -136,7 +147,7 @@ class _Reader:
         """Remember who set `key`, entry by entry where it is a map."""
         self.origins[key] = origin
         if isinstance(raw, Mapping):
-            self.origins |= {f"{key}.{entry}": origin for entry in raw}
+            self.origins |= {f"{key}.{entry}": origin for entry in raw if isinstance(entry, str)}
 
 
 def _with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,13 +218,18 @@ def _text_map(raw: object) -> dict[str, str]:
     if not isinstance(raw, Mapping):
         raise InputError(f"is {_shown(raw)}, expected a map")
     for name, text in raw.items():
-        if not isinstance(name, str) or not isinstance(text, str):
+        if not isinstance(name, str):
+            raise InputError(f"the key {_shown(name)} is not a string: put it in quotes")
+        if not isinstance(text, str):
             raise InputError(f"`{name}` is {_shown(text)}, expected a string: put it in quotes")
     return dict(raw)
 
 
 def _shown(raw: object) -> str:
-    text = repr(raw)
+    try:
+        text = repr(raw)
+    except (RecursionError, ValueError):  # nested a thousand times, or an integer of more than 4300 digits
+        return f"a {type(raw).__name__} that is too large to show"
     return f"`{text}`" if len(text) <= 60 else f"a {type(raw).__name__} of {len(text)} characters"
 
 

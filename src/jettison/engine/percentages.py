@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 import struct
-from fractions import Fraction
 
 from jettison.engine.strconv import quote
 from jettison.errors import InputError
@@ -60,6 +59,8 @@ def _nearest_float32(number: str) -> float | None:
         return None if math.isinf(double) else single
     # Rounding twice (text to 64 bits to 32 bits) goes wrong only when the 64-bit value lies exactly between two
     # 32-bit ones and the text does not; then the text decides. Long texts are cut: a tie needs fewer digits.
+    from fractions import Fraction  # noqa: PLC0415  only here, and it costs more to import than the engine's own code
+
     neighbour = _neighbour(single, double)
     if neighbour is not None and len(number) <= 1000 and Fraction(double) * 2 == Fraction(single) + Fraction(neighbour):
         exact = Fraction(number)

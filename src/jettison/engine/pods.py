@@ -2,7 +2,7 @@
 
 Whatever depends only on the pod's spec is computed once per pod and kept on it, because the same pods come back in
 every snapshot: a pass over 10,000 pods must not parse 40,000 quantities. That is why `Pod` has a `__dict__` where
-other values have slots.
+other values have slots. Containers and volumes are named tuples, which are made three times as fast as dataclasses.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 from jettison.engine.quantity import ZERO, Format, Quantity
 from jettison.engine.taints import Toleration
@@ -24,7 +26,7 @@ SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 SYSTEM_NODE_CRITICAL = "system-node-critical"
 
 Resources = Mapping[str, Quantity]
-NO_RESOURCES: Resources = {}
+NO_RESOURCES: Resources = MappingProxyType({})
 
 
 class Qos(StrEnum):
@@ -35,18 +37,16 @@ class Qos(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """One container of the spec; `is_sidecar` marks an init container that keeps running."""
 
     name: str
-    requests: Resources = field(default_factory=dict)
-    limits: Resources = field(default_factory=dict)
+    requests: Resources = NO_RESOURCES
+    limits: Resources = NO_RESOURCES
     is_sidecar: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(NamedTuple):
     """A volume as local storage sees it: does it lie on the node's disks, and may it grow without end?"""
 
     name: str
@@ -54,12 +54,11 @@ class Volume:
     size_limit: Quantity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(NamedTuple):
     """Resources set on the pod itself rather than on its containers."""
 
-    requests: Resources = field(default_factory=dict)
-    limits: Resources = field(default_factory=dict)
+    requests: Resources = NO_RESOURCES
+    limits: Resources = NO_RESOURCES
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Pod:
     reported_qos: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: Resources = field(default_factory=dict)
+    overhead: Resources = field(default_factory=lambda: NO_RESOURCES)
     resources: PodResources | None = None
     volumes: tuple[Volume, ...] = ()
     grace_seconds: int | None = None
@@ -143,13 +142,23 @@ class Pod:
         """Exact and as fast as an integer."""
         return self.storage_request.nanos
 
+    def container_requests(self, resource: str) -> dict[str, tuple[int, str]]:
+        """What each regular and init container asked for, in 10⁻⁹ and as text.
+
+        Of two with one name the regular one counts, then the first.
+        """
+        known = self._container_requests.get(resource)
+        if known is None:
+            known = {}
+            for container in (*self.containers, *self.init_containers):
+                request = container.requests.get(resource, ZERO)
+                known.setdefault(container.name, (request.nanos, str(request)))
+            self._container_requests[resource] = known
+        return known
+
     @cached_property
-    def containers_by_name(self) -> dict[str, Container]:
-        """Regular and init containers; of two with one name the regular one counts, then the first."""
-        found: dict[str, Container] = {}
-        for container in (*self.containers, *self.init_containers):
-            found.setdefault(container.name, container)
-        return found
+    def _container_requests(self) -> dict[str, dict[str, tuple[int, str]]]:
+        return {}
 
     @cached_property
     def local_volumes(self) -> frozenset[str]:

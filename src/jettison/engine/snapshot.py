@@ -1,7 +1,7 @@
 """What was measured: the node, its pods' usages, and when. The shape follows the kubelet's Summary API.
 
-The values of a pod are named tuples and not dataclasses: a node has hundreds, each snapshot makes them anew, and a
-tuple is built three times faster than a frozen dataclass.
+Measurements are named tuples and not dataclasses: a node has hundreds, each snapshot makes them anew, and a tuple is
+built three times faster than a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class Reading(NamedTuple):
     time_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(NamedTuple):
     """Memory of the node, of all pods together, or of anything else with a limit."""
 
     time_ns: int | None = None
@@ -55,8 +54,7 @@ class MemoryStats:
     working_set: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FsStats:
+class FsStats(NamedTuple):
     """One filesystem."""
 
     time_ns: int | None = None
@@ -68,8 +66,7 @@ class FsStats:
     inodes_used: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStats:
+class ProcessStats(NamedTuple):
     """Process ids: how many there may be and how many there are, threads included."""
 
     time_ns: int | None = None
@@ -77,8 +74,7 @@ class ProcessStats:
     current: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStats:
+class NodeStats(NamedTuple):
     """The node's own numbers."""
 
     name: str = ""

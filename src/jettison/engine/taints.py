@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from jettison.engine.strconv import parse_int64
 
@@ -24,8 +24,7 @@ LONGEST_SECONDS: Final = (2**63 - 1) // 10**9
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(NamedTuple):
     """A node's mark against pods that do not tolerate it."""
 
     key: str
@@ -33,8 +32,7 @@ class Taint:
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(NamedTuple):
     """A pod's licence to be on a tainted node. An empty key or effect stands for every one."""
 
     key: str = ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jettison.engine.evictions import DISRUPTION_TARGET, TERMINATION_BY_KUBELET, Eviction, PodCondition
 from jettison.engine.facts import Fact, ReclaimAttempted
 from jettison.engine.pods import MEMORY, Pod
-from jettison.engine.quantity import NANO, ZERO, Quantity, binary_text
+from jettison.engine.quantity import NANO, Quantity, binary_text
 from jettison.engine.signals import ROWS, Resource, Signal
-from jettison.engine.snapshot import ContainerUsage, PodUsage
+from jettison.engine.snapshot import ContainerUsage, PodUsage, Reading
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -39,63 +41,75 @@ def eviction_event(eviction: Eviction) -> Event:
     return Event(WARNING, eviction.reason, eviction.message, eviction.pod, annotations)
 
 
-def eviction_for_pressure(
-    pod: Pod, usage: PodUsage | None, signal: Signal, threshold: Quantity, available: Quantity, grace_seconds: int
-) -> Eviction:
-    """The order for a pod that goes because the node is starved, with every container that uses too much named."""
-    resource = ROWS[signal].resource
-    message = [f"The node was low on resource: {resource}. Threshold quantity: {threshold}, available: {available}. "]
-    annotations: dict[str, str] = {}
-    if usage is not None:
-        names, amounts = [], []
-        for container in usage.containers:
-            sentence = _container_sentence(pod, container, resource)
-            if sentence is not None:
-                message.append(sentence[0])
+class PressureWording:
+    """Words the orders of one starved signal: what is the same for all its pods is said once."""
+
+    def __init__(self, signal: Signal, threshold: Quantity, reading: Reading) -> None:
+        row = ROWS[signal]
+        self.signal = signal.value
+        self.resource = row.resource.value
+        available = row.amount(reading.available)
+        self.opening = (
+            f"The node was low on resource: {self.resource}. Threshold quantity: {threshold}, available: {available}. "
+        )
+        self.closing = f"has larger consumption of {self.resource}. "
+        self.usage = _USAGES.get(row.resource)
+        self.names_pods = row.resource is Resource.MEMORY
+
+    def eviction(self, pod: Pod, usage: PodUsage | None, grace_seconds: int) -> Eviction:
+        """The order for one pod, with every container that uses more than it asked for named."""
+        if usage is None:
+            text, annotations = self.opening, {}
+        else:
+            names, amounts, sentences = self._offenders(pod, usage)
+            annotations = {
+                "offending_containers": ",".join(names),
+                "offending_containers_usage": ",".join(amounts),
+                "starved_resource": self.resource,
+            }
+            pod_sentence = self._pod_sentence(pod, usage, annotations) if self.names_pods else ""
+            text = f"{self.opening}{pod_sentence}{''.join(sentences)}"
+        condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, text, pod.generation)
+        return Eviction(pod, text, grace_seconds, self.signal, annotations, condition)
+
+    def _offenders(self, pod: Pod, usage: PodUsage) -> tuple[list[str], list[str], list[str]]:
+        names: list[str] = []
+        amounts: list[str] = []
+        sentences: list[str] = []
+        if self.usage is not None:
+            measure, closing = self.usage, self.closing
+            asked = pod.container_requests(self.resource)
+            for container in usage.containers:
+                used = measure(container)
+                request = asked.get(container.name)
+                if used is None or request is None or used * NANO <= request[0]:
+                    continue
+                amount = binary_text(used)
                 names.append(container.name)
-                amounts.append(sentence[1])
-        annotations = {
-            "offending_containers": ",".join(names),
-            "offending_containers_usage": ",".join(amounts),
-            "starved_resource": resource.value,
-        }
-        _add_pod_sentence(pod, usage, resource, message, annotations)
-    text = "".join(message)
-    condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, text, pod.generation)
-    return Eviction(pod, text, grace_seconds, signal.value, annotations, condition)
+                amounts.append(amount)
+                sentences.append(f"Container {container.name} was using {amount}, request is {request[1]}, {closing}")
+        return names, amounts, sentences
+
+    def _pod_sentence(self, pod: Pod, usage: PodUsage, annotations: dict[str, str]) -> str:
+        """Said whenever the pod itself requests memory, even where it uses less than that."""
+        if pod.resources is None or not pod.has_pod_level_resources or usage.working_set is None:
+            return ""
+        request = pod.resources.requests.get(MEMORY)
+        if request is None:
+            return ""
+        amount = binary_text(usage.working_set)
+        annotations |= {"offending_pod": pod.name, "offending_pod_usage": amount}
+        return f"Pod {pod.name} was using {amount}, request is {request}, {self.closing}"
 
 
-def _container_sentence(pod: Pod, usage: ContainerUsage, resource: Resource) -> tuple[str, str] | None:
-    container = pod.containers_by_name.get(usage.name)
-    used = _container_usage(usage, resource)
-    if container is None or used is None:
+def _storage(usage: ContainerUsage) -> int | None:
+    if usage.rootfs_bytes is None or usage.logs_bytes is None:
         return None
-    request = container.requests.get(resource.value, ZERO)
-    if used * NANO <= request.nanos:
-        return None
-    amount = binary_text(used)
-    said = f"Container {usage.name} was using {amount}, request is {request}, has larger consumption of {resource}. "
-    return said, amount
+    return usage.rootfs_bytes + usage.logs_bytes
 
 
-def _container_usage(usage: ContainerUsage, resource: Resource) -> int | None:
-    if resource is Resource.MEMORY:
-        return usage.working_set
-    if resource is Resource.EPHEMERAL_STORAGE and usage.rootfs_bytes is not None and usage.logs_bytes is not None:
-        return usage.rootfs_bytes + usage.logs_bytes
-    return None
-
-
-def _add_pod_sentence(
-    pod: Pod, usage: PodUsage, resource: Resource, message: list[str], annotations: dict[str, str]
-) -> None:
-    """Said whenever the pod itself requests memory, even where it uses less than that."""
-    if resource is not Resource.MEMORY or not pod.has_pod_level_resources or pod.resources is None:
-        return
-    request = pod.resources.requests.get(MEMORY)
-    if request is None or usage.working_set is None:
-        return
-    amount = binary_text(usage.working_set)
-    said = f"Pod {pod.name} was using {amount}, request is {request}, has larger consumption of {resource}. "
-    message.insert(1, said)
-    annotations |= {"offending_pod": pod.name, "offending_pod_usage": amount}
+# Inodes and process ids are not measured per container, so no container is named for them.
+_USAGES: Mapping[Resource, Callable[[ContainerUsage], int | None]] = {
+    Resource.MEMORY: attrgetter("working_set"),
+    Resource.EPHEMERAL_STORAGE: _storage,
+}

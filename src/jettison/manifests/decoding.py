@@ -24,7 +24,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes, source: str) -> T:
     except msgspec.MsgspecError as error:
         raise ManifestError(f"{source}: {_reworded(error)}") from error
     except UnicodeDecodeError as error:
-        raise ManifestError(f"{source}: not UTF-8 at byte {error.start}") from error
+        raise ManifestError(f"{source}: not UTF-8") from error
     except RecursionError as error:
         raise ManifestError(f"{source}: nested too deeply to be a Kubernetes object") from error
 
@@ -39,7 +39,7 @@ def convert(document: object, shape: type[T], source: str) -> T:
 
 def _reworded(error: msgspec.MsgspecError) -> str:
     text, _, place = str(error).partition(" - at ")
-    text = text[:1].lower() + text[1:]
+    text = text if text.startswith("JSON") else text[:1].lower() + text[1:]
     return f"{text} at {place}".replace("`$.", "`") if place else text
 
 

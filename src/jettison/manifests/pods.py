@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import field
 
-from jettison.engine.pods import Container, Pod, PodResources, Volume
+from jettison.engine.pods import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
 from jettison.engine.quantity import ZERO, Quantity, parse
 from jettison.engine.taints import Toleration
 from jettison.errors import ManifestError, QuantityError
@@ -18,6 +19,7 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 
 ResourceTexts = dict[str, Any]
+T = TypeVar("T")
 
 
 class _Resources(Wire):
@@ -115,42 +117,92 @@ def parse_pods(data: bytes, source: str = "pods") -> list[Pod]:
 
 def pod_from(document: object, source: str = "pod") -> Pod:
     """The pod in a document that is already decoded."""
-    return _pod(convert(document, PodDocument, source), source)
+    return _pod(convert(document, PodDocument, source), source).read_all()
 
 
-def _pod(document: PodDocument, source: str) -> Pod:
+class _DecodedPod(Pod):
+    """A pod that reads its spec when it is first asked for a part of it, and once.
+
+    A pod list of 10,000 is decoded anew at every look, but most looks need a few parts of a few pods. A quantity that
+    makes no sense is therefore found when it is needed, as the same ManifestError that `pod_from` raises at once.
+    """
+
+    document: PodDocument
+    source: str
+
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        return self._read(lambda spec: tuple([_container(each) for each in spec.containers or ()]))
+
+    @cached_property
+    def init_containers(self) -> tuple[Container, ...]:
+        return self._read(lambda spec: tuple([_container(each) for each in spec.init_containers or ()]))
+
+    @cached_property
+    def overhead(self) -> Resources:
+        return self._read(lambda spec: _quantities(spec.overhead))
+
+    @cached_property
+    def resources(self) -> PodResources | None:
+        return self._read(lambda spec: None if spec.resources is None else _pod_resources(spec.resources))
+
+    @cached_property
+    def volumes(self) -> tuple[Volume, ...]:
+        return self._read(lambda spec: tuple([_volume(each) for each in spec.volumes or ()]))
+
+    @cached_property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        return tuple([_toleration(each) for each in self.document.spec.tolerations or ()])
+
+    def _read(self, part: Callable[[_Spec], T]) -> T:
+        try:
+            return part(self.document.spec)
+        except QuantityError as error:
+            raise ManifestError(f"{self.source}: pod `{self}`: {error}") from error
+
+    def read_all(self) -> Self:
+        """Find every mistake now."""
+        parts = (self.containers, self.init_containers, self.overhead, self.resources, self.volumes, self.tolerations)
+        del parts
+        return self
+
+
+def _pod(document: PodDocument, source: str) -> _DecodedPod:
     metadata, spec, status = document.metadata, document.spec, document.status
     annotations = metadata.annotations
-    try:
-        return Pod(
-            metadata.name,
-            metadata.namespace or "",
-            metadata.uid or f"{metadata.namespace or ''}/{metadata.name}",
-            metadata.generation or 0,
-            spec.priority,
-            spec.priority_class_name or "",
-            annotations is not None and annotations.get(CONFIG_SOURCE, "api") != "api",
-            annotations is not None and CONFIG_MIRROR in annotations,
-            status.qos_class or "" if status else "",
-            _containers(spec.containers),
-            _containers(spec.init_containers),
-            _quantities(spec.overhead),
-            _pod_resources(spec.resources),
-            _volumes(spec.volumes) if spec.volumes else (),
-            spec.termination_grace_period_seconds,
-            _tolerations(spec.tolerations) if spec.tolerations else (),
-            status.phase or "" if status else "",
-            spec.node_name or "",
-            annotations.get(CONFIG_MIRROR, "") if annotations else "",
-        )
-    except QuantityError as error:
-        raise ManifestError(f"{source}: pod `{metadata.namespace}/{metadata.name}`: {error}") from error
+    namespace = metadata.namespace or ""
+    pod = _DecodedPod.__new__(_DecodedPod)
+    # Not through the constructor: a frozen dataclass sets its fields one slow call at a time.
+    pod.__dict__.update(
+        document=document,
+        source=source,
+        name=metadata.name,
+        namespace=namespace,
+        uid=metadata.uid or f"{namespace}/{metadata.name}",
+        generation=metadata.generation or 0,
+        priority=spec.priority,
+        priority_class=spec.priority_class_name or "",
+        grace_seconds=spec.termination_grace_period_seconds,
+        node_name=spec.node_name or "",
+        reported_qos=(status.qos_class or "") if status else "",
+        phase=(status.phase or "") if status else "",
+    )
+    if annotations:
+        pod.__dict__.update(_annotated(annotations))
+    return pod
 
 
-def _containers(documents: Sequence[_Container] | None) -> tuple[Container, ...]:
-    if not documents:
-        return ()
-    return tuple([_container(document) for document in documents])
+def _pod_resources(document: _Resources) -> PodResources:
+    return PodResources(_quantities(document.requests), _quantities(document.limits))
+
+
+def _annotated(annotations: dict[str, str]) -> dict[str, Any]:
+    """Where the kubelet got the pod from is written in its annotations; from the API is the normal case."""
+    return {
+        "is_static": annotations.get(CONFIG_SOURCE, "api") != "api",
+        "is_mirror": CONFIG_MIRROR in annotations,
+        "static_uid": annotations.get(CONFIG_MIRROR, ""),
+    }
 
 
 def _container(document: _Container) -> Container:
@@ -161,34 +213,26 @@ def _container(document: _Container) -> Container:
     return Container(document.name, _quantities(resources.requests), _quantities(resources.limits), is_sidecar)
 
 
-def _pod_resources(document: _Resources | None) -> PodResources | None:
-    if document is None:
-        return None
-    return PodResources(_quantities(document.requests), _quantities(document.limits))
-
-
-def _quantities(texts: ResourceTexts | None) -> dict[str, Quantity]:
+def _quantities(texts: ResourceTexts | None) -> Resources:
     if not texts:
-        return {}
-    return {name: _quantity(text, name) for name, text in texts.items()}
+        return NO_RESOURCES
+    try:
+        return {name: parse(text) for name, text in texts.items()}
+    except (QuantityError, TypeError):
+        # Not all are well-formed texts: once more, slowly, to take numbers as well or to name the culprit.
+        return {name: _quantity(text, name) for name, text in texts.items()}
 
 
 def _quantity(text: object, name: str) -> Quantity:
     """Kubernetes takes a text or a bare number, and null for nothing."""
-    if isinstance(text, str):
-        try:
-            return parse(text)
-        except QuantityError as error:
-            raise QuantityError(f"{name} `{shortened(text)}`: {error}") from error
     if text is None:
         return ZERO
-    if isinstance(text, int | float) and not isinstance(text, bool):
+    if not isinstance(text, str | int | float) or isinstance(text, bool):
+        raise QuantityError(f"{name} is a {type(text).__name__}, expected a quantity such as `100Mi`")
+    try:
         return parse(str(text))
-    raise QuantityError(f"{name} is a {type(text).__name__}, expected a quantity such as `100Mi`")
-
-
-def _volumes(documents: Iterable[_Volume]) -> tuple[Volume, ...]:
-    return tuple([_volume(document) for document in documents])
+    except QuantityError as error:
+        raise QuantityError(f"{name} `{shortened(str(text))}`: {error}") from error
 
 
 def _volume(document: _Volume) -> Volume:
@@ -200,8 +244,11 @@ def _volume(document: _Volume) -> Volume:
     return Volume(document.name, is_local)
 
 
-def _tolerations(documents: Iterable[_Toleration]) -> tuple[Toleration, ...]:
-    return tuple(
-        Toleration(each.key or "", each.operator or "", each.value or "", each.effect or "", each.toleration_seconds)
-        for each in documents
+def _toleration(document: _Toleration) -> Toleration:
+    return Toleration(
+        document.key or "",
+        document.operator or "",
+        document.value or "",
+        document.effect or "",
+        document.toleration_seconds,
     )

@@ -126,7 +126,7 @@ def summary_from(document: object, source: str = "summary") -> tuple[NodeStats, 
 def _summary(document: SummaryDocument, source: str) -> tuple[NodeStats, dict[str, PodUsage]]:
     try:
         return _node(document.node), {_uid(pod.pod_ref): _pod_usage(pod) for pod in document.pods or ()}
-    except OverflowError as error:
+    except (OverflowError, ManifestError) as error:
         raise ManifestError(f"{source}: {error}") from error
 
 
@@ -207,8 +207,13 @@ def _fs(document: _Fs | None) -> FsStats | None:
     )
 
 
+_GO_ZERO_NS = parse_time("0001-01-01T00:00:00Z")
+
+
 def _instant(text: str | None) -> int | None:
-    return None if text is None else parse_time(text)
+    """Go's zero time means that nobody noted one, and a reading without a time counts as new."""
+    instant = None if text is None else parse_time(text)
+    return None if instant == _GO_ZERO_NS else instant
 
 
 def layout_of(node: NodeStats) -> Layout:

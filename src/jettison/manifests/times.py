@@ -18,14 +18,22 @@ def parse_time(text: str) -> int:
     try:
         if match is None:
             raise ValueError(text)
-        whole = datetime.fromisoformat(match[1] + match[3])
+        # In UTC, because 9999-12-31T23:59:59-01:00 is a text but not a time that could be printed again.
+        whole = datetime.fromisoformat(match[1] + match[3]).astimezone(UTC)
         if len(match[1]) != len("2030-01-01T00:00:00"):
             raise ValueError(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ManifestError(f"`{shortened(text)}` is not a time such as `2030-01-01T00:00:00Z`") from error
     return (whole - _EPOCH) // timedelta(seconds=1) * 10**9 + int((match[2] or "0").ljust(9, "0"))
 
 
 def time_text(time_ns: int) -> str:
-    """With seconds and no finer, as Kubernetes writes its times."""
-    return (_EPOCH + timedelta(seconds=time_ns // 10**9)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """With seconds and no finer, as Kubernetes writes its times. An OverflowError beyond the years 1 to 9999."""
+    # Not strftime: its %Y writes the year 1 as `1`, which no reader takes.
+    return (_EPOCH + timedelta(seconds=time_ns // 10**9)).isoformat().removesuffix("+00:00") + "Z"
+
+
+def exact_time_text(time_ns: int) -> str:
+    """To the nanosecond where there are any; `parse_time` gives the same number back."""
+    fraction = time_ns % 10**9
+    return time_text(time_ns) if not fraction else f"{time_text(time_ns)[:-1]}.{fraction:09d}Z"

@@ -1,0 +1,197 @@
+"""Every fact that can happen on a node, as frozen values, and where facts go.
+
+What a decision has to say is `engine.facts`; here is what happens besides: pods start and end, the kernel kills, an
+observation fails. Log lines, Kubernetes Events, metrics, the journal and the tests are sinks of this one stream, so
+they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from jettison.engine.evictions import Eviction
+from jettison.engine.facts import Fact as EngineFact
+from jettison.engine.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted:
+    """Ready: from here on the node is guarded."""
+
+    node: str
+    # What this machine does not permit, one line each; said once.
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopped:
+    """The node is guarded no longer. Pods live on."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationFailed:
+    """The node could not be measured; nothing is decided and conditions keep their last value."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRaised:
+    """Something said: look now."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimFinished:
+    """Node resources were freed, or at least that was tried."""
+
+    containers: int
+    images: int
+    freed_bytes: int
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionStarted:
+    """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent."""
+
+    eviction: Eviction
+    decided_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvicted:
+    """All its containers have stopped. `took_ns` is the time since the first signal."""
+
+    eviction: Eviction
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionTimedOut:
+    """Its containers did not stop in time; it counts as evicted, and the killing goes on."""
+
+    eviction: Eviction
+
+
+@dataclass(frozen=True, slots=True)
+class PodCleanedUp:
+    """Processes, cgroup, volumes and writable directories are gone."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmitted:
+    """It may run here."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodRejected:
+    """It may not, and why."""
+
+    pod: Pod
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarted:
+    """A container's main process runs."""
+
+    pod: Pod
+    container: str
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStopping:
+    """A container is told to end."""
+
+    pod: Pod
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFinished:
+    """A container's main process is gone."""
+
+    pod: Pod
+    container: str
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerBackOff:
+    """A container that keeps failing waits before it is started again."""
+
+    pod: Pod
+    container: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFailed:
+    """A readiness, liveness or startup probe failed as often as it may."""
+
+    pod: Pod
+    container: str
+    probe: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemoryKill:
+    """The kernel's OOM killer was faster than us. `pod` is None when the victim belongs to nobody here."""
+
+    pod: Pod | None
+    container: str
+    kills: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFailed:
+    """Something we wanted to do could not be done; it is tried again."""
+
+    what: str
+    why: str
+
+
+Fact = (
+    EngineFact
+    | AgentStarted
+    | AgentStopped
+    | ObservationFailed
+    | AlarmRaised
+    | ReclaimFinished
+    | EvictionStarted
+    | PodEvicted
+    | EvictionTimedOut
+    | PodCleanedUp
+    | PodAdmitted
+    | PodRejected
+    | ContainerStarted
+    | ContainerStopping
+    | ContainerFinished
+    | ContainerBackOff
+    | ProbeFailed
+    | OutOfMemoryKill
+    | ActionFailed
+)
+
+Emit = Callable[[Fact], None]
+
+
+class Sink(Protocol):
+    """Where facts go. A sink must return at once and must not raise: a starving node has no patience."""
+
+    def take(self, fact: Fact, time_ns: int) -> None:
+        """Note this fact."""

@@ -1,0 +1,204 @@
+"""KubeletConfiguration files and drop-in directories to `kubelet_config.Source`, with the line of every key.
+
+A file may be YAML or JSON. It may also be hostile: libyaml's composer crashes the process when 200,000 brackets are
+nested, and a few aliases of aliases stand for billions of values. So a file is looked through event by event, which
+needs no stack and no memory, before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from jettison.engine.kubelet_config import Source
+from jettison.errors import InputError, ManifestError
+
+# etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
+LARGEST_FILE = 2**20
+DEEPEST = 32
+MOST_ALIASES = 100
+
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.CSafeLoader):
+    """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A decoded file and where its keys stand: `evictionHard` and, inside a map, `evictionHard.memory.available`."""
+
+    source: Source
+    lines: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def place(self, key: str) -> str:
+        """`file:line` of the key, of the map it belongs to, or just the file."""
+        line = self.lines.get(key) or self.lines.get(key.partition(".")[0])
+        return f"{self.source.name}:{line}" if line else self.source.name
+
+    def value(self, key: str) -> object:
+        """What the file itself says about the key; None where it says nothing."""
+        name, _, entry = key.partition(".")
+        found = self.source.document.get(name) if isinstance(self.source.document, Mapping) else None
+        if not entry:
+            return found
+        return found.get(entry) if isinstance(found, Mapping) else None
+
+
+def parse_config_file(data: bytes, name: str) -> ConfigFile:
+    """The document in `data`, or a ManifestError that names the line. More than one document: the first counts."""
+    if len(data) > LARGEST_FILE:
+        raise ManifestError(f"{name}: {len(data)} bytes, a KubeletConfiguration has at most {LARGEST_FILE}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ManifestError(f"{name}:{line}: not UTF-8 at byte {error.start}") from error
+    if not text.lstrip().startswith("{"):
+        return _from_yaml(text, name)
+    try:
+        document = json.loads(text, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ManifestError(f"{name}: nested too deeply to be a KubeletConfiguration") from error
+    except ValueError as error:
+        return _from_braces(text, name, error)
+    try:
+        # Valid JSON has raw tabs between values only, where libyaml dislikes them.
+        lines, warnings = _places(_compose(text.replace("\t", " "), name)[0], name)
+    except ManifestError:
+        lines, warnings = {}, ()  # JSON that is no YAML, for instance because of escaped surrogates
+    return ConfigFile(Source(name, document), lines, warnings)
+
+
+def read_config_file(path: Path, name: str = "") -> ConfigFile:
+    """The file at `path`, called `name` in messages."""
+    name = name or str(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read `{name}`: {(error.strerror or str(error)).lower()}") from error
+    return parse_config_file(data, name)
+
+
+def drop_in_paths(directory: Path) -> list[Path]:
+    """Every `*.conf` below the directory, in the order in which the kubelet applies them.
+
+    The order is by name, level by level, so `10-a/z.conf` comes before `20.conf`. Linked directories are not entered.
+    """
+    try:
+        return list(_walk(directory))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot read the drop-in directory `{directory}`: {reason}") from error
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    with os.scandir(directory) as entries:
+        ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    for entry in ordered:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(directory / entry.name)
+        elif entry.name.endswith(".conf"):
+            yield directory / entry.name
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"`{text}` is not a JSON number")
+
+
+def _from_braces(text: str, name: str, error: ValueError) -> ConfigFile:
+    """`{a: b}` is YAML though it begins like JSON; what is neither was more likely meant to be JSON."""
+    try:
+        return _from_yaml(text, name)
+    except ManifestError:
+        if not isinstance(error, json.JSONDecodeError):
+            raise
+        said = error.msg[:1].lower() + error.msg[1:]
+        raise ManifestError(f"{name}:{error.lineno}: {said} at column {error.colno}") from error
+
+
+def _from_yaml(text: str, name: str) -> ConfigFile:
+    node, document, count = _compose(text, name)
+    lines, warnings = _places(node, name)
+    if count > 1:
+        warnings = (*warnings, f"{name}: {count} documents, of which only the first is read")
+    return ConfigFile(Source(name, document), lines, warnings)
+
+
+def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
+    """The first document as nodes and as values, and how many documents there are that say something."""
+    try:
+        _look_through(text, name)
+        loader = _Loader(text)
+        node = loader.get_node() if loader.check_node() else None
+        document = loader.construct_document(node) if node is not None else None
+        count = 1
+        while loader.check_node():
+            other = loader.get_node()
+            count += other is not None and other.value != ""
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ManifestError(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ManifestError(f"{name}:{line}: control characters are not allowed") from error
+    except (ValueError, LookupError) as error:
+        raise ManifestError(f"{name}: a value is not what its tag says, or a number of over 4300 digits") from error
+    return node, document, count
+
+
+def _look_through(text: str, name: str) -> None:
+    """Refuse what would crash or exhaust whoever builds values from it."""
+    depth = aliases = 0
+    anchored_at: int | None = None
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise ManifestError(f"{name}:{line}: nested more than {DEEPEST} levels deep")
+            if event.anchor is not None and anchored_at is None:
+                anchored_at = depth
+        elif isinstance(event, yaml.CollectionEndEvent):
+            if anchored_at == depth:
+                anchored_at = None
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+            if anchored_at is not None:
+                raise ManifestError(f"{name}:{line}: alias `*{event.anchor}` stands inside an anchored value")
+            if aliases > MOST_ALIASES:
+                raise ManifestError(f"{name}:{line}: more than {MOST_ALIASES} aliases")
+
+
+def _places(root: yaml.Node | None, name: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The line of each key, two levels deep, and a warning for each key that is there twice."""
+    lines: dict[str, int] = {}
+    warnings = []
+    for key, node, line in _entries(root):
+        nested = [(f"{key}.{entry}", place) for entry, _, place in _entries(node)]
+        for path, place in [(key, line), *nested]:
+            if path in lines:
+                warnings.append(f"{name}:{place}: `{path}` is set again, only its last value counts")
+            lines[path] = place
+    return lines, tuple(warnings)
+
+
+def _entries(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield key.value, value, key.start_mark.line + 1

@@ -1,0 +1,114 @@
+"""Every pod that wants to start: may it, and must somebody make room for it? (spec §10.4, §13)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jettison import events
+from jettison.engine.admission import Admission, admit_under_pressure, shortages
+from jettison.engine.allocatable import node_allocatable
+from jettison.engine.pods import Pod
+from jettison.engine.policy import Policy
+from jettison.engine.preemption import handle_admission_failure
+from jettison.engine.quantity import Quantity
+from jettison.engine.signals import Condition
+from jettison.engine.taints import NO_EXECUTE, Taint, first_untolerated
+from jettison.errors import InputError, PodGone, StillRunning
+from jettison.events import Emit
+from jettison.manifests.node_affinity import matches_node
+from jettison.runtimes.protocol import Hosting, PodManifest
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """What a pod may ask of the node it runs on."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Taint] = ()
+
+
+class Admitter:
+    """Admits pods one after another: two at once would both see the same room."""
+
+    def __init__(
+        self,
+        runtime: Hosting,
+        policy: Policy,
+        node: NodeIdentity,
+        conditions: Callable[[], frozenset[Condition]],
+        emit: Emit,
+    ) -> None:
+        self.runtime = runtime
+        self.policy = policy
+        self.node = node
+        self.conditions = conditions
+        self.emit = emit
+        self.allocatable: Mapping[str, Quantity] = node_allocatable(runtime.machine(), policy).allocatable
+
+    async def admit(self, manifest: PodManifest) -> bool:
+        """Start the pod, or remember it as rejected."""
+        pod = manifest.pod
+        verdict = admit_under_pressure(pod, sorted(self.conditions()))
+        if verdict.is_admitted:
+            verdict = await self._fit(manifest)
+        if not verdict.is_admitted:
+            self.emit(events.PodRejected(pod, verdict.reason, verdict.message))
+            await self.runtime.reject(manifest, verdict.reason, verdict.status_message)
+            return False
+        self.emit(events.PodAdmitted(pod))
+        await self.runtime.start(manifest)
+        return True
+
+    async def _fit(self, manifest: PodManifest) -> Admission:
+        pod = manifest.pod
+        others = [status.pod for status in self.runtime.statuses() if status.phase not in TERMINAL]
+        short = shortages(pod, others, self.allocatable)
+        elsewhere = self._misplaced(manifest)
+        if not short and elsewhere is None:
+            return Admission(True)
+        recovery = handle_admission_failure(pod, others, short, () if elsewhere is None else (elsewhere.reason,))
+        if recovery.error is not None:
+            said = f"Unexpected error while attempting to recover from admission failure: {recovery.error}"
+            return Admission(False, "UnexpectedAdmissionError", said)
+        if recovery.remaining:
+            # Upstream reports the first check that failed, and resources are checked first.
+            return short[0].refusal if short and not pod.is_critical else elsewhere or short[0].refusal
+        for order in recovery.evictions:
+            self.emit(events.EvictionStarted(order, 0))
+            try:
+                await self.runtime.evict(order)
+            except PodGone:
+                continue
+            except StillRunning:
+                self.emit(events.EvictionTimedOut(order))
+        return Admission(True)
+
+    def _misplaced(self, manifest: PodManifest) -> Admission | None:
+        """A pod made for another node."""
+        spec = manifest.document.get("spec") or {}
+        try:
+            fits = matches_node(spec, self.node.labels)
+        except InputError as error:
+            return _predicate("NodeAffinity", str(error))
+        if not fits:
+            return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+        if spec.get("nodeName") not in (None, "", self.node.name):
+            return _predicate("NodeName", "node(s) didn't match the requested node name")
+        return self._untolerated(manifest.pod)
+
+    def _untolerated(self, pod: Pod) -> Admission | None:
+        if pod.is_static:
+            return None
+        driving_away = [taint for taint in self.node.taints if taint.effect == NO_EXECUTE]
+        taint = first_untolerated(driving_away, pod.tolerations)
+        if taint is None:
+            return None
+        return _predicate("TaintToleration", f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}")
+
+
+def _predicate(name: str, description: str) -> Admission:
+    return Admission(False, name, f"Predicate {name} failed: {description}")

@@ -1,0 +1,243 @@
+"""The loop of spec §5: one step at a time, alarms and ticks coalesced, at most one victim for pressure under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from jettison import events
+from jettison.clock import Clock
+from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.evictions import HARD_GRACE, Eviction, kill_wait
+from jettison.engine.history import History
+from jettison.engine.policy import Policy
+from jettison.engine.snapshot import Snapshot
+from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
+from jettison.events import Fact, Sink
+from jettison.runtimes.protocol import Alarm, Runtime
+
+TICK_SECONDS = 10.0
+"""How often the node is looked at when nothing else asks for it; the kubelet's period."""
+
+ENDING_TICK_SECONDS = 0.1
+"""While a pod is on its way out: the next decision waits for what it leaves behind, so the look must come soon."""
+
+CLEANUP_NS = 30 * 10**9
+"""How long a pod that has stopped may take to clear away before the next one goes."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Recorder(Protocol):
+    """Where steps are kept. `step` returns once the record is safe, because what it says is then acted upon."""
+
+    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+        """A step that had something to say."""
+
+    def history(self, history: History) -> None:
+        """What a restarted agent must know."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """A pod on its way out."""
+
+    eviction: Eviction
+    is_for_pressure: bool
+    began_ns: int
+    # None while its containers still run.
+    stopped_ns: int | None = None
+
+    def is_overdue(self, now_ns: int) -> bool:
+        """Waited for long enough: its containers, or what it leaves behind, will not be gone soon."""
+        if self.stopped_ns is not None:
+            return now_ns - self.stopped_ns > CLEANUP_NS
+        wait = kill_wait(self.eviction.grace_seconds, self.eviction.pod.grace_seconds)
+        return now_ns - self.began_ns > wait * 10**9 + CLEANUP_NS
+
+
+class Agent:
+    """Guards one node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        policy: Policy,
+        clock: Clock,
+        recorder: Recorder,
+        sinks: Sequence[Sink] = (),
+        *,
+        history: History | None = None,
+        spawn: Spawn | None = None,
+        is_dry_run: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.policy = policy
+        self.clock = clock
+        self.recorder = recorder
+        self.sinks = sinks
+        self.history = history if history is not None else History()
+        self.snapshot: Snapshot | None = None
+        self.endings: dict[str, Ending] = {}
+        self._spawn = spawn or self._spawn_task
+        self._is_dry_run = is_dry_run
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._alarm: Alarm | None = None
+
+    def emit(self, fact: Fact) -> None:
+        """Tell every sink."""
+        now_ns = self.clock.now_ns()
+        for sink in self.sinks:
+            sink.take(fact, now_ns)
+
+    async def step(self, alarm: Alarm | None = None) -> None:
+        """Look once, and do what the look asks for. Never sleeps."""
+        started_ns = self.clock.monotonic_ns() if alarm is None else alarm.raised_ns
+        self._clear_endings()
+        try:
+            snapshot = await self.runtime.observe()
+        except ObservationFailed as error:
+            self.emit(events.ObservationFailed(str(error)))
+            return
+        outcome = decide(self.policy, self.history, snapshot)
+        self._note(snapshot, outcome, alarm)
+        if isinstance(outcome.decision, Reclaim):
+            snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
+            self._note(snapshot, outcome, alarm)
+        if isinstance(outcome.decision, Evict):
+            self._evict(outcome.decision, started_ns)
+        await self.runtime.report(self.history.conditions)
+
+    def _note(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+        """Remember first, then say, then act: what is not on record did not happen."""
+        before, self.history, self.snapshot = self.history, outcome.history, snapshot
+        if outcome.facts or isinstance(outcome.decision, Evict):
+            self.recorder.step(before, snapshot, outcome, alarm)
+        if _outlives(before) != _outlives(self.history):
+            self.recorder.history(self.history)
+        for fact in outcome.facts:
+            self.emit(fact)
+
+    async def _reclaim(self, order: Reclaim, before: Snapshot) -> tuple[Snapshot, Outcome]:
+        if not self._is_dry_run:
+            done = await self.runtime.reclaim(order)
+            self.emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))
+        try:
+            after = await self.runtime.observe()
+        except ObservationFailed as error:
+            self.emit(events.ObservationFailed(str(error)))
+            return before, give_up_reclaim(self.history)
+        return after, decide(self.policy, self.history, after)
+
+    def _evict(self, decision: Evict, started_ns: int) -> None:
+        if self._is_dry_run:
+            return
+        if not decision.at_most_one:
+            for order in decision.evictions:
+                if order.pod.uid not in self.endings:
+                    self._begin(order, started_ns, is_for_pressure=False)
+            return
+        chosen = self._next_for_pressure(decision)
+        if chosen is not None:
+            self._begin(chosen, started_ns, is_for_pressure=True)
+
+    def _next_for_pressure(self, decision: Evict) -> Eviction | None:
+        """The pod that goes now, or the one that must hurry; None while the last one is still clearing away."""
+        under_way = [ending for ending in self.endings.values() if ending.is_for_pressure]
+        is_hard = decision.starved is not None and decision.starved.is_hard
+        if is_hard:
+            for ending in under_way:
+                grace = ending.eviction.grace_seconds
+                if ending.stopped_ns is None and (grace is None or grace > HARD_GRACE):
+                    return replace(ending.eviction, grace_seconds=HARD_GRACE)
+        now_ns = self.clock.monotonic_ns()
+        if not all(ending.is_overdue(now_ns) for ending in under_way):
+            return None
+        return next((order for order in decision.evictions if order.pod.uid not in self.endings), None)
+
+    def _begin(self, order: Eviction, started_ns: int, *, is_for_pressure: bool) -> None:
+        now_ns = self.clock.monotonic_ns()
+        self.endings[order.pod.uid] = Ending(order, is_for_pressure, now_ns)
+        self._spawn(self._end(order))
+        self.emit(events.EvictionStarted(order, self.clock.monotonic_ns() - started_ns))
+
+    async def _end(self, order: Eviction) -> None:
+        began_ns = self.clock.monotonic_ns()
+        try:
+            await self.runtime.evict(order)
+        except PodGone:
+            self.endings.pop(order.pod.uid, None)
+            return
+        except StillRunning:
+            self.emit(events.EvictionTimedOut(order))
+        except ActionFailed as error:
+            # It may be tried again at the next step: nothing is on its way out.
+            self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
+            self.endings.pop(order.pod.uid, None)
+            return
+        else:
+            self.emit(events.PodEvicted(order, self.clock.monotonic_ns() - began_ns))
+        ending = self.endings.get(order.pod.uid)
+        if ending is not None:
+            ending.stopped_ns = self.clock.monotonic_ns()
+        self._wake.set()
+
+    def _clear_endings(self) -> None:
+        now_ns = self.clock.monotonic_ns()
+        for uid, ending in list(self.endings.items()):
+            if ending.stopped_ns is not None and self.runtime.is_finished(uid):
+                self.emit(events.PodCleanedUp(ending.eviction.pod))
+                del self.endings[uid]
+            elif ending.stopped_ns is not None and ending.is_overdue(now_ns):
+                del self.endings[uid]
+
+    async def run(self) -> None:
+        """Guard the node until cancelled."""
+        listener = asyncio.create_task(self._listen())
+        try:
+            while True:
+                alarm, self._alarm = self._alarm, None
+                self._wake.clear()
+                await self._guarded_step(alarm)
+                await self._rest()
+        finally:
+            listener.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(listener, *self._tasks, return_exceptions=True)
+
+    async def _guarded_step(self, alarm: Alarm | None) -> None:
+        try:
+            await self.step(alarm)
+        except JettisonError as error:
+            self.emit(events.ActionFailed("step", str(error)))
+        except Exception as error:  # noqa: BLE001  the one place: a bug must not leave the node unguarded
+            self.emit(events.ActionFailed("step", f"{type(error).__name__}: {error}"))
+
+    async def _rest(self) -> None:
+        seconds = ENDING_TICK_SECONDS if self.endings else TICK_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _listen(self) -> None:
+        async for alarm in self.runtime.alarms():
+            self.emit(events.AlarmRaised(alarm.source))
+            if self._alarm is None:
+                self._alarm = alarm
+            self._wake.set()
+
+    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _outlives(history: History) -> tuple[object, ...]:
+    """The part of a history that a restart must not lose; readings change with every look and are not part of it."""
+    return history.conditions, history.met, history.first_observed, history.knows_layout

@@ -1,0 +1,143 @@
+"""The directories whose manifests this node shall run: what is in them, and what has changed since the last look.
+
+Looking is a stat of each file, once a second; only what changed is read. A file that cannot be read or understood is
+reported once and its pods stay as they were: a typing mistake must not stop what runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jettison import events
+from jettison.errors import ManifestError
+from jettison.events import Emit
+from jettison.manifests.documents import PriorityClasses, parse_documents, prepare_pod
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.protocol import PodManifest
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+# A uid becomes a directory and a cgroup.
+_SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", re.ASCII)
+LARGEST_FILE = 8 * 2**20
+
+
+@dataclass(slots=True)
+class _File:
+    stamp: tuple[int, int, int]
+    documents: list[dict[str, Any]] = field(default_factory=list)
+
+
+class ManifestDirectory:
+    """One directory; `is_static` makes its pods static in the kubelet's sense: critical, never evicted."""
+
+    def __init__(self, path: Path, emit: Emit, *, is_static: bool = False) -> None:
+        self.path = path
+        self.is_static = is_static
+        self._emit = emit
+        self._files: dict[Path, _File] = {}
+        self._complaint = ""
+
+    def look(self) -> bool:
+        """Read what changed; True when something did."""
+        try:
+            found = {path: _stamp(path) for path in self.path.iterdir() if path.suffix in _SUFFIXES}
+        except OSError as error:
+            self._complain(f"{self.path}: {error.strerror}")
+            return False
+        changed = False
+        for path in list(self._files):
+            if path not in found:
+                del self._files[path]
+                changed = True
+        for path, stamp in found.items():
+            known = self._files.get(path)
+            if stamp is not None and (known is None or known.stamp != stamp):
+                changed |= self._read(path, stamp)
+        return changed
+
+    def documents(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Every document with the file it came from, in the order of the files' names."""
+        for path in sorted(self._files):
+            for document in self._files[path].documents:
+                yield str(path), document
+
+    def _read(self, path: Path, stamp: tuple[int, int, int]) -> bool:
+        before = self._files.get(path)
+        try:
+            if stamp[1] > LARGEST_FILE:
+                raise ManifestError(f"{path}: {stamp[1]} bytes, at most {LARGEST_FILE} are read")
+            documents = parse_documents(path.read_text(encoding="utf-8"), str(path))
+        except FileNotFoundError:
+            return False
+        except (OSError, UnicodeDecodeError, ManifestError) as error:
+            said = error.strerror if isinstance(error, OSError) else str(error)
+            self._emit(events.ActionFailed(f"read {path}", said or "unreadable"))
+            # Remembered with its new stamp, so that the complaint is made once.
+            self._files[path] = _File(stamp, before.documents if before else [])
+            return False
+        self._files[path] = _File(stamp, documents)
+        return True
+
+    def _complain(self, text: str) -> None:
+        if text != self._complaint:
+            self._emit(events.ActionFailed("look for manifests", text))
+            self._complaint = text
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None  # gone between listing and looking; the next look settles it
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def wanted_pods(directories: Iterable[ManifestDirectory], lives: dict[str, int], emit: Emit) -> dict[str, PodManifest]:
+    """All pods of all directories by uid. `lives` counts how often a pod (namespace/name) was admitted again."""
+    directories = list(directories)
+    everything = [(each, source, document) for each in directories for source, document in each.documents()]
+    try:
+        classes = PriorityClasses(document for _, _, document in everything if document["kind"] == "PriorityClass")
+    except ManifestError as error:
+        emit(events.ActionFailed("read priority classes", str(error)))
+        classes = PriorityClasses()
+    pods: dict[str, PodManifest] = {}
+    names: set[str] = set()
+    for directory, source, document in everything:
+        if document["kind"] == "PriorityClass":
+            continue
+        try:
+            manifest = _manifest(directory, source, document, classes, lives)
+            if str(manifest.pod) in names:
+                raise ManifestError(f"{source}: pod `{manifest.pod}` is there twice, the second is left out")
+        except ManifestError as error:
+            emit(events.ActionFailed(f"read {source}", str(error)))
+            continue
+        names.add(str(manifest.pod))
+        pods[manifest.pod.uid] = manifest
+    return pods
+
+
+def _manifest(
+    directory: ManifestDirectory,
+    source: str,
+    document: dict[str, Any],
+    classes: PriorityClasses,
+    lives: dict[str, int],
+) -> PodManifest:
+    if document["kind"] != "Pod":
+        raise ManifestError(f"{source}: kind is `{document['kind']}`, expected Pod or PriorityClass")
+    metadata = document.get("metadata") if isinstance(document.get("metadata"), dict) else {}
+    key = f"{(metadata or {}).get('namespace') or 'default'}/{(metadata or {}).get('name')}"
+    life = lives.get(key, 0)
+    prepared = prepare_pod(document, source, classes, is_static=directory.is_static, generation=life)
+    uid = str(prepared["metadata"]["uid"])
+    if life and (metadata or {}).get("uid"):
+        uid = prepared["metadata"]["uid"] = f"{uid}.{life}"
+    if not _SAFE_UID.fullmatch(uid):
+        raise ManifestError(f"{source}: uid `{uid}` is not a name made of letters, digits, dots and dashes")
+    return PodManifest(pod_from(prepared, source), prepared, source)

@@ -1,0 +1,96 @@
+"""Files with several YAML or JSON documents: pods and the priority classes they name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from jettison.errors import ManifestError
+from jettison.manifests.pods import CONFIG_SOURCE
+
+SYSTEM_CLASSES: Mapping[str, int] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+_UIDS = uuid.UUID("6a657474-6973-4f6e-8000-706f64756964")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
+    """Every document of a file that is not empty; each must be an object with a kind. A v1 List is unpacked."""
+    try:
+        found = list(yaml.load_all(text, Loader=_LOADER))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        place = f", line {where.line + 1}" if where is not None else ""
+        said = getattr(error, "problem", None) or str(error)
+        raise ManifestError(f"{source}{place}: {said}") from error
+    return [document for each in found if each is not None for document in _unpacked(each, source)]
+
+
+def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        raise ManifestError(f"{source}: a document has no kind, expected Pod, PriorityClass or List")
+    if document["kind"] in ("List", "PodList"):
+        for item in document.get("items") or ():
+            yield from _unpacked({"kind": "Pod", **item} if isinstance(item, dict) else item, source)
+    else:
+        yield document
+
+
+class PriorityClasses:
+    """Names to priorities, as the admission of a cluster would resolve them."""
+
+    def __init__(self, documents: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.values = dict(SYSTEM_CLASSES)
+        self.default = ("", 0)
+        for document in documents:
+            name, value = (document.get("metadata") or {}).get("name"), document.get("value")
+            if not isinstance(name, str) or not isinstance(value, int) or isinstance(value, bool):
+                raise ManifestError(f"PriorityClass `{name}`: value is `{value}`, expected a whole number")
+            if name.startswith("system-") and name not in SYSTEM_CLASSES:
+                raise ManifestError(f"PriorityClass `{name}`: names that start with system- are reserved")
+            self.values.setdefault(name, value)
+            if document.get("globalDefault") is True:
+                self.default = (name, value)
+
+    def resolve(self, spec: dict[str, Any], source: str) -> None:
+        """Write the priority into a pod's spec. A priority without a class stays: a bare host has no admission."""
+        name = spec.get("priorityClassName")
+        if name in (None, ""):
+            if spec.get("priority") is None:
+                spec["priorityClassName"], spec["priority"] = self.default
+            return
+        if name not in self.values:
+            known = ", ".join(sorted(self.values))
+            raise ManifestError(f"{source}: no PriorityClass `{name}`, there are {known}")
+        spec["priority"] = self.values[name]
+
+
+def prepare_pod(
+    document: Mapping[str, Any], source: str, classes: PriorityClasses, *, is_static: bool, generation: int = 0
+) -> dict[str, Any]:
+    """A pod as it would come back from an API server: namespace, uid, priority and source filled in.
+
+    The uid follows from content and origin, so that a restarted agent recognises its pods, and a changed manifest is
+    another pod. `generation` tells a pod that is admitted again from its first life.
+    """
+    metadata = document.get("metadata")
+    spec = document.get("spec")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ManifestError(f"{source}: a pod has no metadata.name")
+    if not isinstance(spec, dict):
+        raise ManifestError(f"{source}: pod `{metadata['name']}` has no spec")
+    prepared = {**document, "metadata": dict(metadata), "spec": dict(spec)}
+    prepared["metadata"].setdefault("namespace", "default")
+    classes.resolve(prepared["spec"], f"{source}: pod `{metadata['name']}`")
+    if is_static:
+        annotations = prepared["metadata"].get("annotations") or {}
+        prepared["metadata"]["annotations"] = {**annotations, CONFIG_SOURCE: "file"}
+    content = repr((source, generation, is_static, prepared))
+    prepared["metadata"].setdefault("uid", str(uuid.uuid5(_UIDS, content)))
+    return prepared

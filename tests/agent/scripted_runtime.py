@@ -1,0 +1,116 @@
+"""A runtime whose world is a script: for the loop's own logic, where real pressure would only add waiting.
+
+The real runtimes are tested by the contract and by the live tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jettison.engine.decide import Outcome, Reclaim
+from jettison.engine.evictions import Eviction
+from jettison.engine.history import History
+from jettison.engine.pods import Container, Pod
+from jettison.engine.signals import Condition
+from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot
+from jettison.errors import JettisonError, ObservationFailed
+from jettison.events import Fact
+from jettison.runtimes.protocol import Alarm, Reclaimed
+
+MI = 2**20
+
+
+class HandClock:
+    """Moves when told to."""
+
+    def __init__(self) -> None:
+        self.time_ns = 1_000_000_000_000
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+    def monotonic_ns(self) -> int:
+        return self.time_ns
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.time_ns += round(seconds * 10**9)
+
+
+class Facts:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.taken: list[Fact] = []
+
+    def take(self, fact: Fact, time_ns: int) -> None:
+        self.taken.append(fact)
+
+    def names(self) -> list[str]:
+        return [type(fact).__name__ for fact in self.taken]
+
+
+class Records:
+    """A recorder that remembers."""
+
+    def __init__(self) -> None:
+        self.steps: list[Outcome] = []
+        self.histories: list[History] = []
+
+    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+        self.steps.append(outcome)
+
+    def history(self, history: History) -> None:
+        self.histories.append(history)
+
+
+def pod(name: str, *, priority: int = 0, grace: int | None = 30) -> Pod:
+    """A BestEffort pod with one container."""
+    return Pod(name, uid=f"uid-{name}", priority=priority, grace_seconds=grace, containers=(Container("main"),))
+
+
+@dataclass
+class ScriptedRuntime:
+    """Memory and pods are set by the test; evictions end when the test says so."""
+
+    clock: HandClock
+    pods: list[Pod]
+    available: int = 1000 * MI
+    used: dict[str, int] = field(default_factory=dict)
+    fails_to_observe: bool = False
+    evictions: list[Eviction] = field(default_factory=list)
+    unfinished: set[str] = field(default_factory=set)
+    reported: list[frozenset[Condition]] = field(default_factory=list)
+    # What the next eviction raises instead of ending.
+    refusal: JettisonError | None = None
+
+    async def observe(self) -> Snapshot:
+        if self.fails_to_observe:
+            raise ObservationFailed("no numbers today")
+        memory = MemoryStats(self.clock.now_ns(), self.available, None, 4000 * MI - self.available)
+        usages = {
+            each.uid: PodUsage(
+                self.used.get(each.name, MI), 1, None, [ContainerUsage("main", self.used.get(each.name, MI))]
+            )
+            for each in self.pods
+        }
+        return Snapshot(self.clock.now_ns(), NodeStats("node1", memory=memory), tuple(self.pods), usages)
+
+    async def reclaim(self, order: Reclaim) -> Reclaimed:
+        return Reclaimed()
+
+    async def evict(self, order: Eviction) -> None:
+        self.evictions.append(order)
+        if self.refusal is not None:
+            raise self.refusal
+
+    def is_finished(self, uid: str) -> bool:
+        return uid not in self.unfinished
+
+    async def report(self, conditions: Iterable[Condition]) -> None:
+        self.reported.append(frozenset(conditions))
+
+    async def alarms(self) -> AsyncIterator[Alarm]:
+        alarms: Sequence[Alarm] = ()
+        for alarm in alarms:
+            yield alarm

@@ -1,0 +1,222 @@
+"""The loop's own logic: what it does with decisions, over time, one step after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
+
+from jettison.agent.agent import Agent
+from jettison.engine.kubelet_config import Source, assemble
+from jettison.engine.kubelet_fields import API_VERSION, KIND
+from jettison.engine.policy import Policy, build_policy
+from jettison.engine.signals import Condition
+from jettison.errors import ActionFailed, PodGone, StillRunning
+
+
+def policy(**config: object) -> Policy:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "enforceNodeAllocatable": ["none"], **config}
+    return build_policy(assemble(Source("test", document)))
+
+
+HARD = policy(evictionHard={"memory.available": "100Mi"})
+BOTH = policy(
+    evictionHard={"memory.available": "100Mi"},
+    evictionSoft={"memory.available": "300Mi"},
+    evictionSoftGracePeriod={"memory.available": "30s"},
+    evictionMaxPodGracePeriod=60,
+)
+
+
+class Stage:
+    """An agent on a scripted node; evictions run to their end at once unless they are held back."""
+
+    def __init__(self, wishes: Policy = HARD, *, holds_back: bool = False, is_dry_run: bool = False) -> None:
+        self.clock = HandClock()
+        self.runtime = ScriptedRuntime(self.clock, [pod("a"), pod("b"), pod("c")])
+        self.runtime.used = {"a": 900 * MI, "b": 500 * MI, "c": 100 * MI}
+        self.facts, self.records = Facts(), Records()
+        self.held: list[Coroutine[Any, Any, None]] = []
+        self.holds_back = holds_back
+        self.agent = Agent(
+            self.runtime, wishes, self.clock, self.records, [self.facts], spawn=self.spawn, is_dry_run=is_dry_run
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.held.append(work)
+        if not self.holds_back:
+            self.let_go()
+
+    def let_go(self) -> None:
+        for work in self.held:
+            drive(work)
+        self.held.clear()
+
+    def step(self, seconds: float = 1) -> None:
+        self.clock.pass_seconds(seconds)
+        drive(self.agent.step())
+
+    def evicted(self) -> list[str]:
+        return [order.pod.name for order in self.runtime.evictions]
+
+    def close(self) -> None:
+        for work in self.held:
+            work.close()
+
+
+def drive(work: Coroutine[Any, Any, None]) -> None:
+    """A step never sleeps, so it runs to its end without an event loop."""
+    with pytest.raises(StopIteration):
+        work.send(None)
+
+
+def test_an_idle_node_is_left_alone() -> None:
+    """No pressure: no eviction, no condition, nothing on record."""
+    stage = Stage()
+    stage.step()
+    assert stage.evicted() == []
+    assert stage.records.steps == []
+    assert stage.runtime.reported == [frozenset()]
+
+
+def test_the_record_is_written_before_the_pod_goes() -> None:
+    """What is not on record did not happen: the step is recorded before its eviction begins."""
+    stage = Stage(holds_back=True)
+    stage.runtime.available = 50 * MI
+    stage.step()
+    assert len(stage.records.steps) == 1
+    assert stage.evicted() == []
+    stage.let_go()
+    assert stage.evicted() == ["a"]
+
+
+def test_one_victim_at_a_time() -> None:
+    """While one pod clears away, no second one goes for the same pressure, however often the node is looked at."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.unfinished = {"uid-a"}
+    for _ in range(5):
+        stage.step()
+    assert stage.evicted() == ["a"]
+    stage.runtime.unfinished.clear()
+    stage.runtime.pods.pop(0)
+    stage.step()
+    assert stage.evicted() == ["a", "b"]
+
+
+def test_what_will_not_clear_away_is_not_waited_for_forever() -> None:
+    """30 s after a pod has stopped the next one goes, as upstream stops waiting then."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.unfinished = {"uid-a"}
+    stage.step()
+    stage.step(29)
+    assert stage.evicted() == ["a"]
+    stage.runtime.pods.pop(0)
+    stage.step(2)
+    assert stage.evicted() == ["a", "b"]
+
+
+def test_conditions_are_reported_while_a_pod_is_on_its_way_out() -> None:
+    """Waiting never blinds the node: each look reports, unlike a kubelet that blocks for up to 40 s."""
+    stage = Stage(holds_back=True)
+    stage.runtime.available = 50 * MI
+    stage.step()
+    stage.step()
+    assert stage.runtime.reported == [frozenset({Condition.MEMORY_PRESSURE})] * 2
+    stage.close()
+
+
+def test_a_hard_threshold_hurries_a_slow_soft_eviction() -> None:
+    """The pod already on its way out with 30 s of grace is told to end within the second; nobody else goes."""
+    stage = Stage(BOTH, holds_back=True)
+    stage.runtime.available = 200 * MI
+    stage.step()
+    stage.step(30)
+    stage.let_go()
+    stage.runtime.unfinished = {"uid-a"}
+    assert [order.grace_seconds for order in stage.runtime.evictions] == [30]
+    stage.agent.endings["uid-a"].stopped_ns = None
+    stage.runtime.available = 50 * MI
+    stage.step()
+    stage.let_go()
+    assert [(order.pod.name, order.grace_seconds) for order in stage.runtime.evictions] == [("a", 30), ("a", 1)]
+
+
+def test_a_pod_that_is_gone_already_does_not_hold_up_the_next() -> None:
+    """PodGone is as good as done: the next look may evict again at once."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.refusal = PodGone("uid-a")
+    stage.step()
+    stage.step()
+    assert stage.evicted() == ["a", "a"]
+    assert stage.agent.endings == {}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fact"),
+    [(StillRunning("30 s are over"), "EvictionTimedOut"), (ActionFailed("no such cgroup"), "ActionFailed")],
+)
+def test_a_failed_kill_is_said(refusal: ActionFailed, fact: str) -> None:
+    """Whatever goes wrong with a kill is a fact, and the loop goes on."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.refusal = refusal
+    stage.step()
+    assert fact in stage.facts.names()
+
+
+def test_a_node_that_cannot_be_measured_keeps_its_conditions() -> None:
+    """Nothing is decided without numbers, and MemoryPressure stays reported."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.step()
+    stage.runtime.fails_to_observe = True
+    stage.step()
+    assert stage.agent.history.conditions == {Condition.MEMORY_PRESSURE}
+    assert stage.facts.names()[-1] == "ObservationFailed"
+
+
+def test_a_dry_run_decides_and_records_but_touches_nothing() -> None:
+    """--dry-run: the record says who would have gone; nobody goes."""
+    stage = Stage(is_dry_run=True)
+    stage.runtime.available = 50 * MI
+    stage.step()
+    assert stage.evicted() == []
+    assert len(stage.records.steps) == 1
+
+
+def test_history_is_kept_when_it_matters() -> None:
+    """A restart must not lose conditions or grace clocks; readings alone are not worth a write."""
+    stage = Stage()
+    stage.step()
+    kept = len(stage.records.histories)
+    stage.step()
+    assert len(stage.records.histories) == kept
+    stage.runtime.available = 50 * MI
+    stage.step()
+    assert len(stage.records.histories) == kept + 1
+
+
+def test_the_loop_survives_a_bug() -> None:
+    """An exception nobody expected becomes a fact; the node stays guarded."""
+    stage = Stage()
+
+    async def explode() -> None:
+        raise ZeroDivisionError("boom")
+
+    async def scenario() -> None:
+        stage.runtime.observe = explode  # type: ignore[method-assign, assignment]
+        task = asyncio.create_task(stage.agent.run())
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    assert "ActionFailed" in stage.facts.names()

@@ -24,11 +24,11 @@ test: check  ## the whole suite
 bench: $(READY)  ## every benchmark, as ratios against a baseline of the same run
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
+LOCK = $(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra server --extra kube
 lock: $(READY)  ## pin the dependencies again
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --allow-unsafe --no-annotate -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --allow-unsafe --no-annotate --extra dev -o requirements-dev.lock pyproject.toml
+	$(LOCK) -o requirements.lock pyproject.toml
+	$(LOCK) --extra dev -o requirements-dev.lock pyproject.toml
 
 clean:  ## forget the virtual environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

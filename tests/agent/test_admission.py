@@ -1,0 +1,163 @@
+"""Every pod that wants to start: pressure, fit, place, and room made for critical ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.agent.scripted_runtime import HandClock, ScriptedRuntime
+
+from jettison.agent.admission import Admitter, NodeIdentity
+from jettison.engine.allocatable import Machine
+from jettison.engine.kubelet_config import Source, assemble
+from jettison.engine.kubelet_fields import API_VERSION, KIND
+from jettison.engine.policy import build_policy
+from jettison.engine.signals import Condition
+from jettison.engine.taints import NO_EXECUTE, Taint
+from jettison.errors import StillRunning
+from jettison.events import Fact
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.protocol import PodManifest, PodStatus
+
+GI = 2**30
+
+
+class HostingRuntime(ScriptedRuntime):
+    """Remembers what was started and what was turned away."""
+
+    def __init__(self) -> None:
+        super().__init__(HandClock(), [])
+        self.running: list[PodStatus] = []
+        self.rejections: list[tuple[str, str, str]] = []
+
+    async def start(self, manifest: PodManifest) -> None:
+        self.running.append(PodStatus(manifest.pod, "Running"))
+
+    async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
+        self.running = [each for each in self.running if each.pod.uid != uid]
+
+    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
+        self.rejections.append((manifest.pod.name, reason, message))
+
+    def statuses(self) -> list[PodStatus]:
+        return self.running
+
+    def machine(self) -> Machine:
+        return Machine(cores=2, memory=4 * GI)
+
+
+def manifest(name: str, memory: str | None = None, **spec: Any) -> PodManifest:
+    resources = {"requests": {"memory": memory}, "limits": {}} if memory else {}
+    document: Mapping[str, Any] = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
+    }
+    return PodManifest(pod_from(document), document)
+
+
+class Door:
+    """An admitter in front of a scripted node with 4Gi, 100Mi of it under the hard threshold."""
+
+    def __init__(self, *conditions: Condition, taints: tuple[Taint, ...] = ()) -> None:
+        self.runtime = HostingRuntime()
+        self.said: list[Fact] = []
+        document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": "100Mi"}}
+        self.admitter = Admitter(
+            self.runtime,
+            build_policy(assemble(Source("test", document))),
+            NodeIdentity("node1", {"disk": "ssd", "cores": "8"}, taints),
+            lambda: frozenset(conditions),
+            self.said.append,
+        )
+
+    def knock(self, *manifests: PodManifest) -> list[bool]:
+        async def all_of_them() -> list[bool]:
+            return [await self.admitter.admit(each) for each in manifests]
+
+        return asyncio.run(all_of_them())
+
+
+def test_what_fits_is_started() -> None:
+    """Allocatable is the capacity minus the hard threshold: 3Gi and 900Mi fit into 4Gi − 100Mi, not one byte more."""
+    door = Door()
+    assert door.knock(manifest("a", "3Gi"), manifest("b", "924Mi"), manifest("c", "1")) == [True, True, False]
+    assert door.runtime.rejections[0][1] == "OutOfmemory"
+    assert "requested: 1, used:" in door.runtime.rejections[0][2]
+
+
+def test_memory_pressure_turns_best_effort_pods_away() -> None:
+    """The rejection carries the kubelet's words."""
+    door = Door(Condition.MEMORY_PRESSURE)
+    assert door.knock(manifest("best-effort"), manifest("burstable", "1Mi")) == [False, True]
+    assert door.runtime.rejections == [
+        ("best-effort", "Evicted", "Pod was rejected: The node had condition: [MemoryPressure]. ")
+    ]
+
+
+def test_a_critical_pod_gets_room() -> None:
+    """The smallest sufficient victim is ended, with its own grace period, before the critical pod starts."""
+    door = Door()
+    door.knock(manifest("big", "2Gi"), manifest("small", "1500Mi"))
+    assert door.knock(manifest("critical", "1Gi", priority=2_000_000_000)) == [True]
+    assert [(order.pod.name, order.reason, order.grace_seconds) for order in door.runtime.evictions] == [
+        ("small", "Preempting", None)
+    ]
+
+
+def test_a_victim_that_does_not_stop_is_said() -> None:
+    """The kill goes on; upstream admits the critical pod all the same."""
+    door = Door()
+    door.knock(manifest("big", "3Gi"))
+    door.runtime.refusal = StillRunning("big")
+    assert door.knock(manifest("critical", "1Gi", priority=2_000_000_000)) == [True]
+    assert "EvictionTimedOut" in [type(fact).__name__ for fact in door.said]
+
+
+def test_nobody_to_preempt() -> None:
+    """A critical pod that would not fit anyway is told so, and nobody is harmed for it."""
+    door = Door()
+    door.knock(manifest("a", "1Gi"))
+    assert door.knock(manifest("critical", "8Gi", priority=2_000_000_000)) == [False]
+    assert door.runtime.evictions == []
+    assert door.runtime.rejections[0][1] == "UnexpectedAdmissionError"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"nodeSelector": {"disk": "ssd"}}, None),
+        ({"nodeSelector": {"disk": "spinning"}}, "NodeAffinity"),
+        ({"nodeName": "elsewhere"}, "NodeName"),
+    ],
+)
+def test_pods_made_for_another_node(spec: dict[str, Any], reason: str | None) -> None:
+    """A pod that asks for another node is turned away with the check's name."""
+    door = Door()
+    assert door.knock(manifest("a", **spec)) == [reason is None]
+    assert [each[1] for each in door.runtime.rejections] == ([] if reason is None else [reason])
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "fits"),
+    [
+        ("In", ["ssd", "nvme"], True),
+        ("NotIn", ["ssd"], False),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+        ("Sideways", [], False),
+    ],
+)
+def test_required_node_affinity(operator: str, values: list[str], fits: bool) -> None:
+    """Terms are alternatives; an operator nobody knows matches nothing and says so."""
+    term = {"matchExpressions": [{"key": "disk", "operator": operator, "values": values}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    assert Door().knock(manifest("a", affinity=affinity)) == [fits]
+
+
+def test_a_no_execute_taint_keeps_pods_out() -> None:
+    """Unless they tolerate it."""
+    door = Door(taints=(Taint("maintenance", "", NO_EXECUTE),))
+    tolerant = manifest("tolerant", tolerations=[{"key": "maintenance", "operator": "Exists"}])
+    assert door.knock(manifest("a"), tolerant) == [False, True]

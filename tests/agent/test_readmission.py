@@ -1,0 +1,49 @@
+"""Second chances: later each time, and none under pressure."""
+
+from __future__ import annotations
+
+from jettison.agent.readmission import FORGIVEN_NS, LONGEST_DELAY_NS, Readmission
+
+SECOND = 10**9
+
+
+def test_nobody_comes_back_under_pressure() -> None:
+    """The delay may be over; while something is short the pod waits."""
+    chances = Readmission()
+    chances.evicted("default/a", 0)
+    assert chances.due(3600 * SECOND, is_under_pressure=True) == []
+    assert chances.due(3600 * SECOND, is_under_pressure=False) == ["default/a"]
+
+
+def test_each_eviction_doubles_the_delay() -> None:
+    """10 s, 20 s, 40 s … up to five minutes: a leak cannot cause a storm."""
+    chances, now, delays = Readmission(), 0, []
+    for _ in range(8):
+        chances.evicted("default/a", now)
+        delay = next(
+            seconds for seconds in range(1, 1000) if chances.due(now + seconds * SECOND, is_under_pressure=False)
+        )
+        delays.append(delay)
+        now += (delay + 1) * SECOND
+    assert delays == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert delays[-1] * SECOND == LONGEST_DELAY_NS
+    assert chances.lives == {"default/a": 8}
+
+
+def test_good_behaviour_is_forgiven() -> None:
+    """Who ran for ten minutes starts over with the first delay."""
+    chances = Readmission()
+    chances.evicted("default/a", 0)
+    chances.due(10 * SECOND, is_under_pressure=False)
+    evicted_again = 10 * SECOND + FORGIVEN_NS
+    chances.evicted("default/a", evicted_again)
+    assert chances.due(evicted_again + 9 * SECOND, is_under_pressure=False) == []
+    assert chances.due(evicted_again + 10 * SECOND, is_under_pressure=False) == ["default/a"]
+
+
+def test_an_evicted_pod_is_counted_once() -> None:
+    """The pod stays Failed for all to see, so it is reported at every look; the delay does not start over."""
+    chances = Readmission()
+    chances.evicted("default/a", 0)
+    chances.evicted("default/a", 9 * SECOND)
+    assert chances.due(10 * SECOND, is_under_pressure=False) == ["default/a"]

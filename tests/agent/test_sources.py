@@ -1,0 +1,137 @@
+"""Directories of manifests: what is wanted, what changed, and what a typing mistake may not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jettison.agent.sources import ManifestDirectory, wanted_pods
+from jettison.events import Fact
+from jettison.runtimes.protocol import PodManifest
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  priorityClassName: {priority}
+  containers: [{{name: main, command: [sleep, "60"]}}]
+"""
+CLASS = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+"""
+
+
+class Node:
+    """A directory and what was said about it."""
+
+    def __init__(self, path: Path, *, is_static: bool = False) -> None:
+        self.path = path
+        self.said: list[Fact] = []
+        self.directory = ManifestDirectory(path, self.said.append, is_static=is_static)
+
+    def write(self, name: str, text: str) -> None:
+        # A new inode each time, as editors do: the size alone may not change.
+        temporary = self.path / f".{name}.new"
+        temporary.write_text(text)
+        temporary.rename(self.path / name)
+
+    def pods(self, lives: dict[str, int] | None = None) -> dict[str, PodManifest]:
+        self.directory.look()
+        found = wanted_pods([self.directory], lives or {}, self.said.append)
+        return {manifest.pod.name: manifest for manifest in found.values()}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_file_may_hold_pods_and_priority_classes(node: Node) -> None:
+    """The priority of a class reaches the pod, also from another file."""
+    node.write("classes.yaml", CLASS)
+    node.write("pods.yaml", POD.format(name="a", priority="high") + "---" + POD.format(name="b", priority='""'))
+    pods = node.pods()
+    assert {name: each.pod.priority for name, each in pods.items()} == {"a": 1000, "b": 0}
+
+
+def test_the_uid_follows_from_the_content(node: Node) -> None:
+    """A restarted agent recognises its pods; a changed manifest is another pod; a second life is another pod, too."""
+    node.write("a.yaml", POD.format(name="a", priority="system-node-critical"))
+    first = node.pods()["a"].pod.uid
+    again = Node(node.path).pods()["a"].pod.uid
+    second_life = node.pods({"default/a": 1})["a"].pod.uid
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    changed = node.pods()["a"].pod.uid
+    assert first == again
+    assert len({first, second_life, changed}) == 3
+
+
+def test_static_pods_are_critical(tmp_path: Path) -> None:
+    """Static in the kubelet's sense: never evicted, whatever their priority."""
+    node = Node(tmp_path, is_static=True)
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    assert node.pods()["a"].pod.is_critical
+
+
+def test_a_broken_file_leaves_its_pods_alone(node: Node) -> None:
+    """A typing mistake must not stop what runs; it is reported once, with its line."""
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    before = node.pods()["a"].pod.uid
+    node.write("a.yaml", "kind: Pod\nmetadata: {name: [\n")
+    assert node.pods()["a"].pod.uid == before
+    node.pods()
+    assert len(node.said) == 1
+    assert "line" in str(node.said[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Deployment\nmetadata: {name: x}", "expected Pod or PriorityClass"),
+        ("kind: Pod\nspec: {}", "no metadata.name"),
+        ("kind: Pod\nmetadata: {name: x}", "no spec"),
+        (POD.format(name="x", priority="missing"), "no PriorityClass `missing`"),
+        ("kind: Pod\nmetadata: {name: x, uid: ../../etc}\nspec: {containers: []}", "not a name made of letters"),
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {requests: {memory: 1K}}}]}",
+            "memory",
+        ),
+        ("- just\n- a list", "has no kind"),
+        ("kind: PriorityClass\nmetadata: {name: system-mine}\nvalue: 1", "are reserved"),
+    ],
+)
+def test_what_makes_no_sense_is_said_and_left_out(node: Node, text: str, said: str) -> None:
+    """Each mistake names itself, and the other pods are not affected."""
+    node.write("bad.yaml", text)
+    node.write("good.yaml", POD.format(name="good", priority='""'))
+    assert list(node.pods()) == ["good"]
+    assert any(said in str(fact) for fact in node.said)
+
+
+def test_one_name_is_one_pod(node: Node) -> None:
+    """Of two pods with one name the second is left out, and that is said."""
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    node.write("b.yaml", POD.format(name="a", priority="system-node-critical"))
+    assert node.pods()["a"].origin.endswith("a.yaml")
+    assert "is there twice" in str(node.said)
+
+
+def test_a_removed_file_takes_its_pods_along(node: Node) -> None:
+    """Nothing is wanted that nobody wrote down."""
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    assert node.pods()
+    (node.path / "a.yaml").unlink()
+    assert not node.pods()
+
+
+def test_a_missing_directory_is_said_once(tmp_path: Path) -> None:
+    """It may appear later; until then one line is enough."""
+    node = Node(tmp_path / "later")
+    node.pods()
+    node.pods()
+    assert len(node.said) == 1

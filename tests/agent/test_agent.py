@@ -10,6 +10,7 @@ import pytest
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 from jettison.agent.agent import Agent
+from jettison.agent.broadcast import Broadcast
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.kubelet_fields import API_VERSION, KIND
 from jettison.engine.policy import Policy, build_policy
@@ -41,8 +42,9 @@ class Stage:
         self.facts, self.records = Facts(), Records()
         self.held: list[Coroutine[Any, Any, None]] = []
         self.holds_back = holds_back
+        emit = Broadcast(self.clock, self.facts)
         self.agent = Agent(
-            self.runtime, wishes, self.clock, self.records, [self.facts], spawn=self.spawn, is_dry_run=is_dry_run
+            self.runtime, wishes, self.clock, self.records, emit, spawn=self.spawn, is_dry_run=is_dry_run
         )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from jettison.engine.history import History
 from jettison.engine.policy import Policy
 from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
-from jettison.events import Fact, Sink
+from jettison.events import Emit
 from jettison.runtimes.protocol import Alarm, Runtime
 
 TICK_SECONDS = 10.0
@@ -67,7 +67,7 @@ class Agent:
         policy: Policy,
         clock: Clock,
         recorder: Recorder,
-        sinks: Sequence[Sink] = (),
+        emit: Emit,
         *,
         history: History | None = None,
         spawn: Spawn | None = None,
@@ -77,7 +77,7 @@ class Agent:
         self.policy = policy
         self.clock = clock
         self.recorder = recorder
-        self.sinks = sinks
+        self.emit = emit
         self.history = history if history is not None else History()
         self.snapshot: Snapshot | None = None
         self.endings: dict[str, Ending] = {}
@@ -86,12 +86,6 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
-
-    def emit(self, fact: Fact) -> None:
-        """Tell every sink."""
-        now_ns = self.clock.now_ns()
-        for sink in self.sinks:
-            sink.take(fact, now_ns)
 
     async def step(self, alarm: Alarm | None = None) -> None:
         """Look once, and do what the look asks for. Never sleeps."""

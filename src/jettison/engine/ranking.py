@@ -17,7 +17,7 @@ from typing import overload
 from jettison.engine.pods import Pod
 from jettison.engine.quantity import NANO, ZERO, Quantity
 from jettison.engine.signals import ROWS, Part, Resource, Signal, SignalRow
-from jettison.engine.snapshot import Layout, PodUsage, VolumeUsage
+from jettison.engine.snapshot import ContainerUsage, Layout, PodUsage, VolumeUsage
 
 SortKey = tuple[object, ...]
 # Sort key, pod, its usage of the starved resource (None without statistics).
@@ -148,7 +148,6 @@ def _by_disk(
 ) -> list[_Entry]:
     """As for memory. For inodes upstream subtracts the request for storage, bytes from inodes, from each count."""
     counts_inodes = row.resource is Resource.INODES
-    measure = disk_inodes if counts_inodes else disk_bytes
     ignores_request = counts_inodes and inodes_by_inodes
     entries: list[_Entry] = []
     for pod in pods:
@@ -156,38 +155,31 @@ def _by_disk(
         if usage is None:
             entries.append(((0, 0, pod.effective_priority, 0, pod.order), pod, None))
             continue
-        used = measure(pod, usage, parts)
+        used = _disk_usage(pod, usage, parts, int(counts_inodes))
         excess = used * NANO - (0 if ignores_request else pod.storage_request_nanos)
         is_within = used <= 0 if counts_inodes else excess <= 0
         entries.append(((1, is_within, pod.effective_priority, -excess, pod.order), pod, used))
     return entries
 
 
-def disk_bytes(pod: Pod, usage: PodUsage, parts: frozenset[Part]) -> int:
-    """Bytes of the pod in these parts; what was not measured counts as nothing."""
+# Where a usage keeps its bytes; its inodes stand right behind. An index is read twice as fast as a name.
+_ROOTFS = ContainerUsage._fields.index("rootfs_bytes")
+_LOGS = ContainerUsage._fields.index("logs_bytes")
+_VOLUME = VolumeUsage._fields.index("used_bytes")
+
+
+def _disk_usage(pod: Pod, usage: PodUsage, parts: frozenset[Part], inodes: int) -> int:
+    """Bytes of the pod in these parts, or with `inodes` 1 its inodes; what was not measured counts as nothing."""
     total = 0
     if Part.ROOTFS in parts:
         for container in usage.containers:
-            total += container.rootfs_bytes or 0
+            total += container[_ROOTFS + inodes] or 0  # type: ignore[operator]
     if Part.LOGS in parts:
         for container in usage.containers:
-            total += container.logs_bytes or 0
+            total += container[_LOGS + inodes] or 0  # type: ignore[operator]
     if Part.VOLUMES in parts and pod.local_volumes:
-        total += sum(volume.used_bytes or 0 for volume in _first_by_name(pod, usage))
-    return total
-
-
-def disk_inodes(pod: Pod, usage: PodUsage, parts: frozenset[Part]) -> int:
-    """Inodes of the pod in these parts."""
-    total = 0
-    if Part.ROOTFS in parts:
-        for container in usage.containers:
-            total += container.rootfs_inodes or 0
-    if Part.LOGS in parts:
-        for container in usage.containers:
-            total += container.logs_inodes or 0
-    if Part.VOLUMES in parts and pod.local_volumes:
-        total += sum(volume.used_inodes or 0 for volume in _first_by_name(pod, usage))
+        for volume in _first_by_name(pod, usage):
+            total += volume[_VOLUME + inodes] or 0  # type: ignore[operator]
     return total
 
 

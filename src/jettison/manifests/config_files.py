@@ -26,14 +26,16 @@ MOST_ALIASES = 100
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(yaml.CSafeLoader):
+class PlainLoader(yaml.CSafeLoader):
     """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
 
 
-_Loader.yaml_implicit_resolvers = {
+PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+# A date that says so with a tag as well: PyYAML's own constructor crashes on what is none.
+PlainLoader.add_constructor(_TIMESTAMP, yaml.CSafeLoader.yaml_constructors["tag:yaml.org,2002:str"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,13 @@ class ConfigFile:
     lines: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    def line(self, key: str) -> int | None:
+        """Of the key, or else of the map that it belongs to."""
+        return self.lines.get(key) or self.lines.get(key.partition(".")[0])
+
     def place(self, key: str) -> str:
-        """`file:line` of the key, of the map it belongs to, or just the file."""
-        line = self.lines.get(key) or self.lines.get(key.partition(".")[0])
+        """`file:line`, or just the file."""
+        line = self.line(key)
         return f"{self.source.name}:{line}" if line else self.source.name
 
     def value(self, key: str) -> object:
@@ -81,16 +87,6 @@ def parse_config_file(data: bytes, name: str) -> ConfigFile:
     except ManifestError:
         lines, warnings = {}, ()  # JSON that is no YAML, for instance because of escaped surrogates
     return ConfigFile(Source(name, document), lines, warnings)
-
-
-def read_config_file(path: Path, name: str = "") -> ConfigFile:
-    """The file at `path`, called `name` in messages."""
-    name = name or str(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read `{name}`: {(error.strerror or str(error)).lower()}") from error
-    return parse_config_file(data, name)
 
 
 def drop_in_paths(directory: Path) -> list[Path]:
@@ -141,8 +137,8 @@ def _from_yaml(text: str, name: str) -> ConfigFile:
 def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
     """The first document as nodes and as values, and how many documents there are that say something."""
     try:
-        _look_through(text, name)
-        loader = _Loader(text)
+        look_through(text, name)
+        loader = PlainLoader(text)
         node = loader.get_node() if loader.check_node() else None
         document = loader.construct_document(node) if node is not None else None
         count = 1
@@ -160,11 +156,11 @@ def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
     return node, document, count
 
 
-def _look_through(text: str, name: str) -> None:
+def look_through(text: str, name: str) -> None:
     """Refuse what would crash or exhaust whoever builds values from it."""
     depth = aliases = 0
     anchored_at: int | None = None
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=PlainLoader):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from jettison.errors import ManifestError
+from jettison.manifests.config_files import PlainLoader, look_through
 from jettison.manifests.pods import CONFIG_SOURCE
 
 SYSTEM_CLASSES: Mapping[str, int] = {
@@ -17,14 +18,14 @@ SYSTEM_CLASSES: Mapping[str, int] = {
 }
 
 _UIDS = uuid.UUID("6a657474-6973-4f6e-8000-706f64756964")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
     """Every document of a file that is not empty; each must be an object with a kind. A v1 List is unpacked."""
     try:
-        found = list(yaml.load_all(text, Loader=_LOADER))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        look_through(text, source)
+        found = list(yaml.load_all(text, Loader=PlainLoader))
+    except (yaml.YAMLError, LookupError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         place = f", line {where.line + 1}" if where is not None else ""
         said = getattr(error, "problem", None) or str(error)
@@ -36,7 +37,10 @@ def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         raise ManifestError(f"{source}: a document has no kind, expected Pod, PriorityClass or List")
     if document["kind"] in ("List", "PodList"):
-        for item in document.get("items") or ():
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise ManifestError(f"{source}: items is a {type(items).__name__}, expected a list")
+        for item in items:
             yield from _unpacked({"kind": "Pod", **item} if isinstance(item, dict) else item, source)
     else:
         yield document
@@ -49,7 +53,8 @@ class PriorityClasses:
         self.values = dict(SYSTEM_CLASSES)
         self.default = ("", 0)
         for document in documents:
-            name, value = (document.get("metadata") or {}).get("name"), document.get("value")
+            metadata, value = document.get("metadata"), document.get("value")
+            name = metadata.get("name") if isinstance(metadata, Mapping) else None
             if not isinstance(name, str) or not isinstance(value, int) or isinstance(value, bool):
                 raise ManifestError(f"PriorityClass `{name}`: value is `{value}`, expected a whole number")
             if name.startswith("system-") and name not in SYSTEM_CLASSES:
@@ -65,7 +70,7 @@ class PriorityClasses:
             if spec.get("priority") is None:
                 spec["priorityClassName"], spec["priority"] = self.default
             return
-        if name not in self.values:
+        if not isinstance(name, str) or name not in self.values:
             known = ", ".join(sorted(self.values))
             raise ManifestError(f"{source}: no PriorityClass `{name}`, there are {known}")
         spec["priority"] = self.values[name]
@@ -90,6 +95,8 @@ def prepare_pod(
     classes.resolve(prepared["spec"], f"{source}: pod `{metadata['name']}`")
     if is_static:
         annotations = prepared["metadata"].get("annotations") or {}
+        if not isinstance(annotations, dict):
+            raise ManifestError(f"{source}: annotations of pod `{metadata['name']}` are not a map")
         prepared["metadata"]["annotations"] = {**annotations, CONFIG_SOURCE: "file"}
     content = repr((source, generation, is_static, prepared))
     prepared["metadata"].setdefault("uid", str(uuid.uuid5(_UIDS, content)))

@@ -109,6 +109,10 @@ def parse_pods(data: bytes, source: str = "pods") -> list[Pod]:
     """Every pod of a Pod, PodList or List document, in its order."""
     found = decode(_POD_LIST, data, source)
     if found.items is not None:
+        stranger = next((item.kind for item in found.items if item.kind not in (None, "Pod")), None)
+        if stranger is not None:
+            # `kubectl get all`: a Service would look like a pod without statistics, and those are evicted first.
+            raise ManifestError(f"{source}: the list holds a `{stranger}`, expected only pods")
         return [_pod(item, f"{source}: items[{index}]") for index, item in enumerate(found.items)]
     if found.kind not in (None, "Pod"):
         raise ManifestError(f"{source}: kind is `{found.kind}`, expected Pod, PodList or List")
@@ -230,9 +234,13 @@ def _quantity(text: object, name: str) -> Quantity:
     if not isinstance(text, str | int | float) or isinstance(text, bool):
         raise QuantityError(f"{name} is a {type(text).__name__}, expected a quantity such as `100Mi`")
     try:
-        return parse(str(text))
+        written = str(text)
+    except ValueError as error:  # an integer that Python does not print
+        raise QuantityError(f"{name} has more than 4300 digits") from error
+    try:
+        return parse(written)
     except QuantityError as error:
-        raise QuantityError(f"{name} `{shortened(str(text))}`: {error}") from error
+        raise QuantityError(f"{name} `{shortened(written)}`: {error}") from error
 
 
 def _volume(document: _Volume) -> Volume:

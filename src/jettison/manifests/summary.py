@@ -128,6 +128,8 @@ def _summary(document: SummaryDocument, source: str) -> tuple[NodeStats, dict[st
         return _node(document.node), {_uid(pod.pod_ref): _pod_usage(pod) for pod in document.pods or ()}
     except (OverflowError, ManifestError) as error:
         raise ManifestError(f"{source}: {error}") from error
+    except ValueError as error:  # an integer that Python does not print
+        raise ManifestError(f"{source}: a number has more than 4300 digits") from error
 
 
 def _uid(reference: _PodRef) -> str:

@@ -1,0 +1,5 @@
+"""`python -m jettison`."""
+
+from jettison.cli import main
+
+main()

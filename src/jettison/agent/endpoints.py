@@ -1,0 +1,173 @@
+"""What the agent serves: the kubelet's paths with the kubelet's answers, and what our own commands ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jettison.agent import exposition
+from jettison.agent.http import Answer, Query, Route, plain
+from jettison.agent.journal_reading import PodQuery, read_journal
+from jettison.agent.pod_statuses import pod_list
+from jettison.agent.policy_records import policy_record
+from jettison.engine.policy import Policy
+from jettison.engine.ranking import Candidate, rank
+from jettison.engine.signals import ROWS, Signal, readings
+from jettison.engine.snapshot import Reading, Snapshot
+from jettison.errors import ApiError, ObservationFailed
+from jettison.manifests.summary_writer import summary_document
+from jettison.manifests.times import time_text
+from jettison.runtimes.protocol import PodStatus
+
+MOST_RECORDS = 500
+MOST_RECORD_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the answers come from."""
+
+    policy: Policy
+    # The newest; None before the first look.
+    snapshot: Callable[[], Snapshot | None]
+    statuses: Callable[[], Sequence[PodStatus]]
+    metrics: Callable[[], str]
+    # What is wrong with the agent, or None.
+    complaint: Callable[[], str | None]
+    journal: Path
+    # Reads the journal, so that a long one does not hold up the loop.
+    executor: Executor
+
+
+def routes(sources: Sources) -> dict[str, Route]:
+    """Every path that is served."""
+    answers = _Answers(sources)
+    return {
+        "/healthz": answers.healthz,
+        "/metrics": answers.metrics,
+        "/configz": answers.configz,
+        "/stats/summary": answers.summary,
+        "/pods": answers.pods,
+        "/rank": answers.rank,
+        "/journal": answers.journal,
+    }
+
+
+class _Answers:
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def healthz(self, _: Query) -> Answer:
+        complaint = self._sources.complaint()
+        return plain("ok") if complaint is None else plain(complaint, 500)
+
+    def metrics(self, _: Query) -> Answer:
+        return Answer(self._sources.metrics().encode(), exposition.CONTENT_TYPE)
+
+    def configz(self, _: Query) -> Answer:
+        """The kubelet's shape; what only we know stands beside it."""
+        record = policy_record(self._sources.policy)
+        return _json({"kubeletconfig": record.pop("kubeletConfiguration"), "jettison": record})
+
+    def summary(self, query: Query) -> Answer:
+        snapshot = self._snapshot()
+        only_cpu_and_memory = query.get("only_cpu_and_memory") == "true"
+        return _json(
+            summary_document(snapshot.node, snapshot.usages, snapshot.pods, only_cpu_and_memory=only_cpu_and_memory)
+        )
+
+    def pods(self, _: Query) -> Answer:
+        return _json(pod_list(self._sources.statuses()))
+
+    def rank(self, _: Query) -> Answer:
+        return _json(rank_document(self._sources.policy, self._snapshot()))
+
+    async def journal(self, query: Query) -> Answer:
+        """Newest first. `pod` is `namespace/name`, a name or a uid; `limit` is at most 500."""
+        about = PodQuery.parse(query["pod"]) if "pod" in query else None
+        limit = query.get("limit", "50")
+        if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+            raise ApiError(f"limit is `{limit[:40]}`, expected a number", code=400)
+        loop = asyncio.get_running_loop()
+        count = min(int(limit), MOST_RECORDS)
+        return await loop.run_in_executor(self._sources.executor, _records, self._sources.journal, about, count)
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self._sources.snapshot()
+        if snapshot is None:
+            raise ObservationFailed("the node has not been measured yet")
+        return snapshot
+
+
+def _records(directory: Path, about: PodQuery | None, count: int) -> Answer:
+    found: list[bytes] = []
+    size = 0
+    for record in islice(read_journal(directory, newest_first=True, about=about), count):
+        size += len(record.data)
+        if found and size > MOST_RECORD_BYTES:
+            break
+        found.append(record.data)
+    return Answer(b'{"records":[' + b",".join(found) + b"]}")
+
+
+def rank_document(policy: Policy, snapshot: Snapshot) -> dict[str, Any]:
+    """For each signal that was measured: where it stands, what guards it, and who would go in which order."""
+    found = readings(snapshot.node)
+    return {
+        "time": time_text(snapshot.now_ns),
+        "node": snapshot.node.name,
+        "signals": [_signal(policy, snapshot, signal, reading) for signal, reading in found.items()],
+    }
+
+
+def _signal(policy: Policy, snapshot: Snapshot, signal: Signal, reading: Reading) -> Mapping[str, Any]:
+    guards = [each for each in policy.layouts[snapshot.layout].all if each.signal is signal and not each.is_inert]
+    order = rank(
+        signal,
+        snapshot.pods,
+        snapshot.usages,
+        snapshot.layout,
+        inodes_by_inodes=policy.switches.rank_inodes_by_inodes,
+    )
+    return {
+        "signal": signal.value,
+        "resource": ROWS[signal].resource.value,
+        "available": reading.available,
+        "capacity": reading.capacity,
+        "thresholds": [
+            {
+                "threshold": str(each),
+                "isHard": each.is_hard,
+                "amount": each.quantity(reading.capacity).value,
+                "isCrossed": each.is_crossed(reading),
+            }
+            for each in guards
+        ],
+        "order": [_candidate(candidate) for candidate in order],
+    }
+
+
+def _candidate(candidate: Candidate) -> Mapping[str, Any]:
+    return {
+        "namespace": candidate.pod.namespace,
+        "name": candidate.pod.name,
+        "uid": candidate.pod.uid,
+        "isCritical": candidate.pod.is_critical,
+        "qosClass": str(candidate.pod.qos),
+        "priority": candidate.priority,
+        "exceedsRequest": candidate.exceeds_request,
+        "usage": None if candidate.usage is None else candidate.usage.value,
+        "request": candidate.request.value,
+        "excess": None if candidate.excess is None else candidate.excess.value,
+    }
+
+
+def _json(document: object) -> Answer:
+    return Answer(msgspec.json.encode(document))

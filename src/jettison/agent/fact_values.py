@@ -1,0 +1,65 @@
+"""What a fact is called and what it says, for everything that writes facts down.
+
+The log and the journal show the same words, because a line found in one is looked up in the other. A name is the
+fact's own (`PodEvicted` is `pod_evicted`) and part of what users rely on, so a fact must not be renamed lightly. The
+values follow the types of the fact's fields: a new fact needs nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from jettison.engine.evictions import Eviction
+from jettison.engine.pods import Pod
+from jettison.engine.snapshot import Reading
+from jettison.engine.thresholds import Threshold
+from jettison.events import Fact
+
+_INSIDE_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def name_of(fact: Fact) -> str:
+    """`ThresholdCrossed` is `threshold_crossed`."""
+    return _INSIDE_WORD.sub("_", type(fact).__name__).lower()
+
+
+def values_of(fact: Fact) -> dict[str, Any]:
+    """Flat, in the order of the fact's fields; JSON can hold every value."""
+    return dict(pair for field in fields(fact) for pair in _pairs(field.name, getattr(fact, field.name)))
+
+
+def pods_of(fact: Fact) -> list[Pod]:
+    """Whom the fact is about."""
+    about = [getattr(fact, field.name) for field in fields(fact)]
+    return [each for each in about if isinstance(each, Pod)] + [
+        each.pod for each in about if isinstance(each, Eviction)
+    ]
+
+
+def _pairs(name: str, value: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Pod):
+        yield from ((name, str(value)), ("uid", value.uid))
+    elif isinstance(value, Eviction):
+        yield from _pairs("pod", value.pod)
+        yield from (("reason", value.reason), ("signal", value.signal), ("grace_seconds", value.grace_seconds))
+        yield "message", value.message
+    elif isinstance(value, Threshold):
+        yield name, str(value)
+    elif isinstance(value, Reading):
+        yield from (("available", value.available), ("capacity", value.capacity))
+    elif isinstance(value, Mapping):
+        yield name, {str(key): item for key, item in value.items()}
+    elif isinstance(value, tuple):
+        yield name, [_clean(each) for each in value]
+    else:
+        yield name, _clean(value)
+
+
+def _clean(value: object) -> object:
+    """A file's name may be any bytes, and what is not UTF-8 cannot be written as JSON."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode(errors="backslashreplace").decode()

@@ -1,0 +1,217 @@
+"""A very small HTTP/1.1 server: GET and HEAD, one request per connection, over a unix socket or the loopback.
+
+It knows no agent: a route is a path and a callable. It must not become the way to hurt one, either. So everything a
+client can make large is bounded (the request, its headers, the time it takes, the number of clients), and what is not
+a request is answered with the fitting 4xx and forgotten. A server framework would cost more memory than the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from jettison.agent.http_requests import Request, parse_head
+from jettison.agent.unix_address import unix_address
+from jettison.errors import ActionFailed, ApiError, InputError, JettisonError
+from jettison.runtimes.linux.kernel_files import reason
+
+HEAD_BYTES = 8192
+HEAD_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+MOST_CONNECTIONS = 16
+MOST_PARAMETERS = 20
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+_PHRASES = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a route says."""
+
+    body: bytes
+    content_type: str = "application/json"
+    status: int = 200
+
+
+Query = Mapping[str, str]
+Route = Callable[[Query], Answer | Awaitable[Answer]]
+
+
+def plain(text: str, status: int = 200) -> Answer:
+    """A line of text."""
+    return Answer(f"{text}\n".encode(errors="backslashreplace"), "text/plain; charset=utf-8", status)
+
+
+class HttpServer:
+    """Serves routes until it is closed."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = dict(routes)
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self._socket_path: Path | None = None
+
+    async def listen_unix(self, path: Path) -> None:
+        """Only its owner can connect: the socket gets its mode before anybody may."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with unix_address(path) as address:
+                _remove_stale(path, address)
+                listener.bind(address)
+            path.chmod(0o600)
+        except OSError as error:
+            listener.close()
+            raise ActionFailed(f"cannot listen on `{path}`: {reason(error)}") from error
+        except ActionFailed:
+            listener.close()
+            raise
+        self._socket_path = path
+        self._servers.append(await asyncio.start_unix_server(self._local, sock=listener, limit=HEAD_BYTES))
+
+    async def listen_tcp(self, host: str, port: int) -> int:
+        """On the loopback only, because nobody is asked who he is. The port that was taken is returned."""
+        if host not in LOOPBACK:
+            raise InputError(f"cannot serve on `{host}`: expected one of {', '.join(LOOPBACK)}")
+        try:
+            server = await asyncio.start_server(self._remote, host, port, limit=HEAD_BYTES)
+        except OSError as error:
+            raise ActionFailed(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
+        self._servers.append(server)
+        taken: int = server.sockets[0].getsockname()[1]
+        return taken
+
+    async def close(self) -> None:
+        """Hang up on everybody and take the socket away."""
+        for server in self._servers:
+            server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
+
+    async def _local(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve(reader, writer, checks_host=False)
+
+    async def _remote(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve(reader, writer, checks_host=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, checks_host: bool) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+        try:
+            if len(self._connections) > MOST_CONNECTIONS:
+                is_head, answer = False, plain("too many connections", 503)
+            else:
+                is_head, answer = await self._answer(reader, checks_host=checks_host)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(_encoded(answer, is_head=is_head))
+                await writer.drain()
+        except (OSError, TimeoutError):
+            writer.transport.abort()  # gone, or too slow to read what it asked for
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, *, checks_host: bool) -> tuple[bool, Answer]:
+        try:
+            request = parse_head(await _read_head(reader))
+            if checks_host:
+                _check_host(request)
+            return request.method == "HEAD", await self._route(request)
+        except ApiError as refusal:
+            return False, plain(refusal.message, refusal.code)
+        except JettisonError as error:
+            return False, plain(f"Internal Error: {error}", 500)
+
+    async def _route(self, request: Request) -> Answer:
+        route = self._routes.get(request.path)
+        if route is None:
+            raise ApiError(f"no such path, there are {' '.join(sorted(self._routes))}", code=404)
+        if request.method not in ("GET", "HEAD"):
+            raise ApiError("only GET and HEAD are served", code=405)
+        answer = route(_query(request.query))
+        return answer if isinstance(answer, Answer) else await answer
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(HEAD_SECONDS):
+            return await reader.readuntil(b"\r\n\r\n")
+    except TimeoutError:
+        raise ApiError(f"no complete request within {HEAD_SECONDS:g} seconds", code=408) from None
+    except asyncio.IncompleteReadError:
+        raise ApiError("the request ends before its headers do", code=400) from None
+    except asyncio.LimitOverrunError:
+        # What does not fit is still in the buffer: without the end of a line it is the line that is too long.
+        has_line = b"\r\n" in await reader.read(HEAD_BYTES)
+        raise ApiError(f"a request has at most {HEAD_BYTES} bytes", code=431 if has_line else 414) from None
+
+
+def _check_host(request: Request) -> None:
+    """A page in somebody's browser can reach the loopback under a name of its own, and must not read what is here."""
+    host = request.headers.get("host", "")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if name.strip("[]") not in LOOPBACK:
+        raise ApiError(f"this is the loopback, not `{host[:60]}`", code=403)
+
+
+def _query(text: str) -> Query:
+    try:
+        found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
+    except ValueError:
+        raise ApiError("the query is not UTF-8 or has too many parameters", code=400) from None
+    twice = [name for name, values in found.items() if len(values) > 1]
+    if twice:
+        raise ApiError(f"parameter `{twice[0][:60]}` is given twice", code=400)
+    return {name: values[0] for name, values in found.items()}
+
+
+def _encoded(answer: Answer, *, is_head: bool) -> bytes:
+    allow = "Allow: GET, HEAD\r\n" if answer.status == 405 else ""
+    head = (
+        f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}\r\n"
+        f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n{allow}"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if is_head else answer.body)
+
+
+def _remove_stale(path: Path, address: str) -> None:
+    """A socket that a killed agent left behind is in the way; one that answers belongs to a living one."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ActionFailed(f"cannot listen on `{path}`: there is something else in its place")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+    raise ActionFailed(f"cannot listen on `{path}`: another agent does")

@@ -1,0 +1,106 @@
+"""The journal on disk: numbered segments of frames, each frame whole or not there.
+
+A segment begins with eight bytes that say what it is. A frame is its payload's length and CRC-32, four bytes each,
+little-endian, and the payload: JSON, compressed. Frames are only ever added, so a crash can hurt nothing but the last
+one. Whoever reads stops at a frame that is not complete (it is being written, or was torn) and passes over one that is
+complete and does not match its sum (the disk forgot it).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+MAGIC = b"jettisn1"
+SUFFIX = ".journal"
+
+LARGEST_PAYLOAD = 64 * 2**20
+"""A step over 10,000 pods has about one megabyte; a length beyond this is not a length."""
+
+_LARGEST_DOCUMENT = 2**30
+_HEADER = struct.Struct("<II")
+
+
+def segments(directory: Path) -> list[tuple[int, Path]]:
+    """Number and path of each, oldest first. Empty where there is no journal yet."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    numbers = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    return [(number, segment_path(directory, number)) for number in numbers]
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    """Zero-padded, so that names sort as numbers do for a century of rotations."""
+    return directory / f"{number:010d}{SUFFIX}"
+
+
+def frame(document: bytes) -> bytes:
+    """Level 1: a step of 110 pods takes 0.5 ms instead of 3 and is a sixth larger."""
+    payload = zlib.compress(document, 1)
+    return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+class SegmentReader:
+    """Reads one segment without disturbing whoever writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it begins as a segment of this version does."""
+        return os.pread(self._fd, len(MAGIC), 0) == MAGIC
+
+    @property
+    def size(self) -> int:
+        """Bytes now; the writer may add more at any moment."""
+        return os.fstat(self._fd).st_size
+
+    def frames(self) -> Iterator[tuple[int, int]]:
+        """Place and length of every payload that is wholly there, whatever is in it."""
+        size = self.size if self.is_ours else 0
+        place = len(MAGIC)
+        while place + _HEADER.size <= size:
+            length, _ = self._header(place)
+            if not 0 < length <= LARGEST_PAYLOAD or place + _HEADER.size + length > size:
+                return
+            yield place + _HEADER.size, length
+            place += _HEADER.size + length
+
+    def document(self, place: int, length: int) -> bytes | None:
+        """What the payload holds; None when it is not what was written."""
+        payload = os.pread(self._fd, length, place)
+        _, checksum = self._header(place - _HEADER.size)
+        if len(payload) != length or zlib.crc32(payload) != checksum:
+            return None
+        unpacker = zlib.decompressobj()
+        try:
+            document = unpacker.decompress(payload, _LARGEST_DOCUMENT)
+        except zlib.error:
+            return None
+        return document if unpacker.eof else None
+
+    def end(self) -> int:
+        """Where the last good frame ends; what is behind it is torn."""
+        end = len(MAGIC)
+        for place, length in self.frames():
+            if self.document(place, length) is not None:
+                end = place + length
+        return end
+
+    def _header(self, place: int) -> tuple[int, int]:
+        data = os.pread(self._fd, _HEADER.size, place)
+        return _HEADER.unpack(data) if len(data) == _HEADER.size else (0, 0)

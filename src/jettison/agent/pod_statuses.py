@@ -1,0 +1,91 @@
+"""Pods with their status as Kubernetes serves them: v1 Pods in a PodList."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jettison.engine.evictions import PodCondition
+from jettison.manifests.times import time_text
+from jettison.runtimes.protocol import ContainerStatus, PodStatus
+
+Document = dict[str, Any]
+
+
+def pod_list(statuses: Iterable[PodStatus]) -> Document:
+    """What `/pods` of a kubelet answers."""
+    items = [pod_with_status(status) for status in statuses]
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+def pod_with_status(status: PodStatus) -> Document:
+    """The document somebody wrote, with what became of it in place of any status it had."""
+    pod = status.pod
+    written = status.document.get("metadata")
+    metadata = dict(written) if isinstance(written, Mapping) else {}
+    metadata |= {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    return {**status.document, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": _status(status)}
+
+
+def _status(status: PodStatus) -> Document:
+    images = _images(status.document)
+    return _present(
+        {
+            "phase": status.phase,
+            "reason": status.reason or None,
+            "message": status.message or None,
+            "qosClass": str(status.pod.qos),
+            "startTime": _time(status.started_ns),
+            "conditions": [_condition(each) for each in status.conditions] or None,
+            "initContainerStatuses": [_container(each, images) for each in status.containers if each.is_init] or None,
+            "containerStatuses": [_container(each, images) for each in status.containers if not each.is_init] or None,
+        }
+    )
+
+
+def _condition(condition: PodCondition) -> Document:
+    return _present(
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason or None,
+            "message": condition.message or None,
+            "observedGeneration": condition.observed_generation or None,
+        }
+    )
+
+
+def _container(status: ContainerStatus, images: Mapping[str, str]) -> Document:
+    return {
+        "name": status.name,
+        "state": {status.state: _state(status)},
+        "ready": status.is_ready,
+        "restartCount": status.restarts,
+        # Required by every client; on a bare host the image plays no part.
+        "image": images.get(status.name, ""),
+        "imageID": "",
+    }
+
+
+def _state(status: ContainerStatus) -> Document:
+    if status.state == "running":
+        return _present({"startedAt": _time(status.started_ns)})
+    words = {"reason": status.reason or None, "message": status.message or None}
+    if status.state == "waiting":
+        return _present(words)
+    times = {"startedAt": _time(status.started_ns), "finishedAt": _time(status.finished_ns)}
+    return _present({"exitCode": status.exit_code, **words, **times})
+
+
+def _images(document: Mapping[str, Any]) -> dict[str, str]:
+    spec = document.get("spec")
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())] if spec else []
+    return {each["name"]: each.get("image") or "" for each in containers}
+
+
+def _time(time_ns: int | None) -> str | None:
+    return None if time_ns is None else time_text(time_ns)
+
+
+def _present(document: Mapping[str, Any]) -> Document:
+    return {key: value for key, value in document.items() if value is not None}

@@ -1,0 +1,111 @@
+"""Keeps a node's steps in its journal and its history in a file, for the agent and for whoever comes after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jettison import events
+from jettison.agent.journal import Journal
+from jettison.agent.records import Encoder, Look, Step
+from jettison.clock import Clock
+from jettison.engine.decide import Evict, Outcome, Reclaim
+from jettison.engine.facts import ConditionChanged, ThresholdCrossed, ThresholdMet, ThresholdResolved
+from jettison.engine.history import History
+from jettison.engine.policy import Policy
+from jettison.engine.snapshot import Snapshot
+from jettison.errors import ActionFailed, ManifestError
+from jettison.events import Emit
+from jettison.manifests.history import SavedHistory, encode_history, parse_history
+from jettison.runtimes.linux.kernel_files import reason
+from jettison.runtimes.protocol import Alarm
+
+REPEAT_NS = 10**9
+"""A choice that stays the same is recorded once a second: with ten looks a second it would fill the journal."""
+
+_NEWS = (ThresholdCrossed, ThresholdMet, ThresholdResolved, ConditionChanged)
+
+
+class JournalRecorder:
+    """The agent's `Recorder`. A record of an eviction is safe on disk before anybody acts on it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        history_path: Path,
+        policy: Policy,
+        clock: Clock,
+        node: str,
+        emit: Emit,
+        *,
+        is_dry_run: bool = False,
+    ) -> None:
+        self._journal = journal
+        self._history_path = history_path
+        self._policy = policy
+        self._clock = clock
+        self._node = node
+        self._emit = emit
+        self._is_dry_run = is_dry_run
+        self._encoder = Encoder()
+        # The look that led to a reclaim, with the history before it: the next one is decided from both.
+        self._first: tuple[History, Look] | None = None
+        self._last_choice: tuple[tuple[object, ...], int] | None = None
+
+    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+        """Write the step down. A bad disk is reported and does not keep the agent from acting."""
+        looks = [Look(snapshot, outcome)]
+        if before.reclaiming is not None and self._first is not None:
+            before, first = self._first
+            # The agent comes back with the same snapshot when it could not take another.
+            looks = [first, Look(None if snapshot is first.snapshot else snapshot, outcome)]
+        self._first = (before, looks[0]) if isinstance(outcome.decision, Reclaim) else None
+        if self._is_repeated(outcome):
+            return
+        latency_ns = None if alarm is None else self._clock.monotonic_ns() - alarm.raised_ns
+        source = "" if alarm is None else alarm.source
+        acts = not self._is_dry_run
+        step = Step(self._clock.now_ns(), self._node, self._policy, before, looks, source, latency_ns, acts)
+        is_eviction = isinstance(outcome.decision, Evict)
+        if not self._journal.append(self._encoder.step(step), durable=is_eviction and acts):
+            self._emit(events.ActionFailed("write the journal", self._journal.failure))
+
+    def _is_repeated(self, outcome: Outcome) -> bool:
+        """The same choice for the same threshold and no news: a pod on its way out is chosen again at every look."""
+        decision, last = outcome.decision, self._last_choice
+        if not isinstance(decision, Evict):
+            self._last_choice = None
+            return False
+        orders = [decision.evictions[0]] if decision.at_most_one else decision.evictions
+        choice = (decision.starved, *(order.pod.uid for order in orders))
+        now_ns = self._clock.monotonic_ns()
+        has_news = any(isinstance(fact, _NEWS) for fact in outcome.facts)
+        if not has_news and last is not None and last[0] == choice and now_ns - last[1] < REPEAT_NS:
+            return True
+        self._last_choice = (choice, now_ns)
+        return False
+
+    def prepare(self, snapshot: Snapshot) -> None:
+        """To be called after a look that had nothing to say: the next one may be in a hurry."""
+        self._encoder.prepare(self._policy, snapshot.pods)
+
+    def history(self, history: History) -> None:
+        """Replace the history file. Not synced: a power cut ends every pod, and then there is nothing to remember."""
+        data = encode_history(SavedHistory(history, self._node))
+        fresh = self._history_path.with_suffix(".new")
+        try:
+            fresh.write_bytes(data)
+            fresh.replace(self._history_path)
+        except OSError as error:
+            self._emit(events.ActionFailed("write the history", reason(error)))
+
+
+def read_history(path: Path) -> History | None:
+    """What the agent before us remembered; None when there was none. Raises ActionFailed when it cannot be used."""
+    try:
+        return parse_history(path.read_bytes(), str(path)).history
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ActionFailed(f"cannot read `{path}`: {reason(error)}") from error
+    except ManifestError as error:
+        raise ActionFailed(str(error)) from error

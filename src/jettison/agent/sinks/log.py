@@ -1,0 +1,170 @@
+"""One line per fact on a descriptor: logfmt for people at a terminal, JSON for everything else.
+
+A log must never hold up a starving node. Whoever reads it may have stopped (a full pipe, a terminal on Ctrl-S), and a
+blocking write would then wait for ever. So lines go into a bounded buffer, what the descriptor takes at once is
+written, and what does not fit any more is dropped, counted, and said as soon as there is room again.
+
+The descriptor is usually shared with a shell or a parent. To make it non-blocking would make it so for them as well,
+so it is opened anew through /proc, which gives us an open file of our own. A socket cannot be opened that way; it has
+a flag for each write instead.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from jettison import events
+from jettison.agent.fact_values import name_of, values_of
+from jettison.agent.safe_text import printable
+from jettison.engine import facts
+from jettison.events import Fact
+from jettison.manifests.times import time_text
+
+BUFFER_BYTES = 256 * 1024
+
+DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
+
+# What is not here is worth knowing and no more.
+_LEVELS: Mapping[type[Fact], str] = {
+    events.AlarmRaised: DEBUG,
+    facts.PodsRanked: DEBUG,
+    facts.ThresholdCrossed: WARNING,
+    facts.ThresholdMet: WARNING,
+    facts.ReclaimAttempted: WARNING,
+    facts.CriticalPodSpared: WARNING,
+    facts.NothingToEvict: ERROR,
+    events.EvictionStarted: WARNING,
+    events.EvictionTimedOut: ERROR,
+    events.PodRejected: WARNING,
+    events.ContainerBackOff: WARNING,
+    events.ProbeFailed: WARNING,
+    events.OutOfMemoryKill: ERROR,
+    events.ObservationFailed: ERROR,
+    events.ActionFailed: ERROR,
+}
+
+
+class LogSink:
+    """Writes to `descriptor`, which stays its owner's. With `is_verbose` alarms and rankings are logged too."""
+
+    def __init__(self, descriptor: int = 2, *, is_verbose: bool = False, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.dropped = 0
+        self._output = _Output(descriptor)
+        self._line = _logfmt if os.isatty(descriptor) else _json
+        self._is_verbose = is_verbose
+        self._buffer_bytes = buffer_bytes
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._unsaid = 0
+
+    def take(self, fact: Fact, time_ns: int) -> None:
+        """Log it, now or when the reader wakes up."""
+        level = _LEVELS.get(type(fact), INFO)
+        if level != DEBUG or self._is_verbose:
+            self._add(self._line(time_ns, level, name_of(fact), values_of(fact)))
+        self.flush(time_ns)
+
+    def flush(self, time_ns: int) -> None:
+        """Write what the reader takes without waiting. To be called now and then when nothing happens."""
+        self._drain()
+        if self._unsaid and not self._waiting:
+            count, self._unsaid = self._unsaid, 0
+            self._add(self._line(time_ns, WARNING, "log_lines_dropped", {"count": count}))
+            self._drain()
+
+    def close(self) -> None:
+        """One more attempt, then let go of the descriptor."""
+        self._drain()
+        self._output.close()
+
+    def _add(self, line: bytes) -> None:
+        if self._waiting_bytes + len(line) > self._buffer_bytes:
+            self.dropped += 1
+            self._unsaid += 1
+            return
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+
+    def _drain(self) -> None:
+        while self._waiting:
+            line = self._waiting[0]
+            written = self._output.write(line)
+            self._waiting_bytes -= written
+            if written < len(line):
+                self._waiting[0] = line[written:]
+                return
+            self._waiting.popleft()
+
+
+class _Output:
+    """A descriptor that is written to without waiting for its reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket: socket.socket | None = None
+        self._fd = -1
+        self._is_ours = False
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            self._socket = socket.socket(fileno=os.dup(descriptor))
+            return
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            self._fd, self._is_ours = os.open(f"/proc/self/fd/{descriptor}", flags), True
+        except OSError:  # the terminal is another user's, or there is no /proc
+            self._fd = descriptor
+
+    def write(self, data: bytes) -> int:
+        """How many bytes were taken; 0 when there is no room. A reader that is gone takes everything."""
+        try:
+            if self._socket is not None:
+                return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            if not self._is_ours:
+                return self._write_if_ready(data)
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)
+
+    def _write_if_ready(self, data: bytes) -> int:
+        """A pipe that is ready takes this many bytes at once, a terminal mostly does."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        return os.write(self._fd, data[: select.PIPE_BUF]) if poll.poll(0) else 0
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        elif self._is_ours:
+            os.close(self._fd)
+
+
+def _json(time_ns: int, level: str, event: str, values: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode({"time": time_text(time_ns), "level": level, "event": event, **values}) + b"\n"
+
+
+def _logfmt(time_ns: int, level: str, event: str, values: Mapping[str, Any]) -> bytes:
+    head = {"time": time_text(time_ns), "level": level, "event": event}
+    pairs = (f"{name}={_logfmt_value(value)}" for name, value in {**head, **values}.items() if value is not None)
+    return (" ".join(pairs) + "\n").encode(errors="backslashreplace")
+
+
+def _logfmt_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int | float) else _json_text(value)
+    text = printable(text.strip())
+    if text and not set(text) & set(' "=\\'):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

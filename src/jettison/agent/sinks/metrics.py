@@ -1,0 +1,151 @@
+"""Facts as numbers: the kubelet's metrics under the kubelet's names, and ours for what the kubelet does not measure.
+
+Alerts written for a kubelet work unchanged. Label values come from fixed sets, because a label that a pod can choose
+would let a pod fill the memory of whoever scrapes us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jettison import events
+from jettison.agent.exposition import Counter, Family, Gauge, Histogram, exposition
+from jettison.engine import facts
+from jettison.engine.evictions import EVICTED, Eviction
+from jettison.engine.preemption import PREEMPTING
+from jettison.engine.signals import Condition
+from jettison.events import Fact
+
+STATS_AGE_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+# Every reason that the kubelet counts under its own name; the others are one.
+KNOWN_REJECTIONS = frozenset(
+    {
+        EVICTED,
+        "AppArmor",
+        "InitContainerRestartPolicyForbidden",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfephemeral-storage",
+        "OutOfmemory",
+        "OutOfpods",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SupplementalGroupsPolicyNotSupported",
+        "SysctlForbidden",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
+        "node(s) had taints that the pod didn't tolerate",
+    }
+)
+KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", "oom", "pods"})
+
+MOST_ENDING = 1000
+"""A pod that vanishes while it is told to end is never reported as ended; such ones must not pile up."""
+
+
+class Metrics:
+    """The sink, and what `/metrics` answers."""
+
+    def __init__(self) -> None:
+        self._evictions = Counter("kubelet_evictions", "Pods evicted, by what ran short.", "eviction_signal")
+        self._stats_age = Histogram(
+            "kubelet_eviction_stats_age_seconds",
+            "Age of the readings that a pod was evicted for.",
+            STATS_AGE_BOUNDS,
+            "eviction_signal",
+        )
+        self._preemptions = Counter(
+            "kubelet_preemptions", "Pods that made room for a critical one.", "preemption_signal"
+        )
+        self._images = Counter("kubelet_image_garbage_collected_total", "Images removed, by why.", "reason")
+        self._rejections = Counter(
+            "kubelet_admission_rejections_total", "Pods that were not admitted, by why.", "reason"
+        )
+        self._decision = Histogram(
+            "jettison_decision_latency_seconds", "From the alarm or tick to the first signal.", LATENCY_BOUNDS
+        )
+        self._kill = Histogram(
+            "jettison_kill_latency_seconds", "From the first signal until all containers had stopped.", LATENCY_BOUNDS
+        )
+        self._alarms = Counter("jettison_alarms_total", "Reasons to look at once, by who raised them.", "source")
+        self._ooms = Counter("jettison_oom_kills_total", "Processes the kernel killed for want of memory.", "scope")
+        self._timeouts = Counter("jettison_eviction_timeouts_total", "Pods that did not stop in time.")
+        self._observation_failures = Counter(
+            "jettison_observation_failures_total", "Looks at the node that gave no answer."
+        )
+        self._action_failures = Counter("jettison_action_failures_total", "Things that could not be done.")
+        self._reclaimed = Counter("jettison_reclaimed_total", "Things removed without harming a pod.", "kind")
+        self._reclaimed_bytes = Counter("jettison_reclaimed_bytes_total", "What that freed.")
+        self._conditions = Gauge("jettison_node_condition", "1 while the node reports the condition.", "condition")
+        for condition in Condition:
+            self._conditions.set(condition.value, 0)
+        self._families: list[Family] = [each for each in vars(self).values() if isinstance(each, Family)]
+        # Counted once when the waiting is over, be it that the pod has stopped or that time is up.
+        self._ending: set[str] = set()
+
+    def watch(self, name: str, meaning: str, read: Callable[[], float], kind: str = "counter") -> None:
+        """Show a number that somebody else keeps, as it is at the moment of asking."""
+        self._families.append(Family(name, kind, meaning, lambda: [(name, (), read())]))
+
+    def text(self) -> str:
+        """Prometheus' text format."""
+        return exposition(self._families)
+
+    def take(self, fact: Fact, time_ns: int) -> None:  # noqa: ARG002  a counter has no use for the time
+        """Count it."""
+        if isinstance(fact, events.EvictionStarted):
+            if len(self._ending) >= MOST_ENDING:
+                self._ending.clear()
+            self._ending.add(fact.eviction.pod.uid)
+            self._decision.observe(fact.decided_ns / 10**9)
+        elif isinstance(fact, events.PodEvicted):
+            self._kill.observe(fact.took_ns / 10**9)
+            self._count_eviction(fact.eviction, has_stopped=True)
+        elif isinstance(fact, events.EvictionTimedOut):
+            self._timeouts.add()
+            self._count_eviction(fact.eviction, has_stopped=False)
+        elif isinstance(fact, facts.PodsRanked):
+            for signal, age_ns in fact.stats_age_ns.items():
+                self._stats_age.observe(age_ns / 10**9, signal.value)
+        elif isinstance(fact, facts.ConditionChanged):
+            self._conditions.set(fact.condition.value, int(fact.is_true))
+        else:
+            self._count(fact)
+
+    def _count(self, fact: Fact) -> None:
+        if isinstance(fact, events.PodRejected):
+            self._rejections.add(_rejection(fact.reason))
+        elif isinstance(fact, events.AlarmRaised):
+            self._alarms.add(fact.source if fact.source in KNOWN_ALARMS else "other")
+        elif isinstance(fact, events.OutOfMemoryKill):
+            self._ooms.add("node" if fact.pod is None else "pod", fact.kills)
+        elif isinstance(fact, events.ObservationFailed):
+            self._observation_failures.add()
+        elif isinstance(fact, events.ActionFailed):
+            self._action_failures.add()
+        elif isinstance(fact, events.ReclaimFinished):
+            self._reclaimed.add("containers", fact.containers)
+            self._reclaimed.add("images", fact.images)
+            self._reclaimed_bytes.add(amount=fact.freed_bytes)
+            if fact.images:
+                self._images.add("space", fact.images)
+
+    def _count_eviction(self, eviction: Eviction, *, has_stopped: bool) -> None:
+        if eviction.pod.uid not in self._ending:
+            return
+        self._ending.discard(eviction.pod.uid)
+        if eviction.reason != PREEMPTING:
+            self._evictions.add(eviction.signal)
+        elif has_stopped:
+            self._preemptions.add(eviction.signal)
+
+
+def _rejection(reason: str) -> str:
+    if reason in KNOWN_REJECTIONS:
+        return reason
+    return "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"

@@ -1,0 +1,19 @@
+"""The command line starts things. Here lives what a person types and reads, one file per command.
+
+A command reads files and flags, calls one or two functions of the layers below, and prints. Rules of eviction live in
+the engine, formats of Kubernetes in `manifests`, waiting and acting in the agent; a command that is hard to write
+without one of those is missing a function there.
+
+`jettison --help` must answer at once, so this package imports click and nothing else: a command's module is loaded
+when the command is run, and the list of commands stands in `program.py` as text. Answers go to standard output,
+everything said about them to standard error; a mistake ends in `error: …` and the exit code of its class.
+"""
+
+from __future__ import annotations
+
+from jettison.cli.program import program
+
+
+def main() -> None:
+    """Run the command in `sys.argv` and end the process."""
+    program.main()

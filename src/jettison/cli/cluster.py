@@ -1,0 +1,109 @@
+"""Which cluster, as whom, and for how long: the options that every command against an API has, named as kubectl's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from jettison.cli.go_flags import GoFlag, go_switch
+from jettison.cli.tables import printable
+from jettison.engine.durations import SECOND_NS, parse_duration
+from jettison.errors import ApiError, DurationError, RuntimeFailure
+from jettison.maintenance.settings import DryRun
+from jettison.maintenance.wording import server_text
+from jettison.runtimes.kube.client import REQUEST_SECONDS, KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+Callback = Callable[..., Any]
+
+FAILED = 1
+"""What kubectl exits with, whatever went wrong."""
+NOT_NOW = 3
+"""The answer is no: a budget refuses, or the drain would not finish. Nothing is broken, so a pipeline may ask again."""
+
+_OPTIONS = (
+    click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config."),
+    click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one."),
+    click.option("--cluster", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
+    click.option("--user", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
+    click.option("-n", "--namespace", metavar="NAME", default="", help="Instead of the context's, else default."),
+    click.option("-s", "--server", metavar="URL", default="", help="The API's address."),
+    click.option("--token", metavar="TOKEN", default="", help="A bearer token."),
+    click.option("--certificate-authority", metavar="FILE", default="", help="Whom to trust, PEM."),
+    click.option("--tls-server-name", metavar="NAME", default="", help="The name in the server's certificate."),
+    go_switch("--insecure-skip-tls-verify", "is_insecure", help="Believe any server. Do not do this."),
+)
+
+
+def cluster_options(command: Callback) -> Callback:
+    """The command gets `overrides: Overrides` and `request_seconds: float`."""
+
+    @wraps(command)
+    def collected(*arguments: Any, request_timeout: str, **options: Any) -> Any:
+        names = Overrides.__dataclass_fields__
+        overrides = Overrides(**{name: options.pop(name) for name in names})
+        seconds = duration_ns("--request-timeout", request_timeout) / SECOND_NS or REQUEST_SECONDS
+        return command(*arguments, overrides=overrides, request_seconds=seconds, **options)
+
+    decorated: Callback = click.option(
+        "--request-timeout", metavar="DURATION", default="0s", help="For a single request; 0s: 65s."
+    )(collected)
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+dry_run_option = click.option(
+    "--dry-run",
+    "dry_run_text",
+    cls=GoFlag,
+    bare="unchanged",
+    default=DryRun.NONE.value,
+    metavar="none|client|server",
+    help="Only say what would be done; `server` asks the API whether it would do it.",
+)
+
+
+def read_dry_run(text: str) -> DryRun:
+    """kubectl's three values, and its bare flag of old."""
+    if text == "unchanged":
+        click.echo("Warning: --dry-run is deprecated and can be replaced with --dry-run=client.", err=True)
+        return DryRun.CLIENT
+    if text not in set(DryRun):
+        raise Refusal(f'Invalid dry-run value ({text}). Must be "none", "server", or "client".')
+    return DryRun(text)
+
+
+def duration_ns(option: str, text: str) -> int:
+    """A Go duration; a bare number is one of seconds only where it is 0, as in kubectl."""
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        raise Refusal(f'invalid argument "{text}" for "{option}" flag: {error}') from error
+
+
+class Refusal(click.ClickException):
+    """A mistake in the arguments that kubectl answers with exit code 1, in its own words."""
+
+    exit_code = FAILED
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Awaitable[int]]) -> int:
+    """Do it, and turn what the server says against it into kubectl's last line."""
+
+    async def session() -> int:
+        async with KubeClient(load_access(overrides), seconds) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(session())
+    except (ApiError, RuntimeFailure) as error:
+        click.echo(printable(server_text(error)), err=True)
+        return FAILED

@@ -1,0 +1,68 @@
+"""`jettison config check`: every error with its place, and everything worth a second thought."""
+
+from __future__ import annotations
+
+import click
+
+from jettison.cli.config_input import ConfigInput, NodeArguments, config_options, on_node, refuse_two_standard_inputs
+from jettison.cli.config_warnings import config_warnings
+from jettison.cli.findings import Finding
+from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand
+from jettison.cli.output import Remarks, emit
+from jettison.cli.policy_input import PolicyInput, collect_sources, inspect
+from jettison.engine.policy import build_policy
+from jettison.errors import PolicyError
+
+
+@click.command("check", cls=KubeletCommand, short_help="Every error, and everything worth a second thought.")
+@config_options
+@click.pass_context
+def command(ctx: click.Context, config: ConfigArguments, node: NodeArguments, output: str) -> None:
+    """Every error in FILE, drop-ins and flags with its file, line, key and value; then warnings.
+
+    Exits with 2 if there are errors, with 0 if there are none, whatever the warnings.
+    """
+    refuse_two_standard_inputs(config, node)
+    errors, warnings = _findings(config, node)
+    emit(
+        output,
+        Remarks(),
+        lambda: _text(errors, warnings),
+        lambda: {
+            "kind": "Findings",
+            "errors": [each.data() for each in errors],
+            "warnings": [each.data() for each in warnings],
+        },
+    )
+    if errors:
+        ctx.exit(PolicyError.exit_code)
+
+
+def _findings(config: ConfigArguments, node: NodeArguments) -> tuple[list[Finding], list[Finding]]:
+    errors: list[Finding] = []
+    sources = collect_sources(config, errors)
+    if errors:
+        return errors, []
+    errors, effective = inspect(sources)
+    if errors or effective is None:
+        said = (*sources.warnings, *(effective.warnings if effective is not None else ()))
+        return errors, [Finding(warning) for warning in said]
+    given = on_node(PolicyInput(build_policy(effective), sources), node)
+    return _impossible(given), config_warnings(given)
+
+
+def _impossible(given: ConfigInput) -> list[Finding]:
+    """More reserved than a given node has. Of the machine that happens to be here it is only a warning."""
+    if given.allocatable is None or given.is_measured:
+        return []
+    complaint = given.allocatable.complaint()
+    return [] if complaint is None else [Finding(complaint)]
+
+
+def _text(errors: list[Finding], warnings: list[Finding]) -> str:
+    lines = [f"error: {each}" for each in errors] + [f"warning: {each}" for each in warnings]
+    return "\n".join((*lines, f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

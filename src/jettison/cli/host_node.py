@@ -1,0 +1,134 @@
+"""One guarded node of this machine, put together: runtime, agent, keeper, journal and sinks.
+
+Here and only here do the parts learn of one another. `up` runs it until it is told to stop, `demo` for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jettison import events
+from jettison.agent.admission import Admitter, NodeIdentity
+from jettison.agent.agent import Agent
+from jettison.agent.broadcast import Broadcast
+from jettison.agent.journal import Journal
+from jettison.agent.keeper import Keeper
+from jettison.agent.recorder import JournalRecorder, read_history
+from jettison.agent.sinks.journal import JournalSink
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents
+from jettison.agent.sinks.metrics import Metrics
+from jettison.agent.sources import ManifestDirectory
+from jettison.clock import SystemClock
+from jettison.engine.history import History
+from jettison.engine.policy import Policy
+from jettison.engine.taints import Taint
+from jettison.events import Sink
+from jettison.runtimes.host.runtime import HostRuntime
+from jettison.runtimes.host.settings import HostSettings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What the operator asked for."""
+
+    settings: HostSettings
+    policy: Policy
+    manifests: Sequence[Path] = ()
+    static_manifests: Sequence[Path] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()
+    readmits: bool = False
+    is_dry_run: bool = False
+
+    @property
+    def node_state(self) -> Path:
+        """Journal, history and socket of this node."""
+        return self.settings.state_dir / "node" / self.settings.node_name
+
+
+class HostNode:
+    """Made by `open`, ended by `close`; pods live on between the two."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        emit: Broadcast,
+        runtime: HostRuntime,
+        journal: Journal,
+        metrics: Metrics,
+        history: History | None,
+    ) -> None:
+        clock = SystemClock()
+        settings, policy = options.settings, options.policy
+        self.options = options
+        self.runtime = runtime
+        self.metrics = metrics
+        self.kubernetes_events = KubernetesEvents(settings.node_name)
+        self._emit = emit
+        self._journal = journal
+        emit.add(self.kubernetes_events)
+        recorder = JournalRecorder(
+            journal,
+            options.node_state / "history.json",
+            policy,
+            clock,
+            settings.node_name,
+            emit,
+            is_dry_run=options.is_dry_run,
+        )
+        self.agent = Agent(runtime, policy, clock, recorder, emit, history=history, is_dry_run=options.is_dry_run)
+        identity = NodeIdentity(settings.node_name, options.labels, options.taints)
+        admitter = Admitter(runtime, policy, identity, lambda: self.agent.history.conditions, emit)
+        directories = [ManifestDirectory(path, emit) for path in options.manifests]
+        directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
+        self.keeper = Keeper(
+            runtime,
+            admitter,
+            directories,
+            clock,
+            lambda: self.agent.history.conditions,
+            emit,
+            readmits=options.readmits,
+        )
+
+    @classmethod
+    async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
+        """Take over what an earlier agent left, or begin anew. A second agent for the same node is refused."""
+        options.node_state.mkdir(parents=True, exist_ok=True)
+        metrics = Metrics()
+        emit = Broadcast(SystemClock(), metrics, *sinks)
+        journal = Journal.open(options.node_state / "journal")
+        emit.add(JournalSink(journal, options.settings.node_name))
+        try:
+            history = read_history(options.node_state / "history.json")
+            runtime = await HostRuntime.open(options.settings, options.policy, SystemClock(), emit)
+        except BaseException:
+            journal.close()
+            raise
+        return cls(options, emit, runtime, journal, metrics, history)
+
+    async def run(self) -> None:
+        """Guard the node until cancelled."""
+        self._emit(events.AgentStarted(self.options.settings.node_name, tuple(self.runtime.lacks)))
+        tasks = [asyncio.create_task(self.agent.run()), asyncio.create_task(self.keeper.run())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._emit(events.AgentStopped(self.options.settings.node_name))
+
+    async def stop_pods(self) -> None:
+        """End every pod, all at once, and forget it."""
+        await asyncio.gather(*(self.runtime.stop(status.pod.uid) for status in self.runtime.statuses()))
+
+    async def close(self) -> None:
+        """Let go; pods that run go on running."""
+        await self.runtime.close()
+        self._journal.close()

@@ -1,0 +1,69 @@
+"""The options that describe a node of this machine, for every command that runs one or asks about one."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jettison.engine.quantity import parse
+from jettison.errors import InputError, QuantityError
+
+Callback = Callable[..., Any]
+
+
+def default_state_dir() -> Path:
+    """/var/lib for root, the user's own state directory for everybody else."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/jettison")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "jettison"
+
+
+def default_node_name() -> str:
+    """The host's name, made to fit."""
+    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
+
+
+def state_options(command: Callback) -> Callback:
+    """Which node, and where its state lies."""
+    for option in (
+        click.option("--node-name", default=default_node_name, metavar="NAME", help="[default: this host's name]"),
+        click.option(
+            "--state-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=default_state_dir,
+            metavar="DIR",
+            help="Records, journal and socket. [default: /var/lib/jettison, or ~/.local/state/jettison]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def quantity(text: str) -> int:
+    """`512Mi` as a number."""
+    try:
+        return parse(text).value
+    except QuantityError as error:
+        raise click.BadParameter(f"`{text}`: {error}") from error
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`key=value`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.BadParameter(f"`{text}`: expected key=value")
+    return key, value
+
+
+def absolute(path: Path) -> Path:
+    """Paths end up in records that outlive the working directory."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"cannot use `{path}`: {error}") from error

@@ -1,0 +1,42 @@
+"""A group of commands that imports a command when it is run, and not to list it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Commands by name with their line of help; the module `jettison.cli.<name>` holds each as `command`.
+
+    For a group inside a group the modules are called `<group>_<name>`.
+    """
+
+    def __init__(self, *arguments: Any, lazy: Mapping[str, str], prefix: str = "", **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._lazy = lazy
+        self._prefix = prefix
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Who types no command wants to know which there are; click, in some versions, calls that an error."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """In the order of the table."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, imported now; None for a name that is not in the table."""
+        if cmd_name not in self._lazy:
+            return None
+        command = import_module(f"jettison.cli.{self._prefix}{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """From the table; click would import every command for its first line."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lazy.items()))

@@ -1,0 +1,82 @@
+"""The program itself: its commands, and how each way of failing is told and turned into an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import click
+
+from jettison import __version__
+from jettison.agent.safe_text import printable
+from jettison.cli.lazy import LazyGroup
+from jettison.errors import JettisonError, PolicyError
+
+INTERRUPTED = 130
+"""128 + SIGINT, what a shell reports for a program that Ctrl-C ended."""
+
+COMMANDS = {
+    "up": "Run pods on this machine and guard it, in the foreground.",
+    "demo": "A small node under real memory pressure, explained; about a minute.",
+    "rank": "In which order would pods be evicted, and why?",
+    "decide": "What would be done now: nothing, free disk space, or evict a pod?",
+    "config": "Show or check eviction settings: files, drop-ins and flags.",
+}
+
+
+class Program(LazyGroup):
+    """The outermost command. Only here are exceptions turned into words."""
+
+    def main(self, *arguments: Any, **settings: Any) -> NoReturn:
+        """Run, and end the process (or click's test runner) with the right code. Click itself hushes broken pipes."""
+        settings["standalone_mode"] = False
+        try:
+            result = super().main(*arguments, **settings)
+            code = result if isinstance(result, int) else 0
+        except (click.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except click.ClickException as error:
+            code = error.exit_code
+            _say(_usage_lines(error))
+        except JettisonError as error:
+            code = error.exit_code
+            _say(_lines(error))
+        sys.exit(code)
+
+
+def _say(lines: Iterator[str]) -> None:
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def _lines(error: JettisonError) -> Iterator[str]:
+    if isinstance(error, PolicyError):
+        for complaint in error.complaints:
+            yield printable(f"error: {complaint.text}")
+    else:
+        yield printable(f"error: {error}")
+
+
+def _usage_lines(error: click.ClickException) -> Iterator[str]:
+    """Click's sentence in our voice, and where to read more."""
+    message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
+    yield f"error: {message[:1].lower()}{message[1:]}"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        yield f"try `{error.ctx.command_path} --help`"
+
+
+@click.command(
+    cls=Program,
+    lazy=COMMANDS,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        # As the kubelet does: --eviction_hard is --eviction-hard.
+        "token_normalize_func": lambda token: token.replace("_", "-"),
+        "max_content_width": 110,
+    },
+)
+@click.version_option(__version__, "--version", message="jettison %(version)s")
+def program() -> None:
+    """Says what Kubernetes would evict from a node, in which order and why."""

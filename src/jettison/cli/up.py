@@ -1,0 +1,117 @@
+"""`jettison up`: guard this machine, or a part of it, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jettison.agent.sinks.log import LogSink
+from jettison.cli.host_node import HostNode, NodeOptions
+from jettison.cli.host_options import absolute, pair, quantity, state_options
+from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand, config_option, kubelet_options
+from jettison.cli.output import Remarks
+from jettison.cli.policy_input import read_policy
+from jettison.engine.policy import PROFILES
+from jettison.engine.taints import Taint
+from jettison.errors import InputError
+from jettison.runtimes.host.settings import HostSettings
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(cls=KubeletCommand)
+@click.option("--manifests", multiple=True, type=_DIRECTORY, metavar="DIR", help="Pods to run; watched. Repeatable.")
+@click.option(
+    "--static-manifests",
+    multiple=True,
+    type=_DIRECTORY,
+    metavar="DIR",
+    help="Static pods: critical, never evicted. Repeatable.",
+)
+@state_options
+@click.option("--node-dir", type=_DIRECTORY, metavar="DIR", help="Its filesystem is nodefs. [default: in --state-dir]")
+@click.option("--node-memory", type=quantity, metavar="QUANTITY", help="A node smaller than the machine.")
+@click.option("--node-pids", type=quantity, metavar="NUMBER", help="So many processes and threads at most.")
+@click.option(
+    "--cgroup-name", default="", metavar="PATH", help="Below every hierarchy's root. [default: jettison/NAME]"
+)
+@click.option("--node-label", multiple=True, type=pair, metavar="KEY=VALUE", help="For nodeSelector. Repeatable.")
+@click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="As in a Node's spec. Repeatable.")
+@click.option("--readmit", is_flag=True, help="Admit evicted pods again once the pressure is over, later each time.")
+@click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict nobody and free nothing.")
+@click.option("--no-cgroups", is_flag=True, help="Process groups and /proc even where cgroups could be had.")
+@click.option("--verbose", is_flag=True, help="Log alarms and rankings too.")
+@config_option
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="kubelet", show_default=True)
+@kubelet_options
+def command(config: ConfigArguments, profile: str, verbose: bool, **options: Any) -> None:
+    """Run pods on this machine and guard it: what runs out is noticed in milliseconds, and the right pod goes.
+
+    \b
+    jettison up --manifests ./pods --eviction-hard 'memory.available<500Mi'
+
+    Pods are processes in cgroups; no Kubernetes and no container runtime is needed. Ctrl-C leaves them running, and the
+    next `up` takes them over.
+    """
+    remarks = Remarks()
+    policy = read_policy(config, profile, remarks).policy
+    for said in (*remarks.notes, *remarks.warnings):
+        click.echo(said, err=True)
+    log = LogSink(sys.stderr.fileno(), is_verbose=verbose)
+    try:
+        asyncio.run(_guard(_node_options(policy=policy, **options), log))
+    finally:
+        log.close()
+
+
+async def _guard(options: NodeOptions, log: LogSink) -> None:
+    node = await HostNode.open(options, log)
+    running = asyncio.create_task(node.run())
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            raise
+    finally:
+        await node.close()
+
+
+def _node_options(**options: Any) -> NodeOptions:
+    state_dir = absolute(options["state_dir"])
+    name = options["node_name"]
+    node_dir = options["node_dir"]
+    settings = HostSettings(
+        name,
+        state_dir,
+        state_dir / "node" / name / "files" if node_dir is None else absolute(node_dir),
+        options["cgroup_name"],
+        options["node_memory"],
+        options["node_pids"],
+        uses_cgroups=not options["no_cgroups"],
+    )
+    return NodeOptions(
+        settings,
+        options["policy"],
+        [absolute(path) for path in options["manifests"]],
+        [absolute(path) for path in options["static_manifests"]],
+        {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **dict(options["node_label"])},
+        [_taint(text) for text in options["node_taint"]],
+        options["readmit"],
+        options["dry_run"],
+    )
+
+
+def _taint(text: str) -> Taint:
+    pair, separator, effect = text.rpartition(":")
+    if not separator or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise InputError(f"invalid taint `{text}`: expected key=value:NoSchedule, PreferNoSchedule or NoExecute")
+    key, _, value = pair.partition("=")
+    return Taint(key, value, effect)

@@ -1,0 +1,223 @@
+"""What would a drain do? Spends the budgets pod by pod, as the eviction handler would, and says who goes when.
+
+A *wave* is what may go without waiting for anybody. Between two waves the pods of the first are gone, their
+replacements are Ready on other nodes and the disruption controller has counted again. Two assumptions make that a
+forecast: whoever has a controller is replaced by a pod as healthy as itself, and nothing else changes. So a pod that
+is not Ready now is never counted on, which is what blocks the drain of a crash-looping service in a real cluster too.
+
+The budgets' statuses are trusted as they are, like the handler does; no workload needs to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from jettison.engine.budget_sync import guarded_pods
+from jettison.engine.budget_verdict import Allowance, Allowed, Refused, judge_eviction
+from jettison.engine.budgets import SYNC_FAILED, Budget, GuardedPod
+from jettison.engine.drain import Choice, NodePod, Remark, Selection
+from jettison.engine.drain_remedies import Guard, remedy
+from jettison.errors import InputError
+
+_WHY: Final = {
+    Allowance.EXEMPT: "pending, finished or terminating: no budget is asked",
+    Allowance.UNGUARDED: "no budget",
+    Allowance.UNHEALTHY: "not Ready, so the budget is not spent",
+    Allowance.GRANTED: "the budget has room",
+}
+
+
+class Fate(StrEnum):
+    """What becomes of a pod, in the words of the answer."""
+
+    GOES = "goes"
+    """In its node's first wave: at once, or as soon as the nodes before are empty."""
+    WAITS = "waits"
+    """In a later wave: its budget must recover first."""
+    BLOCKED = "blocked"
+    """Never, unless somebody changes something."""
+    STAYS = "stays"
+    """A drain leaves it alone."""
+    REFUSED = "refused"
+    """Its presence makes the drain of the node refuse to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """One pod's part. `wave` counts from 1 over all nodes; 0: none."""
+
+    pod: NodePod
+    fate: Fate
+    why: str
+    wave: int = 0
+    budgets: tuple[str, ...] = ()
+    # The pods whose replacements must be Ready first.
+    waits_for: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node's part. Nodes are emptied one after the other."""
+
+    node: str
+    pods: tuple[PodPlan, ...]
+
+    @property
+    def is_emptied(self) -> bool:
+        """Would the drain of this node succeed?"""
+        return not any(each.fate in (Fate.BLOCKED, Fate.REFUSED) for each in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """The whole forecast."""
+
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def waves(self) -> int:
+        """How many there are."""
+        return max((pod.wave for node in self.nodes for pod in node.pods), default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Would the drain of every node succeed?"""
+        return all(node.is_emptied for node in self.nodes)
+
+
+def plan_drain(
+    selections: Sequence[tuple[str, Selection]], pods: Iterable[GuardedPod], budgets: Iterable[Budget], now_ns: int
+) -> DrainPlan:
+    """Plan the nodes in order. `pods` are those of the namespaces concerned, on whatever node."""
+    ledger = _Ledger(budgets, pods, now_ns)
+    waves = 0
+    nodes = []
+    for node, selection in selections:
+        if selection.errors:
+            nodes.append(NodePlan(node, tuple(map(_held, selection.choices))))
+            continue
+        plans = ledger.plan_node(selection.going, waves + 1)
+        waves = max((plan.wave for plan in plans.values()), default=waves)
+        nodes.append(NodePlan(node, tuple(plans.get(str(each.pod)) or _left(each) for each in selection.choices)))
+    return DrainPlan(tuple(nodes))
+
+
+def _left(choice: Choice) -> PodPlan:
+    return PodPlan(choice.pod, Fate.STAYS, choice.message or "a drain does not touch it")
+
+
+def _held(choice: Choice) -> PodPlan:
+    """A pod of a node where the filters found something to refuse."""
+    if choice.remark is Remark.ERROR:
+        return PodPlan(choice.pod, Fate.REFUSED, f"cannot delete {choice.message}")
+    if choice.goes:
+        return PodPlan(choice.pod, Fate.BLOCKED, "nothing is evicted from a node with refused pods")
+    return _left(choice)
+
+
+class _Ledger:
+    """The budgets as they would be at some point of the plan."""
+
+    def __init__(self, budgets: Iterable[Budget], pods: Iterable[GuardedPod], now_ns: int) -> None:
+        self._now_ns = now_ns
+        self._guards: dict[str, Guard] = {}
+        self._guarding: dict[tuple[str, str], list[str]] = {}
+        pods = list(pods)
+        for budget in budgets:
+            guarded = _matching(budget, pods)
+            self._guards[str(budget)] = Guard(budget, guarded)
+            for pod in guarded:
+                self._guarding.setdefault((pod.namespace, pod.name), []).append(str(budget))
+
+    def plan_node(self, pods: Sequence[NodePod], first: int) -> dict[str, PodPlan]:
+        """Wave after wave, until everybody is gone or nothing moves any more; by `namespace/name`."""
+        plans: dict[str, PodPlan] = {}
+        stuck: list[tuple[NodePod, Refused]] = []
+        remaining, wave = list(pods), first
+        while remaining:
+            stuck, gone = [], []
+            for pod in remaining:
+                verdict = judge_eviction(pod.guarded, [guard.budget for guard in self._of(pod)], self._now_ns)
+                if isinstance(verdict, Refused):
+                    stuck.append((pod, verdict))
+                else:
+                    gone.append(pod)
+                    plans[str(pod)] = self._take(pod, verdict, wave, is_first=wave == first)
+            if not self._recover(gone) and not gone:
+                break
+            remaining, wave = [pod for pod, _ in stuck], wave + 1
+        return plans | {str(pod): self._blocked(pod, refused) for pod, refused in stuck}
+
+    def _of(self, pod: NodePod) -> list[Guard]:
+        names = self._guarding.get((pod.namespace, pod.name), ())
+        return [self._guards[name] for name in names]
+
+    def _take(self, pod: NodePod, verdict: Allowed, wave: int, *, is_first: bool) -> PodPlan:
+        why, name = _WHY[verdict.allowance], str(verdict.budget) if verdict.budget else ""
+        waits_for: tuple[str, ...] = ()
+        if verdict.budget is not None and verdict.status is not None:
+            guard = self._guards[name]
+            waits_for = () if is_first else guard.spenders
+            why = f"{why} (allows {verdict.status.disruptions_allowed + 1})"
+            self._guards[name] = replace(
+                guard, budget=replace(guard.budget, status=verdict.status), spending=(*guard.spending, str(pod))
+            )
+        fate = Fate.GOES if is_first else Fate.WAITS
+        return PodPlan(pod, fate, why, wave, (name,) if name else (), waits_for)
+
+    def _blocked(self, pod: NodePod, refused: Refused) -> PodPlan:
+        guards = self._of(pod)
+        return PodPlan(
+            pod,
+            Fate.BLOCKED,
+            refused.cause or refused.message,
+            budgets=tuple(str(guard.budget) for guard in guards),
+            remedy=remedy(pod.guarded, refused, guards),
+        )
+
+    def _recover(self, gone: Sequence[NodePod]) -> bool:
+        """Replacements are Ready and the controller has counted again; does any budget allow more than before?"""
+        is_better = False
+        lost = {(pod.namespace, pod.name) for pod in gone if not _is_replaced(pod)}
+        for name, guard in self._guards.items():
+            recovered = _recovered(guard, lost)
+            is_better |= recovered.allowed > guard.allowed
+            self._guards[name] = recovered
+        return is_better
+
+
+def _matching(budget: Budget, pods: Iterable[GuardedPod]) -> tuple[GuardedPod, ...]:
+    """A selector that makes no sense guards nothing; its sync complains."""
+    try:
+        return tuple(guarded_pods(budget, pods))
+    except InputError:
+        return ()
+
+
+def _is_replaced(pod: NodePod) -> bool:
+    """A DaemonSet's pod that a drain takes off has lost its DaemonSet, and would return to this node only anyway."""
+    return pod.controller is not None and pod.controller.kind != "DaemonSet"
+
+
+def _recovered(guard: Guard, lost: set[tuple[str, str]]) -> Guard:
+    """Without the pods that nobody replaces. A budget that cannot be computed stays as it is."""
+    status = guard.budget.status
+    condition = status.disruption_allowed
+    if status.observed_generation < guard.budget.generation or (condition and condition.reason == SYNC_FAILED):
+        return guard
+    leaving = [pod for pod in guard.pods if (pod.namespace, pod.name) in lost]
+    healthy = status.current_healthy - sum(pod.is_ready and not pod.is_terminating for pod in leaving)
+    allowed = max(healthy - status.desired_healthy, 0) if status.expected_pods > 0 else 0
+    status = replace(status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods={})
+    # Evictions that somebody else was granted hold the budget as our own do.
+    others = (f"{guard.budget.namespace}/{name}" for name in guard.budget.status.disrupted_pods)
+    return Guard(
+        budget=replace(guard.budget, status=status),
+        pods=tuple(pod for pod in guard.pods if (pod.namespace, pod.name) not in lost),
+        spenders=guard.spending or tuple(others) or guard.spenders,
+        lost=(*guard.lost, *(f"{pod.namespace}/{pod.name}" for pod in leaving)),
+    )

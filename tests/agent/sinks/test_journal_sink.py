@@ -1,0 +1,48 @@
+"""Which facts are kept in the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.builders import pod
+
+from jettison import events
+from jettison.agent.journal import Journal
+from jettison.agent.journal_reading import read_journal
+from jettison.agent.sinks.journal import REPEAT_NS, JournalSink
+from jettison.engine.facts import ConditionChanged
+from jettison.engine.signals import Condition
+
+
+def test_what_ended_a_pod_is_kept_and_what_a_restless_one_repeats_is_not(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    sink = JournalSink(journal, "node1")
+    for fact in (
+        events.PodAdmitted(pod("a")),
+        events.ContainerStarted(pod("a"), "c", 0),
+        events.ProbeFailed(pod("a"), "c", "liveness", "no"),
+        events.ContainerBackOff(pod("a"), "c", 10),
+        events.ContainerFinished(pod("a"), "c", 137, "OOMKilled"),
+        events.OutOfMemoryKill(pod("a"), "c", 1),
+        events.AlarmRaised("psi"),
+        ConditionChanged(Condition.MEMORY_PRESSURE, True),
+    ):
+        sink.take(fact, 5)
+    journal.close()
+
+    found = list(read_journal(tmp_path))
+    assert [record.event for record in found] == ["pod_admitted", "container_finished", "out_of_memory_kill"]
+    assert all(record.time_ns == 5 and record.node == "node1" for record in found)
+
+
+def test_a_failure_that_goes_on_is_kept_once_a_minute(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    sink = JournalSink(journal, "node1")
+    for time_ns in range(0, 3 * REPEAT_NS, REPEAT_NS // 10):
+        sink.take(events.ObservationFailed("no numbers"), time_ns)
+        sink.take(events.ActionFailed("evict", "busy"), time_ns)
+    sink.take(events.ObservationFailed("other numbers"), 3 * REPEAT_NS - 1)
+    journal.close()
+
+    found = list(read_journal(tmp_path))
+    assert [record.event for record in found] == ["observation_failed", "action_failed"] * 3 + ["observation_failed"]

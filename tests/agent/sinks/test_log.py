@@ -1,0 +1,259 @@
+"""The log: what a line says, and that nobody can stop the agent by not reading it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import socket
+import time
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.builders import MI, pod
+
+from jettison import events
+from jettison.agent.sinks.log import LogSink
+from jettison.engine.evictions import Eviction
+from jettison.engine.facts import PodsRanked, ThresholdCrossed
+from jettison.engine.quantity import parse
+from jettison.engine.signals import Signal
+from jettison.engine.snapshot import Reading
+from jettison.engine.thresholds import Threshold
+from jettison.events import Fact
+
+NOON_NS = 1893456000 * 10**9
+EVICTION = Eviction(pod("web"), 'The node was "low". ', 1, "memory.available")
+CROSSED = ThresholdCrossed(Threshold(Signal.MEMORY_AVAILABLE, parse("100Mi")), Reading(96 * MI, 512 * MI, None))
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Reading end, writing end."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def lines(fd: int) -> list[bytes]:
+    os.set_blocking(fd, False)
+    data = b""
+    try:
+        while piece := os.read(fd, 65536):
+            data += piece
+    except BlockingIOError:
+        pass
+    return data.splitlines(keepends=True)
+
+
+def test_a_pipe_gets_json(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    sink = LogSink(writing)
+
+    sink.take(events.EvictionStarted(EVICTION, 7), NOON_NS)
+
+    (line,) = lines(reading)
+    assert json.loads(line) == {
+        "time": "2030-01-01T00:00:00Z",
+        "level": "warning",
+        "event": "eviction_started",
+        "pod": "default/web",
+        "uid": "web",
+        "reason": "Evicted",
+        "signal": "memory.available",
+        "grace_seconds": 1,
+        "message": 'The node was "low". ',
+        "decided_ns": 7,
+    }
+    sink.close()
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """The end a person looks at, the end a program writes to."""
+    person, program = pty.openpty()
+    tty.setraw(program)
+    yield person, program
+    os.close(person)
+    os.close(program)
+
+
+@pytest.mark.parametrize(
+    ("fact", "text"),
+    [
+        (
+            events.EvictionStarted(EVICTION, 7),
+            (
+                r"level=warning event=eviction_started pod=default/web uid=web reason=Evicted signal=memory.available"
+                r' grace_seconds=1 message="The node was \"low\"." decided_ns=7'
+            ),
+        ),
+        (
+            CROSSED,
+            (
+                "level=warning event=threshold_crossed threshold=memory.available<100Mi"
+                " available=100663296 capacity=536870912"
+            ),
+        ),
+        (
+            events.AgentStarted("n", ("no cgroups", "=")),
+            r'level=info event=agent_started node=n lacks="[\"no cgroups\",\"=\"]"',
+        ),
+        (events.ActionFailed("ü", "\udcff"), r'level=error event=action_failed what=ü why="\\udcff"'),
+        (events.OutOfMemoryKill(None, "", 2), 'level=error event=out_of_memory_kill container="" kills=2'),
+        (
+            events.ActionFailed("a\x1b[2Jb", "one\ntwo"),
+            r'level=error event=action_failed what="a\\x1b[2Jb" why="one\\ntwo"',
+        ),
+    ],
+)
+def test_a_terminal_gets_logfmt(terminal: tuple[int, int], fact: Fact, text: str) -> None:
+    person, program = terminal
+    sink = LogSink(program)
+
+    sink.take(fact, NOON_NS)
+
+    assert lines(person) == [f"time=2030-01-01T00:00:00Z {text}\n".encode()]
+    sink.close()
+
+
+def test_alarms_and_rankings_are_for_the_curious(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    quiet, verbose = LogSink(writing), LogSink(writing, is_verbose=True)
+    for sink in (quiet, verbose):
+        sink.take(events.AlarmRaised("psi"), NOON_NS)
+        sink.take(PodsRanked(Signal.PID_AVAILABLE, 3, {}), NOON_NS)
+        sink.close()
+
+    assert [json.loads(line)["event"] for line in lines(reading)] == ["alarm_raised", "pods_ranked"]
+
+
+def flood(sink: LogSink, count: int = 20_000) -> float:
+    """Seconds for a storm of facts."""
+    began = time.monotonic()
+    for number in range(count):
+        sink.take(events.ActionFailed("evict", f"reason {number}"), NOON_NS)
+    return time.monotonic() - began
+
+
+def test_a_reader_that_does_not_read_stops_nobody_and_is_told_what_it_missed(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    sink = LogSink(writing, buffer_bytes=10_000)
+
+    assert flood(sink) < 10
+    assert sink.dropped > 10_000
+    first = lines(reading)
+    sink.flush(NOON_NS)
+    rest = lines(reading)
+
+    said = [json.loads(line) for line in [*first, *rest]]
+    numbers = [int(each["why"].split()[1]) for each in said[:-1]]
+    assert numbers == list(range(len(numbers)))
+    assert said[-1] == {
+        "time": "2030-01-01T00:00:00Z",
+        "level": "warning",
+        "event": "log_lines_dropped",
+        "count": 20_000 - len(numbers),
+    }
+    assert sink.dropped == 20_000 - len(numbers)
+    sink.close()
+
+
+def test_a_stopped_terminal_stops_nobody(terminal: tuple[int, int]) -> None:
+    person, program = terminal
+    sink = LogSink(program, buffer_bytes=10_000)
+
+    assert flood(sink) < 10
+
+    assert sink.dropped > 0
+    assert lines(person)
+    sink.close()
+
+
+def test_a_socket_that_is_not_read_stops_nobody() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sink = LogSink(ours.fileno(), buffer_bytes=10_000)
+
+        assert flood(sink) < 10
+
+        assert sink.dropped > 0
+        assert json.loads(theirs.recv(65536).splitlines()[0])["why"] == "reason 0"
+        sink.close()
+        assert ours.getblocking()
+
+
+def test_the_descriptor_stays_as_its_owner_has_it(pipe: tuple[int, int]) -> None:
+    _, writing = pipe
+    sink = LogSink(writing)
+    sink.take(CROSSED, NOON_NS)
+
+    assert os.get_blocking(writing)
+
+    sink.close()
+    os.fstat(writing)
+
+
+def test_where_the_descriptor_cannot_be_opened_again_only_what_fits_is_written(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = pipe
+
+    def refused(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", refused)
+    sink = LogSink(writing, buffer_bytes=10_000)
+    monkeypatch.undo()
+
+    assert flood(sink) < 10
+
+    assert sink.dropped > 0
+    assert json.loads(lines(reading)[0])["why"] == "reason 0"
+    assert not select.select([reading], [], [], 0)[0]
+    sink.close()
+
+
+def test_a_reader_that_is_gone_harms_nobody() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    sink = LogSink(writing)
+
+    flood(sink, 100)
+
+    assert sink.dropped == 0
+    sink.close()
+    os.close(writing)
+
+
+def test_a_file_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    with path.open("a") as file:
+        sink = LogSink(file.fileno())
+        sink.take(events.AgentStopped("n"), NOON_NS)
+        sink.close()
+
+    before, line = path.read_text().splitlines()
+    assert before == "before"
+    assert json.loads(line)["event"] == "agent_stopped"
+
+
+def test_a_line_that_was_cut_is_finished_before_the_next_begins(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    sink = LogSink(writing, buffer_bytes=10**6)
+    long = "x" * 50_000
+    for _ in range(4):
+        sink.take(events.ActionFailed("w", long), NOON_NS)
+
+    found = lines(reading)
+    while not all(line.endswith(b"\n") for line in found) or len(found) < 4:
+        sink.flush(NOON_NS)
+        found = b"".join([*found, *lines(reading)]).splitlines(keepends=True)
+
+    assert [json.loads(line)["why"] for line in found] == [long] * 4
+    sink.close()

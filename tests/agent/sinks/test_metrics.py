@@ -1,0 +1,187 @@
+"""Facts as numbers, in the text that scrapers read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.builders import pod
+
+from jettison import events
+from jettison.agent.exposition import Counter, Histogram, exposition
+from jettison.agent.sinks.metrics import MOST_ENDING, Metrics
+from jettison.engine.evictions import Eviction
+from jettison.engine.facts import ConditionChanged, PodsRanked
+from jettison.engine.preemption import preemption_of
+from jettison.engine.signals import Condition, Signal
+from jettison.events import Fact
+
+EVICTION = Eviction(pod("web"), "low", 1, "memory.available")
+PREEMPTION = preemption_of(pod("old"))
+
+
+def samples(*facts: Fact) -> dict[str, float]:
+    metrics = Metrics()
+    for fact in facts:
+        metrics.take(fact, 0)
+    lines = [line for line in metrics.text().splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (
+            [events.EvictionStarted(EVICTION, 2_000_000), events.PodEvicted(EVICTION, 1_500_000_000)],
+            {
+                'kubelet_evictions{eviction_signal="memory.available"}': 1,
+                'jettison_decision_latency_seconds_bucket{le="0.0025"}': 1,
+                'jettison_decision_latency_seconds_bucket{le="0.001"}': 0,
+                "jettison_decision_latency_seconds_sum": 0.002,
+                "jettison_kill_latency_seconds_count": 1,
+                "jettison_kill_latency_seconds_sum": 1.5,
+            },
+        ),
+        (
+            [events.EvictionStarted(EVICTION, 1), events.EvictionTimedOut(EVICTION), events.PodEvicted(EVICTION, 1)],
+            {
+                'kubelet_evictions{eviction_signal="memory.available"}': 1,
+                "jettison_eviction_timeouts_total": 1,
+            },
+        ),
+        (
+            [events.EvictionStarted(PREEMPTION, 1), events.PodEvicted(PREEMPTION, 1)],
+            {'kubelet_preemptions{preemption_signal=""}': 1},
+        ),
+        (
+            [PodsRanked(Signal.NODEFS_AVAILABLE, 3, {Signal.NODEFS_AVAILABLE: 30_000_000})],
+            {
+                'kubelet_eviction_stats_age_seconds_bucket{eviction_signal="nodefs.available",le="0.025"}': 0,
+                'kubelet_eviction_stats_age_seconds_bucket{eviction_signal="nodefs.available",le="0.05"}': 1,
+                'kubelet_eviction_stats_age_seconds_bucket{eviction_signal="nodefs.available",le="+Inf"}': 1,
+                'kubelet_eviction_stats_age_seconds_sum{eviction_signal="nodefs.available"}': 0.03,
+                'kubelet_eviction_stats_age_seconds_count{eviction_signal="nodefs.available"}': 1,
+            },
+        ),
+        (
+            [events.PodRejected(pod(), reason, "") for reason in ("Evicted", "OutOfcpu", "OutOfgpu", "OutOftpu", "My")],
+            {
+                'kubelet_admission_rejections_total{reason="Evicted"}': 1,
+                'kubelet_admission_rejections_total{reason="OutOfcpu"}': 1,
+                'kubelet_admission_rejections_total{reason="OutOfExtendedResources"}': 2,
+                'kubelet_admission_rejections_total{reason="Other"}': 1,
+            },
+        ),
+        (
+            [events.ReclaimFinished(3, 2, 4096), events.ReclaimFinished(1, 0, 10)],
+            {
+                'kubelet_image_garbage_collected_total{reason="space"}': 2,
+                'jettison_reclaimed_total{kind="containers"}': 4,
+                'jettison_reclaimed_total{kind="images"}': 2,
+                "jettison_reclaimed_bytes_total": 4106,
+            },
+        ),
+        (
+            [events.AlarmRaised("memcg"), events.AlarmRaised("memcg"), events.AlarmRaised("\n")],
+            {'jettison_alarms_total{source="memcg"}': 2, 'jettison_alarms_total{source="other"}': 1},
+        ),
+        (
+            [events.OutOfMemoryKill(None, "", 2), events.OutOfMemoryKill(pod(), "c", 1)],
+            {'jettison_oom_kills_total{scope="node"}': 2, 'jettison_oom_kills_total{scope="pod"}': 1},
+        ),
+        (
+            [events.ObservationFailed("x"), events.ActionFailed("x", "y")],
+            {"jettison_observation_failures_total": 1, "jettison_action_failures_total": 1},
+        ),
+        (
+            [ConditionChanged(Condition.DISK_PRESSURE, True)],
+            {
+                'jettison_node_condition{condition="DiskPressure"}': 1,
+                'jettison_node_condition{condition="PIDPressure"}': 0,
+            },
+        ),
+    ],
+)
+def test_what_is_counted(facts: list[Fact], expected: dict[str, float]) -> None:
+    found = samples(*facts)
+
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_an_eviction_that_was_hurried_counts_once() -> None:
+    started = events.EvictionStarted(EVICTION, 1)
+
+    assert (
+        samples(started, started, events.PodEvicted(EVICTION, 1))[
+            'kubelet_evictions{eviction_signal="memory.available"}'
+        ]
+        == 1
+    )
+
+
+def test_a_preemption_that_did_not_stop_in_time_is_none() -> None:
+    found = samples(events.EvictionStarted(PREEMPTION, 1), events.EvictionTimedOut(PREEMPTION))
+
+    assert not any(name.startswith("kubelet_preemptions") for name in found)
+
+
+def test_before_anything_happened_what_has_no_labels_is_zero() -> None:
+    found = samples()
+
+    assert found["jettison_observation_failures_total"] == 0
+    assert found['jettison_kill_latency_seconds_bucket{le="+Inf"}'] == 0
+    assert 'jettison_node_condition{condition="MemoryPressure"}' in found
+
+
+def test_pods_that_vanish_while_they_end_do_not_pile_up() -> None:
+    metrics = Metrics()
+    for number in range(3 * MOST_ENDING):
+        metrics.take(events.EvictionStarted(Eviction(pod(f"p{number}"), "", 1, "pid.available"), 1), 0)
+
+    assert len(metrics._ending) <= MOST_ENDING
+
+
+def test_somebody_elses_number_is_read_when_it_is_asked_for() -> None:
+    metrics, dropped = Metrics(), [0]
+    metrics.watch("jettison_log_lines_dropped_total", "Lines.", lambda: dropped[0])
+    dropped[0] = 7
+
+    assert metrics.text().endswith(
+        "# TYPE jettison_log_lines_dropped_total counter\njettison_log_lines_dropped_total 7\n"
+    )
+
+
+def test_every_line_is_one_a_scraper_reads() -> None:
+    metrics = Metrics()
+    metrics.take(events.EvictionStarted(EVICTION, 12345), 0)
+    sample = re.compile(r'[a-z_]+(\{[a-z_]+="[^"\n]*"(,[a-z_]+="[^"\n]*")*\})? (\+Inf|[0-9.e+-]+)')
+    comment = re.compile(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))")
+
+    lines = metrics.text().splitlines()
+
+    assert lines
+    assert [line for line in lines if not sample.fullmatch(line) and not comment.fullmatch(line)] == []
+    assert len({line for line in lines if line.startswith("# TYPE")}) == sum(
+        line.startswith("# TYPE") for line in lines
+    )
+
+
+def test_label_values_are_escaped() -> None:
+    counter = Counter("c", "two\nlines \\", "l")
+    counter.add('a"b\\c\nd')
+
+    assert exposition([counter]) == '# HELP c two\\nlines \\\\\n# TYPE c counter\nc{l="a\\"b\\\\c\\nd"} 1\n'
+
+
+def test_a_bound_belongs_to_its_own_bucket() -> None:
+    histogram = Histogram("h", "x", [1, 2.5])
+    for amount in (1, 2.5, 2.6):
+        histogram.observe(amount)
+
+    assert exposition([histogram]).splitlines()[2:] == [
+        'h_bucket{le="1"} 1',
+        'h_bucket{le="2.5"} 2',
+        'h_bucket{le="+Inf"} 3',
+        "h_sum 6.1",
+        "h_count 3",
+    ]

@@ -1,0 +1,312 @@
+"""Why a pod went, or stayed: told from the journal alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agent.scripted_runtime import HandClock
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
+
+from jettison import events
+from jettison.agent.explanations import explain, span
+from jettison.agent.journal import Journal
+from jettison.agent.journal_reading import PodQuery
+from jettison.agent.recorder import JournalRecorder
+from jettison.agent.sinks.journal import JournalSink
+from jettison.agent.stories import story_of
+from jettison.engine.decide import Evict, decide
+from jettison.engine.evictions import Eviction
+from jettison.engine.history import History
+from jettison.engine.pods import Pod, Volume
+from jettison.engine.preemption import preemption_of
+from jettison.engine.quantity import parse
+from jettison.engine.snapshot import PodUsage, Snapshot, VolumeUsage
+from jettison.events import Fact
+from jettison.runtimes.protocol import Alarm
+
+POLICY = policy({"memory.available": "100Mi", "nodefs.available": "10Gi", "pid.available": "100"})
+NOON_NS = 1893456000 * 10**9
+
+LOW = pod("low", -5, memory="64Mi")
+LEAK = pod("leak")
+WEB = pod("web", memory="64Mi")
+DNS = replace(pod("dns", 2_000_000_000), namespace="kube-system")
+PODS = [DNS, LEAK, LOW, WEB]
+USAGES = {
+    "low": memory_used(65 * MI),
+    "leak": memory_used(300 * MI),
+    "web": memory_used(60 * MI),
+    "dns": memory_used(MI),
+}
+STARVED = snapshot(1893456000, node(memory=96 * MI, capacity=512 * MI, time_s=9), PODS, USAGES)
+
+
+class Node:
+    """Everything that writes to a journal, driven by hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.clock = HandClock()
+        self.clock.time_ns = NOON_NS
+        self.journal = Journal.open(directory)
+        self.sink = JournalSink(self.journal, "node1")
+        self.history = History()
+        self.is_dry_run = False
+
+    def look(self, seen: Snapshot, alarm: Alarm | None = None) -> list[Eviction]:
+        recorder = JournalRecorder(
+            self.journal,
+            self.directory / "history.json",
+            POLICY,
+            self.clock,
+            "node1",
+            self.say,
+            is_dry_run=self.is_dry_run,
+        )
+        while True:
+            outcome = decide(POLICY, self.history, seen)
+            recorder.step(self.history, seen, outcome, alarm)
+            self.history = outcome.history
+            if isinstance(outcome.decision, Evict):
+                return list(outcome.decision.evictions)
+            if self.history.reclaiming is None:
+                return []
+            self.say(events.ReclaimFinished(3, 0, 120 * MI, ("one is busy",)))
+
+    def say(self, fact: Fact, after_seconds: float = 0) -> None:
+        self.clock.pass_seconds(after_seconds)
+        self.sink.take(fact, self.clock.now_ns())
+
+    def why(self, pod_: str) -> list[str]:
+        story = story_of(self.directory, PodQuery.parse(pod_))
+        assert story is not None
+        return explain(story)
+
+
+@pytest.fixture
+def the(tmp_path: Path) -> Iterator[Node]:
+    node_ = Node(tmp_path)
+    yield node_
+    node_.journal.close()
+
+
+def evict(the: Node, seen: Snapshot = STARVED) -> Eviction:
+    alarm = Alarm("memcg", the.clock.monotonic_ns())
+    the.clock.pass_seconds(0.0012)
+    eviction = the.look(seen, alarm)[0]
+    the.say(events.EvictionStarted(eviction, 2_300_000))
+    return eviction
+
+
+def test_an_eviction_is_told_from_the_alarm_to_the_clean_up(the: Node) -> None:
+    eviction = evict(the)
+    the.say(events.PodEvicted(eviction, 1_900_000_000), 1.9)
+    the.say(events.PodCleanedUp(eviction.pod), 0.1)
+
+    assert the.why("default/low") == [
+        "default/low was evicted at 2030-01-01T00:00:00Z",
+        "  uid       low",
+        "  because   memory.available was 96Mi of 512Mi, below the hard threshold of 100Mi",
+        "  noticed   by memcg, decided and on record 1.2 ms later",
+        "  before    nothing could be freed without ending a pod",
+        "  order     1 of 4 for memory.available",
+        "            → 1.  default/low      uses 65Mi   asked 64Mi  over its request    priority -5",
+        "              2.  default/leak     uses 300Mi  asked 0     over its request    priority 0",
+        "              3.  kube-system/dns  uses 1Mi    asked 0     over its request    priority 2000000000  critical",
+        "              4.  default/web      uses 60Mi   asked 64Mi  within its request  priority 0",
+        "            before default/leak because its priority is lower: -5 against 0",
+        "  grace     1 s",
+        f"  message   {eviction.message.strip()}",
+        "  signal    sent 2.3 ms after the alarm or tick that began the look",
+        "  ended     1.9 s later",
+        "  cleared   nothing of it was left 2.0 s after the signal",
+    ]
+
+
+def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:
+    evict(the)
+
+    assert the.why("leak")[:4] == [
+        "default/leak was not evicted",
+        "  uid       leak",
+        "  last      at 2030-01-01T00:00:00Z memory.available was 96Mi of 512Mi, below the hard threshold of 100Mi",
+        "  spared    default/low stood first in the order, and at most one pod goes at a time",
+    ]
+    assert the.why("leak")[-1] == (
+        "            before kube-system/dns because its priority is lower: 0 against 2000000000"
+    )
+
+
+def test_a_critical_pod_is_told_that_it_is_one(the: Node) -> None:
+    evict(the)
+
+    lines = the.why("kube-system/dns")
+
+    assert "  spared    it is critical (priority 2000000000), and critical pods are never evicted for pressure" in lines
+    assert lines[-1].endswith("before default/web because it uses more than it asked for and default/web does not")
+
+
+def test_the_choosing_step_is_the_last_before_the_signal_not_one_of_those_after(the: Node) -> None:
+    eviction = evict(the)
+    for second in range(1, 4):
+        the.clock.pass_seconds(2)
+        the.look(replace(STARVED, node=node(memory=(90 - second) * MI, capacity=512 * MI, time_s=10 + second)))
+    the.say(events.EvictionTimedOut(eviction), 10)
+
+    lines = the.why("low")
+
+    assert "available: 96Mi" in "".join(lines)
+    assert lines[2] == "  because   memory.available was 96Mi of 512Mi, below the hard threshold of 100Mi"
+    assert lines[-1] == "  ended     not in time: given up waiting at 2030-01-01T00:00:16Z, the killing went on"
+
+
+def test_what_was_freed_before_is_told(the: Node) -> None:
+    full = replace(STARVED, node=node(fs=filesystem(GI)), usages={**USAGES, "web": PodUsage(MI, volumes=[])})
+    evict(the, full)
+
+    (line,) = [line for line in the.why("low") if line.startswith("  before ")]
+
+    assert line == (
+        "  before    dead containers and unused images were removed (3 containers, 0 images, 120Mi freed; "
+        "1 could not be removed), and that was not enough"
+    )
+
+
+def test_a_pod_over_its_own_limit_is_told_so(the: Node) -> None:
+    hoarder = pod("hoarder", volumes=[Volume("cache", True, parse("1Mi"))])
+    usage = PodUsage(MI, volumes=[VolumeUsage("cache", 2 * MI)])
+    evict(the, replace(STARVED, node=node(), pods=[hoarder, *PODS], usages={**USAGES, "hoarder": usage}))
+
+    lines = the.why("hoarder")
+
+    assert lines[2] == "  because   it held more local storage than it may, whatever the node's state"
+    assert '  message   Usage of EmptyDir volume "cache" exceeds the limit "1Mi".' in lines
+
+
+def test_a_preempted_pod_has_no_step(the: Node) -> None:
+    evict(the)
+    the.say(events.EvictionStarted(preemption_of(WEB), 5))
+
+    assert the.why("web") == [
+        "default/web made room for a critical pod at 2030-01-01T00:00:00Z",
+        "  uid       web",
+        "  grace     its own",
+        "  message   Preempted in order to admit critical pod",
+        "  signal    sent 0.0 ms after the alarm or tick that began the look",
+        "  ended     not on record",
+    ]
+
+
+def test_the_kernel_may_have_been_faster(the: Node) -> None:
+    the.say(events.OutOfMemoryKill(WEB, "c", 1))
+    the.say(events.OutOfMemoryKill(WEB, "c", 2), 60)
+
+    assert the.why("web") == [
+        "default/web was not evicted; the kernel's OOM killer struck it at 2030-01-01T00:01:00Z",
+        "  uid       web",
+        "  kernel    the OOM killer ended 2 processes of container c at 2030-01-01T00:01:00Z",
+        "  kernel    the OOM killer ended 1 process of container c at 2030-01-01T00:00:00Z",
+    ]
+
+
+def test_a_rejected_pod_is_told_why(the: Node) -> None:
+    the.say(events.PodRejected(WEB, "Evicted", "The node had condition: [DiskPressure]. "))
+
+    assert the.why("web") == [
+        "default/web was not admitted at 2030-01-01T00:00:00Z",
+        "  uid       web",
+        "  rejected  Evicted: The node had condition: [DiskPressure].",
+    ]
+
+
+def test_a_pod_that_came_back_is_told_so(the: Node) -> None:
+    eviction = evict(the)
+    the.say(events.PodEvicted(eviction, 10**9), 1)
+    the.say(events.PodAdmitted(LOW), 300)
+
+    assert the.why("low")[-1] == "  since     admitted again at 2030-01-01T00:05:01Z"
+
+
+def test_a_dry_run_and_a_crash_are_told_apart(the: Node) -> None:
+    the.look(STARVED)
+    assert the.why("low")[0] == (
+        "default/low was chosen for eviction at 2030-01-01T00:00:00Z, but there is no record that it was told to end"
+    )
+
+    the.is_dry_run = True
+    the.clock.pass_seconds(60)
+    the.look(replace(STARVED, node=node(memory=95 * MI, capacity=512 * MI, time_s=10)))
+    assert the.why("low")[0] == "default/low would have been evicted at 2030-01-01T00:01:00Z; it was a dry run"
+    assert "  grace     1 s" in the.why("low")
+
+
+def test_nothing_is_known_about_a_stranger(the: Node) -> None:
+    evict(the)
+
+    assert story_of(the.directory, PodQuery("stranger")) is None
+
+
+def test_a_pod_that_was_only_seen_has_little_to_tell(the: Node) -> None:
+    the.say(events.PodAdmitted(WEB))
+
+    assert the.why("web") == ["default/web was not evicted", "  uid       web"]
+
+
+def test_of_several_with_one_name_the_newest_is_meant(the: Node) -> None:
+    the.say(events.PodAdmitted(WEB))
+    the.say(events.PodAdmitted(replace(WEB, uid="web-2")))
+
+    assert the.why("web")[1] == "  uid       web-2"
+    assert the.why("web-2")[1] == "  uid       web-2"
+
+
+@pytest.mark.parametrize(
+    ("signal", "one", "other", "usages", "why"),
+    [
+        ("memory", pod("a", 5), pod("b"), {"b": memory_used(5)}, "it has no statistics, and such pods go first"),
+        ("memory", pod("a"), pod("b"), {}, "of their names alone: nothing that Kubernetes compares tells them apart"),
+        (
+            "memory",
+            pod("a"),
+            pod("b", memory="1Ki"),
+            {"a": memory_used(2048), "b": memory_used(2048)},
+            "its usage less its request is larger: 2Ki against 1Ki",
+        ),
+        ("pids", pod("a"), pod("b", 5), {"a": PodUsage(processes=1)}, "its priority is lower: 0 against 5"),
+        ("pids", pod("a"), pod("b"), {"b": PodUsage(processes=9)}, "it has no statistics, and such pods go first"),
+        (
+            "pids",
+            pod("a"),
+            pod("b"),
+            {"a": PodUsage(processes=9), "b": PodUsage(processes=3)},
+            "it has more processes: 9 against 3",
+        ),
+    ],
+)
+def test_why_one_pod_goes_before_the_next(
+    the: Node, signal: str, one: Pod, other: Pod, usages: dict[str, PodUsage], why: str
+) -> None:
+    stats = node(memory=MI, time_s=9) if signal == "memory" else node(pids_left=5)
+    evict(the, snapshot(100, stats, [other, one], usages))
+
+    assert f"            before default/b because {why}" in the.why("a")
+
+
+def test_names_cannot_move_the_cursor(the: Node) -> None:
+    the.say(events.PodRejected(replace(WEB, name="w\x1b[2Jeb"), "R", "a\nb"))
+
+    assert the.why("w\x1b[2Jeb") == [
+        "default/w\\x1b[2Jeb was not admitted at 2030-01-01T00:00:00Z",
+        "  uid       web",
+        "  rejected  R: a\\nb",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"), [(400_000, "0.4 ms"), (999_000_000, "999.0 ms"), (1_940_000_000, "1.9 s")]
+)
+def test_lengths_of_time_read_well(nanoseconds: int, text: str) -> None:
+    assert span(nanoseconds) == text

@@ -1,0 +1,43 @@
+"""Names and values of facts are what users search for; they change on purpose or not at all."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+from tests.builders import pod
+
+from jettison import events
+from jettison.agent.fact_values import name_of, pods_of, values_of
+from jettison.engine.evictions import Eviction
+from jettison.engine.facts import Fact as EngineFact
+from jettison.events import Fact
+
+NAMES = """
+    action_failed agent_started agent_stopped alarm_raised condition_changed container_back_off container_finished
+    container_started container_stopping critical_pod_spared eviction_started eviction_timed_out nothing_to_evict
+    observation_failed out_of_memory_kill pod_admitted pod_cleaned_up pod_evicted pod_rejected pods_ranked probe_failed
+    reclaim_attempted reclaim_finished reclaim_sufficed threshold_crossed threshold_met threshold_resolved
+"""
+
+
+def test_every_fact_has_the_name_it_always_had() -> None:
+    kinds = {*get_args(Fact), *get_args(EngineFact)}
+
+    assert {name_of(kind.__new__(kind)) for kind in kinds} == set(NAMES.split())
+
+
+def test_whom_a_fact_is_about() -> None:
+    assert pods_of(events.PodAdmitted(pod("a"))) == [pod("a")]
+    assert pods_of(events.PodEvicted(Eviction(pod("b"), "", None, ""), 1)) == [pod("b")]
+    assert pods_of(events.OutOfMemoryKill(None, "", 1)) == []
+    assert pods_of(events.AlarmRaised("psi")) == []
+
+
+def test_json_can_hold_whatever_a_fact_says() -> None:
+    fact = events.ReclaimFinished(1, 2, 2**70, ("cannot remove `\udcff`", "ü"))
+
+    values = values_of(fact)
+
+    assert values["errors"] == ["cannot remove `\\udcff`", "ü"]
+    assert msgspec.json.decode(msgspec.json.encode(values)) == values

@@ -1,0 +1,184 @@
+"""The agent's steps in the journal, its history in a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agent.scripted_runtime import Facts, HandClock
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
+
+from jettison import events
+from jettison.agent.journal import Journal
+from jettison.agent.journal_reading import Record, read_journal
+from jettison.agent.recorded_steps import step_from
+from jettison.agent.recorder import JournalRecorder, read_history
+from jettison.engine.decide import Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.history import History
+from jettison.engine.signals import Condition
+from jettison.engine.snapshot import Snapshot
+from jettison.errors import ActionFailed
+from jettison.runtimes.protocol import Alarm
+
+POLICY = policy({"memory.available": "1Gi", "nodefs.available": "10Gi"})
+CALM = snapshot(100, node(), [pod("a"), pod("b")], {"a": memory_used(MI), "b": memory_used(2 * MI)})
+STARVED = replace(CALM, node=node(memory=GI // 2, time_s=99))
+FULL = replace(CALM, node=node(fs=filesystem(GI)))
+
+
+class Desk:
+    """A recorder with everything it needs."""
+
+    def __init__(self, directory: Path, *, is_dry_run: bool = False) -> None:
+        self.directory = directory
+        self.clock = HandClock()
+        self.facts = Facts()
+        self.journal = Journal.open(directory / "journal")
+        self.recorder = JournalRecorder(
+            self.journal,
+            directory / "history.json",
+            POLICY,
+            self.clock,
+            "node1",
+            lambda fact: self.facts.take(fact, 0),
+            is_dry_run=is_dry_run,
+        )
+
+    def look(self, seen: Snapshot, history: History | None = None, alarm: Alarm | None = None) -> Outcome:
+        before = history or History()
+        outcome = decide(POLICY, before, seen)
+        self.recorder.step(before, seen, outcome, alarm)
+        return outcome
+
+    def records(self) -> list[Record]:
+        return list(read_journal(self.directory / "journal"))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_step_says_what_made_the_agent_look_and_how_long_it_took(desk: Desk) -> None:
+    alarm = Alarm("memcg", desk.clock.monotonic_ns())
+    desk.clock.pass_seconds(0.002)
+
+    outcome = desk.look(STARVED, alarm=alarm)
+
+    (record,) = desk.records()
+    step = step_from(record.data)
+    assert (step.alarm, step.latency_ns, step.acts, step.node) == ("memcg", 2 * 10**6, True, "node1")
+    assert record.evicts == ["b"]
+    assert [each.history for each in step.decide_again()] == [outcome.history]
+
+
+def test_after_a_reclaim_both_looks_stand_in_one_record(desk: Desk) -> None:
+    first = desk.look(FULL)
+    assert isinstance(first.decision, Reclaim)
+    desk.look(replace(FULL, now_ns=101 * 10**9), first.history)
+
+    one, two = (step_from(record.data) for record in desk.records())
+    assert [look.decision.kind for look in one.looks] == ["reclaim"]
+    assert [look.decision.kind for look in two.looks] == ["reclaim", "evict"]
+    assert two.history == History()
+    assert isinstance(two.decide_again()[0].decision, Reclaim)
+    assert two.decide_again()[1].history.reclaiming is None
+
+
+def test_a_node_that_could_not_be_measured_after_a_reclaim_has_no_second_snapshot(desk: Desk) -> None:
+    first = desk.look(FULL)
+    # The agent hands in the snapshot from before, because there is no other.
+    desk.recorder.step(first.history, FULL, give_up_reclaim(first.history), None)
+
+    step = step_from(desk.records()[-1].data)
+
+    assert [look.snapshot is None for look in step.looks] == [False, True]
+    assert step.decide_again()[1] == replace(give_up_reclaim(first.history), decision=step.decide_again()[1].decision)
+
+
+def test_a_choice_that_stays_the_same_is_recorded_once_a_second(desk: Desk) -> None:
+    history = desk.look(STARVED).history
+    for number in range(25):
+        desk.clock.pass_seconds(0.1)
+        fresh = replace(
+            STARVED, now_ns=STARVED.now_ns + number, node=node(memory=GI // 2 - number, time_s=100 + number)
+        )
+        history = desk.look(fresh, history).history
+
+    assert len(desk.records()) == 3
+
+
+def test_news_is_recorded_at_once_though_the_choice_stays_the_same(desk: Desk) -> None:
+    history = desk.look(STARVED).history
+    both = replace(STARVED, node=node(memory=GI // 2, time_s=100, fs=filesystem(GI)))
+
+    desk.look(both, history)
+
+    assert len(desk.records()) == 2
+
+
+def test_another_victim_is_recorded_at_once(desk: Desk) -> None:
+    history = desk.look(STARVED).history
+    without_b = replace(STARVED, pods=STARVED.pods[:1], node=node(memory=GI // 2, time_s=100))
+
+    desk.look(without_b, history)
+
+    assert [record.evicts for record in desk.records()] == [["b"], ["a"]]
+
+
+def test_a_dry_run_says_that_it_was_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, is_dry_run=True)
+    desk.look(STARVED)
+
+    assert not step_from(desk.records()[0].data).acts
+
+
+def test_a_bad_disk_is_reported_and_nothing_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jettison.agent.journal.LARGEST_PAYLOAD", 10)
+
+    desk.look(STARVED)
+
+    (fact,) = desk.facts.taken
+    assert isinstance(fact, events.ActionFailed)
+    assert fact.what == "write the journal"
+    assert "too large" in fact.why
+
+
+def test_the_history_outlives_the_agent(desk: Desk) -> None:
+    history = desk.look(STARVED).history
+    desk.recorder.history(history)
+
+    assert read_history(desk.directory / "history.json") == history
+    assert history.conditions == {Condition.MEMORY_PRESSURE}
+
+
+def test_the_first_agent_has_no_history(tmp_path: Path) -> None:
+    assert read_history(tmp_path / "history.json") is None
+
+
+def test_a_history_that_makes_no_sense_is_an_error_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "history.json").write_text("{}")
+
+    with pytest.raises(ActionFailed, match=r"history\.json: kind is"):
+        read_history(tmp_path / "history.json")
+    with pytest.raises(ActionFailed, match="cannot read"):
+        read_history(tmp_path)
+
+
+def test_a_history_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (tmp_path / "history.json").mkdir()
+
+    desk.recorder.history(History())
+
+    assert desk.facts.names() == ["ActionFailed"]
+
+
+def test_preparing_leaves_less_to_do_later(desk: Desk) -> None:
+    desk.recorder.prepare(CALM)
+    assert desk.records() == []
+
+    desk.look(STARVED)
+
+    assert len(desk.records()) == 1

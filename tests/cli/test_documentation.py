@@ -1,0 +1,23 @@
+"""The examples in docs/commands.md print what stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from tests.cli.running import EXAMPLES, run
+
+TEXT = (EXAMPLES.parent / "commands.md").read_text()
+BLOCKS = re.findall(r"```console\n\$ jettison (.*)\n((?:.*\n)*?)```\n", TEXT)
+
+
+def test_there_are_examples() -> None:
+    assert len(BLOCKS) >= 6
+
+
+@pytest.mark.parametrize(("command", "output"), BLOCKS, ids=[command[:24] for command, _ in BLOCKS])
+def test_an_example_is_true(command: str, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+
+    assert run(*shlex.split(command)).stdout == output

@@ -15,7 +15,7 @@ from jettison.engine.history import History
 from jettison.engine.policy import Policy
 from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
-from jettison.events import Emit
+from jettison.events import Emit, Fact
 from jettison.runtimes.protocol import Alarm, Runtime
 
 TICK_SECONDS = 10.0
@@ -31,10 +31,13 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Recorder(Protocol):
-    """Where steps are kept. `step` returns once the record is safe, because what it says is then acted upon."""
+    """Where steps are kept."""
 
     def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
-        """A step that had something to say."""
+        """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next."""
+
+    def settle(self) -> None:
+        """Make the records safe against a loss of power, too. That takes milliseconds, so it comes after the act."""
 
     def history(self, history: History) -> None:
         """What a restarted agent must know."""
@@ -97,23 +100,34 @@ class Agent:
             self.emit(events.ObservationFailed(str(error)))
             return
         outcome = decide(self.policy, self.history, snapshot)
-        self._note(snapshot, outcome, alarm)
+        self._record(snapshot, outcome, alarm)
         if isinstance(outcome.decision, Reclaim):
+            self._say(*outcome.facts)
             snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
-            self._note(snapshot, outcome, alarm)
+            self._record(snapshot, outcome, alarm)
+        # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
         if isinstance(outcome.decision, Evict):
             self._evict(outcome.decision, started_ns)
+            self._soon(self.recorder.settle)
+        self._say(*outcome.facts)
         await self.runtime.report(self.history.conditions)
 
-    def _note(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
-        """Remember first, then say, then act: what is not on record did not happen."""
+    def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
         if outcome.facts or isinstance(outcome.decision, Evict):
             self.recorder.step(before, snapshot, outcome, alarm)
         if _outlives(before) != _outlives(self.history):
-            self.recorder.history(self.history)
-        for fact in outcome.facts:
-            self.emit(fact)
+            self._soon(lambda: self.recorder.history(self.history))
+
+    def _say(self, *facts: Fact) -> None:
+        self._soon(lambda: [self.emit(fact) for fact in facts])
+
+    def _soon(self, callback: Callable[[], object]) -> None:
+        """After the tasks that were just begun have taken their first step; at once where no loop runs."""
+        try:
+            asyncio.get_running_loop().call_soon(callback)
+        except RuntimeError:
+            callback()
 
     async def _reclaim(self, order: Reclaim, before: Snapshot) -> tuple[Snapshot, Outcome]:
         if not self._is_dry_run:
@@ -156,7 +170,7 @@ class Agent:
         now_ns = self.clock.monotonic_ns()
         self.endings[order.pod.uid] = Ending(order, is_for_pressure, now_ns)
         self._spawn(self._end(order))
-        self.emit(events.EvictionStarted(order, self.clock.monotonic_ns() - started_ns))
+        self._soon(lambda: self.emit(events.EvictionStarted(order, self.clock.monotonic_ns() - started_ns)))
 
     async def _end(self, order: Eviction) -> None:
         began_ns = self.clock.monotonic_ns()
@@ -202,6 +216,10 @@ class Agent:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(listener, *self._tasks, return_exceptions=True)
+
+    def look_soon(self) -> None:
+        """Somebody is watching: let the next step come now rather than at the next tick."""
+        self._wake.set()
 
     async def _guarded_step(self, alarm: Alarm | None) -> None:
         try:

@@ -127,6 +127,8 @@ class HttpServer:
                 is_head, answer = False, plain("too many connections", 503)
             else:
                 is_head, answer = await self._answer(reader, checks_host=checks_host)
+            # Nothing may be left to send when this returns: whoever does not read would hold it for ever.
+            writer.transport.set_write_buffer_limits(high=0)
             async with asyncio.timeout(ANSWER_SECONDS):
                 writer.write(_encoded(answer, is_head=is_head))
                 await writer.drain()

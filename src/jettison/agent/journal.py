@@ -91,6 +91,15 @@ class Journal:
             return self._failed(reason(error))
         return True
 
+    def sync(self) -> bool:
+        """Bring what was appended to the disk. False when that failed."""
+        try:
+            if self._fd >= 0:
+                os.fdatasync(self._fd)
+        except OSError as error:
+            return self._failed(reason(error))
+        return True
+
     def close(self) -> None:
         """Give up the reserved space and let others write."""
         if self._fd >= 0:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from jettison.engine.evictions import PodCondition
+from jettison.manifests.pod_writer import pod_document, present
 from jettison.manifests.times import time_text
 from jettison.runtimes.protocol import ContainerStatus, PodStatus
 
@@ -14,8 +18,17 @@ Document = dict[str, Any]
 
 def pod_list(statuses: Iterable[PodStatus]) -> Document:
     """What `/pods` of a kubelet answers."""
-    items = [pod_with_status(status) for status in statuses]
+    items = [_encoded(status) for status in statuses]
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+def _encoded(status: PodStatus) -> msgspec.Raw:
+    """A document from YAML may hold what JSON cannot (a null key); then only what we know of the pod is shown."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(pod_with_status(status)))
+    except (TypeError, ValueError, RecursionError):
+        bare = replace(status, document=pod_document(status.pod))
+        return msgspec.Raw(msgspec.json.encode(pod_with_status(bare)))
 
 
 def pod_with_status(status: PodStatus) -> Document:
@@ -29,7 +42,7 @@ def pod_with_status(status: PodStatus) -> Document:
 
 def _status(status: PodStatus) -> Document:
     images = _images(status.document)
-    return _present(
+    return present(
         {
             "phase": status.phase,
             "reason": status.reason or None,
@@ -44,7 +57,7 @@ def _status(status: PodStatus) -> Document:
 
 
 def _condition(condition: PodCondition) -> Document:
-    return _present(
+    return present(
         {
             "type": condition.type,
             "status": condition.status,
@@ -69,23 +82,19 @@ def _container(status: ContainerStatus, images: Mapping[str, str]) -> Document:
 
 def _state(status: ContainerStatus) -> Document:
     if status.state == "running":
-        return _present({"startedAt": _time(status.started_ns)})
+        return present({"startedAt": _time(status.started_ns)})
     words = {"reason": status.reason or None, "message": status.message or None}
     if status.state == "waiting":
-        return _present(words)
+        return present(words)
     times = {"startedAt": _time(status.started_ns), "finishedAt": _time(status.finished_ns)}
-    return _present({"exitCode": status.exit_code, **words, **times})
+    return present({"exitCode": status.exit_code, **words, **times})
 
 
 def _images(document: Mapping[str, Any]) -> dict[str, str]:
-    spec = document.get("spec")
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())] if spec else []
-    return {each["name"]: each.get("image") or "" for each in containers}
+    spec = document.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return {each.get("name", ""): str(each.get("image") or "") for each in containers}
 
 
 def _time(time_ns: int | None) -> str | None:
     return None if time_ns is None else time_text(time_ns)
-
-
-def _present(document: Mapping[str, Any]) -> Document:
-    return {key: value for key, value in document.items() if value is not None}

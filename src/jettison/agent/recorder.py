@@ -26,7 +26,7 @@ _NEWS = (ThresholdCrossed, ThresholdMet, ThresholdResolved, ConditionChanged)
 
 
 class JournalRecorder:
-    """The agent's `Recorder`. A record of an eviction is safe on disk before anybody acts on it."""
+    """The agent's `Recorder`. A record is with the kernel before anybody acts on it, and on the disk soon after."""
 
     def __init__(
         self,
@@ -65,9 +65,13 @@ class JournalRecorder:
         source = "" if alarm is None else alarm.source
         acts = not self._is_dry_run
         step = Step(self._clock.now_ns(), self._node, self._policy, before, looks, source, latency_ns, acts)
-        is_eviction = isinstance(outcome.decision, Evict)
-        if not self._journal.append(self._encoder.step(step), durable=is_eviction and acts):
+        if not self._journal.append(self._encoder.step(step)):
             self._emit(events.ActionFailed("write the journal", self._journal.failure))
+
+    def settle(self) -> None:
+        """A power cut must not lose an eviction either."""
+        if not self._journal.sync():
+            self._emit(events.ActionFailed("bring the journal to the disk", self._journal.failure))
 
     def _is_repeated(self, outcome: Outcome) -> bool:
         """The same choice for the same threshold and no news: a pod on its way out is chosen again at every look."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any
 
 import click
 
+from jettison.agent.safe_text import printable
 from jettison.cli.go_flags import GoFlag, go_switch
-from jettison.cli.tables import printable
 from jettison.engine.durations import SECOND_NS, parse_duration
-from jettison.errors import ApiError, DurationError, RuntimeFailure
+from jettison.errors import ApiError, DurationError, JettisonError, RuntimeFailure
 from jettison.maintenance.settings import DryRun
 from jettison.maintenance.wording import server_text
 from jettison.runtimes.kube.client import REQUEST_SECONDS, KubeClient
@@ -74,7 +74,7 @@ def read_dry_run(text: str) -> DryRun:
         click.echo("Warning: --dry-run is deprecated and can be replaced with --dry-run=client.", err=True)
         return DryRun.CLIENT
     if text not in set(DryRun):
-        raise Refusal(f'Invalid dry-run value ({text}). Must be "none", "server", or "client".')
+        raise JettisonError(f'Invalid dry-run value ({text}). Must be "none", "server", or "client".')
     return DryRun(text)
 
 
@@ -83,16 +83,18 @@ def duration_ns(option: str, text: str) -> int:
     try:
         return parse_duration(text)
     except DurationError as error:
-        raise Refusal(f'invalid argument "{text}" for "{option}" flag: {error}') from error
+        raise JettisonError(f'invalid argument "{text}" for "{option}" flag: {error}') from error
 
 
-class Refusal(click.ClickException):
-    """A mistake in the arguments that kubectl answers with exit code 1, in its own words."""
+def plain_names(names: Iterable[str], *kinds: str) -> list[str]:
+    """`node/n1` is `n1`: names may be pasted from what commands print."""
+    prefixes = [f"{kind}/" for kind in kinds]
+    return [name.removeprefix(next(filter(name.startswith, prefixes), "")) for name in names]
 
-    exit_code = FAILED
 
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+def within(request_seconds: float, timeout_ns: int) -> float:
+    """A single request must not outlast the timeout of the whole."""
+    return min(request_seconds, timeout_ns / SECOND_NS) if timeout_ns > 0 else request_seconds
 
 
 def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Awaitable[int]]) -> int:

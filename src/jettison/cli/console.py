@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from jettison.cli.tables import printable
+from jettison.agent.safe_text import printable
 
 
 class Console:
-    """A `Voice`. Progress is told to a terminal, and otherwise only where it was asked for: scripts read kubectl's lines."""
+    """A `Voice`. Progress is told to a terminal, else only where it was asked for: scripts expect kubectl's lines."""
 
     def __init__(self, progress: bool | None = None) -> None:
         self._reports = sys.stderr.isatty() if progress is None else progress

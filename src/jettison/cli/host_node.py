@@ -1,4 +1,4 @@
-"""One guarded node of this machine, put together: runtime, agent, keeper, journal and sinks.
+"""One guarded node of this machine, put together: runtime, agent, keeper, journal, sinks and socket.
 
 Here and only here do the parts learn of one another. `up` runs it until it is told to stop, `demo` for a minute.
 """
@@ -6,6 +6,7 @@ Here and only here do the parts learn of one another. `up` runs it until it is t
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.metrics import Metrics
 from jettison.agent.sources import ManifestDirectory
+from jettison.cli.host_protection import HostProtection
+from jettison.cli.host_service import SOCKET_NAME, HostService
+from jettison.cli.node_card import NodeCard, write_card
 from jettison.clock import SystemClock
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
@@ -42,6 +46,10 @@ class NodeOptions:
     taints: Sequence[Taint] = ()
     readmits: bool = False
     is_dry_run: bool = False
+    # Host and port on the loopback, besides the socket; port 0 takes a free one.
+    listen: tuple[str, int] | None = None
+    # The process is the agent's alone, and may be protected as a whole.
+    owns_process: bool = False
 
     @property
     def node_state(self) -> Path:
@@ -93,6 +101,13 @@ class HostNode:
             emit,
             readmits=options.readmits,
         )
+        metrics.watch("jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures)
+        self._service = HostService(self.agent, runtime, metrics, options.node_state / "journal", clock)
+        self._protection: HostProtection | None = None
+        # What this machine does not permit, one line each.
+        self.lacks: tuple[str, ...] = runtime.lacks
+        # Where it listens besides the socket.
+        self.port: int | None = None
 
     @classmethod
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
@@ -108,11 +123,28 @@ class HostNode:
         except BaseException:
             journal.close()
             raise
-        return cls(options, emit, runtime, journal, metrics, history)
+        node = cls(options, emit, runtime, journal, metrics, history)
+        try:
+            await node._appear()
+        except BaseException:
+            await node.close()
+            raise
+        return node
+
+    async def _appear(self) -> None:
+        """Be found by commands and scrapers; the last that can go wrong."""
+        options, state = self.options, self.options.node_state
+        self.port = await self._service.open(state / SOCKET_NAME, options.listen)
+        if options.owns_process:
+            protection = HostProtection(options.settings, options.policy.config.oom_score_adj, self._emit)
+            self.lacks += protection.begin()
+            self._protection = protection
+        now_ns = SystemClock().now_ns()
+        write_card(state, NodeCard(str(options.settings.node_dir), os.getpid(), now_ns, options.is_dry_run, self.lacks))
 
     async def run(self) -> None:
         """Guard the node until cancelled."""
-        self._emit(events.AgentStarted(self.options.settings.node_name, tuple(self.runtime.lacks)))
+        self._emit(events.AgentStarted(self.options.settings.node_name, self.lacks))
         tasks = [asyncio.create_task(self.agent.run()), asyncio.create_task(self.keeper.run())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -130,5 +162,8 @@ class HostNode:
 
     async def close(self) -> None:
         """Let go; pods that run go on running."""
+        await self._service.close()
+        if self._protection is not None:
+            self._protection.end()
         await self.runtime.close()
         self._journal.close()

@@ -21,7 +21,11 @@ def default_state_dir() -> Path:
     """/var/lib for root, the user's own state directory for everybody else."""
     if os.geteuid() == 0:
         return Path("/var/lib/jettison")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "jettison"
+    own = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
+    except RuntimeError as error:
+        raise InputError("there is no home directory: say with --state-dir where the node's state lies") from error
 
 
 def default_node_name() -> str:
@@ -29,17 +33,22 @@ def default_node_name() -> str:
     return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
 
 
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=default_state_dir,
+    envvar="JETTISON_STATE_DIR",
+    metavar="DIR",
+    help="Records, journal and socket. [default: $JETTISON_STATE_DIR, or /var/lib/jettison, or for users other than"
+    " root ~/.local/state/jettison]",
+)
+
+
 def state_options(command: Callback) -> Callback:
     """Which node, and where its state lies."""
     for option in (
         click.option("--node-name", default=default_node_name, metavar="NAME", help="[default: this host's name]"),
-        click.option(
-            "--state-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=default_state_dir,
-            metavar="DIR",
-            help="Records, journal and socket. [default: /var/lib/jettison, or ~/.local/state/jettison]",
-        ),
+        state_dir_option,
     ):
         command = option(command)
     return command

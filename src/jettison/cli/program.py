@@ -22,6 +22,10 @@ COMMANDS = {
     "demo": "A small node under real memory pressure, explained; about a minute.",
     "rank": "In which order would pods be evicted, and why?",
     "decide": "What would be done now: nothing, free disk space, or evict a pod?",
+    "drain": "Empty nodes through the disruption budgets, or plan how that would go.",
+    "cordon": "Take nodes out of scheduling.",
+    "uncordon": "Put nodes back into scheduling.",
+    "evict": "Evict single pods, if their disruption budgets allow it.",
     "config": "Show or check eviction settings: files, drop-ins and flags.",
 }
 

@@ -14,6 +14,7 @@ from jettison.agent.sinks.log import LogSink
 from jettison.cli.host_node import HostNode, NodeOptions
 from jettison.cli.host_options import absolute, pair, quantity, state_options
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand, config_option, kubelet_options
+from jettison.cli.listen_address import address, url
 from jettison.cli.output import Remarks
 from jettison.cli.policy_input import read_policy
 from jettison.engine.policy import PROFILES
@@ -44,6 +45,12 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="As in a Node's spec. Repeatable.")
 @click.option("--readmit", is_flag=True, help="Admit evicted pods again once the pressure is over, later each time.")
 @click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict nobody and free nothing.")
+@click.option(
+    "--listen",
+    type=address,
+    metavar="HOST:PORT",
+    help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
+)
 @click.option("--no-cgroups", is_flag=True, help="Process groups and /proc even where cgroups could be had.")
 @click.option("--verbose", is_flag=True, help="Log alarms and rankings too.")
 @config_option
@@ -71,6 +78,8 @@ def command(config: ConfigArguments, profile: str, verbose: bool, **options: Any
 
 async def _guard(options: NodeOptions, log: LogSink) -> None:
     node = await HostNode.open(options, log)
+    if options.listen is not None and node.port is not None:
+        click.echo(f"listening on {url((options.listen[0], node.port))}", err=True)
     running = asyncio.create_task(node.run())
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -106,6 +115,8 @@ def _node_options(**options: Any) -> NodeOptions:
         [_taint(text) for text in options["node_taint"]],
         options["readmit"],
         options["dry_run"],
+        options["listen"],
+        owns_process=True,
     )
 
 

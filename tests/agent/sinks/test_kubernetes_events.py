@@ -49,7 +49,10 @@ def events_for(*facts: Fact) -> list[Recorded]:
         ),
         (
             events.EvictionTimedOut(EVICTION),
-            "Warning Pod/web ExceededGracePeriod: Container runtime did not kill the pod within specified grace period.",
+            (
+                "Warning Pod/web ExceededGracePeriod: "
+                "Container runtime did not kill the pod within specified grace period."
+            ),
         ),
         (
             events.PodRejected(WEB, "Evicted", "The node had condition: [DiskPressure]. "),

@@ -9,7 +9,7 @@ from tests.builders import pod
 
 from jettison import events
 from jettison.agent.exposition import Counter, Histogram, exposition
-from jettison.agent.sinks.metrics import MOST_ENDING, Metrics
+from jettison.agent.sinks.metrics import MOST_COUNTED, Metrics
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import ConditionChanged, PodsRanked
 from jettison.engine.preemption import preemption_of
@@ -108,15 +108,13 @@ def test_what_is_counted(facts: list[Fact], expected: dict[str, float]) -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
-def test_an_eviction_that_was_hurried_counts_once() -> None:
-    started = events.EvictionStarted(EVICTION, 1)
+def test_an_eviction_that_was_hurried_counts_once_and_the_next_one_again() -> None:
+    started, ended = events.EvictionStarted(EVICTION, 1), events.PodEvicted(EVICTION, 1)
+    cleared = events.PodCleanedUp(EVICTION.pod)
+    name = 'kubelet_evictions{eviction_signal="memory.available"}'
 
-    assert (
-        samples(started, started, events.PodEvicted(EVICTION, 1))[
-            'kubelet_evictions{eviction_signal="memory.available"}'
-        ]
-        == 1
-    )
+    assert samples(started, started, ended, ended)[name] == 1
+    assert samples(started, started, ended, ended, cleared, started, ended)[name] == 2
 
 
 def test_a_preemption_that_did_not_stop_in_time_is_none() -> None:
@@ -133,12 +131,19 @@ def test_before_anything_happened_what_has_no_labels_is_zero() -> None:
     assert 'jettison_node_condition{condition="MemoryPressure"}' in found
 
 
-def test_pods_that_vanish_while_they_end_do_not_pile_up() -> None:
-    metrics = Metrics()
-    for number in range(3 * MOST_ENDING):
-        metrics.take(events.EvictionStarted(Eviction(pod(f"p{number}"), "", 1, "pid.available"), 1), 0)
+def test_a_condition_that_an_earlier_agent_reported_is_shown_from_the_start() -> None:
+    text = Metrics([Condition.PID_PRESSURE]).text()
 
-    assert len(metrics._ending) <= MOST_ENDING
+    assert 'jettison_node_condition{condition="PIDPressure"} 1' in text
+    assert 'jettison_node_condition{condition="DiskPressure"} 0' in text
+
+
+def test_pods_that_are_never_cleared_away_do_not_pile_up() -> None:
+    metrics = Metrics()
+    for number in range(3 * MOST_COUNTED):
+        metrics.take(events.PodEvicted(Eviction(pod(f"p{number}"), "", 1, "pid.available"), 1), 0)
+
+    assert len(metrics._counted) <= MOST_COUNTED
 
 
 def test_somebody_elses_number_is_read_when_it_is_asked_for() -> None:
@@ -146,9 +151,7 @@ def test_somebody_elses_number_is_read_when_it_is_asked_for() -> None:
     metrics.watch("jettison_log_lines_dropped_total", "Lines.", lambda: dropped[0])
     dropped[0] = 7
 
-    assert metrics.text().endswith(
-        "# TYPE jettison_log_lines_dropped_total counter\njettison_log_lines_dropped_total 7\n"
-    )
+    assert metrics.text().endswith("_dropped_total counter\njettison_log_lines_dropped_total 7\n")
 
 
 def test_every_line_is_one_a_scraper_reads() -> None:

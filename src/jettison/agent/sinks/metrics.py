@@ -6,7 +6,7 @@ would let a pod fill the memory of whoever scrapes us.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from jettison import events
 from jettison.agent.exposition import Counter, Family, Gauge, Histogram, exposition
@@ -44,14 +44,14 @@ KNOWN_REJECTIONS = frozenset(
 )
 KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", "oom", "pods"})
 
-MOST_ENDING = 1000
-"""A pod that vanishes while it is told to end is never reported as ended; such ones must not pile up."""
+MOST_COUNTED = 1000
+"""A pod whose end takes too long is never reported as cleared away; such ones must not pile up."""
 
 
 class Metrics:
-    """The sink, and what `/metrics` answers."""
+    """The sink, and what `/metrics` answers. `conditions` are those that an earlier agent left behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, conditions: Iterable[Condition] = ()) -> None:
         self._evictions = Counter("kubelet_evictions", "Pods evicted, by what ran short.", "eviction_signal")
         self._stats_age = Histogram(
             "kubelet_eviction_stats_age_seconds",
@@ -82,11 +82,12 @@ class Metrics:
         self._reclaimed = Counter("jettison_reclaimed_total", "Things removed without harming a pod.", "kind")
         self._reclaimed_bytes = Counter("jettison_reclaimed_bytes_total", "What that freed.")
         self._conditions = Gauge("jettison_node_condition", "1 while the node reports the condition.", "condition")
+        reported = set(conditions)
         for condition in Condition:
-            self._conditions.set(condition.value, 0)
+            self._conditions.set(condition.value, int(condition in reported))
         self._families: list[Family] = [each for each in vars(self).values() if isinstance(each, Family)]
-        # Counted once when the waiting is over, be it that the pod has stopped or that time is up.
-        self._ending: set[str] = set()
+        # A pod that had to hurry was told to end twice, and ends twice as far as the facts go.
+        self._counted: set[str] = set()
 
     def watch(self, name: str, meaning: str, read: Callable[[], float], kind: str = "counter") -> None:
         """Show a number that somebody else keeps, as it is at the moment of asking."""
@@ -99,9 +100,6 @@ class Metrics:
     def take(self, fact: Fact, time_ns: int) -> None:  # noqa: ARG002  a counter has no use for the time
         """Count it."""
         if isinstance(fact, events.EvictionStarted):
-            if len(self._ending) >= MOST_ENDING:
-                self._ending.clear()
-            self._ending.add(fact.eviction.pod.uid)
             self._decision.observe(fact.decided_ns / 10**9)
         elif isinstance(fact, events.PodEvicted):
             self._kill.observe(fact.took_ns / 10**9)
@@ -118,7 +116,9 @@ class Metrics:
             self._count(fact)
 
     def _count(self, fact: Fact) -> None:
-        if isinstance(fact, events.PodRejected):
+        if isinstance(fact, events.PodCleanedUp):
+            self._counted.discard(fact.pod.uid)
+        elif isinstance(fact, events.PodRejected):
             self._rejections.add(_rejection(fact.reason))
         elif isinstance(fact, events.AlarmRaised):
             self._alarms.add(fact.source if fact.source in KNOWN_ALARMS else "other")
@@ -136,9 +136,11 @@ class Metrics:
                 self._images.add("space", fact.images)
 
     def _count_eviction(self, eviction: Eviction, *, has_stopped: bool) -> None:
-        if eviction.pod.uid not in self._ending:
+        if eviction.pod.uid in self._counted:
             return
-        self._ending.discard(eviction.pod.uid)
+        if len(self._counted) >= MOST_COUNTED:
+            self._counted.clear()
+        self._counted.add(eviction.pod.uid)
         if eviction.reason != PREEMPTING:
             self._evictions.add(eviction.signal)
         elif has_stopped:

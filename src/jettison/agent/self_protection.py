@@ -1,0 +1,131 @@
+"""The agent must be the last to suffer from the shortage it is there to end.
+
+Its memory stays in memory, the kernel's OOM killer looks elsewhere first, it is not counted among the pods, it does
+not run out of descriptors, and the garbage collector leaves what will never be garbage alone. None of this is
+guaranteed to be permitted: each measure takes what it can get and says in one line what it could not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jettison.errors import RuntimeFailure
+from jettison.runtimes.linux import kernel_files
+from jettison.runtimes.linux.capabilities import Capability, read_capabilities
+from jettison.runtimes.linux.cgroup_mounts import Hierarchy
+from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.delegation import own_cgroup
+from jettison.runtimes.linux.processes import set_oom_score_adj
+
+ENOUGH_DESCRIPTORS = 4096
+"""A thousand pods with four kept files each."""
+
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What came of it."""
+
+    # What is not permitted here, one line each.
+    lacks: tuple[str, ...]
+    # The soft limit on descriptors as it was: what we start should get that one and not ours.
+    descriptors_before: int
+
+
+def protect(oom_score_adj: int) -> Protection:
+    """Everything but the cgroup, which the runtime's layout decides. To be called when all that is needed is loaded."""
+    before, lack = raise_descriptor_limit()
+    lacks = (lack, lower_oom_score(oom_score_adj), lock_memory())
+    freeze_garbage_collector()
+    return Protection(tuple(lack for lack in lacks if lack is not None), before)
+
+
+def lock_memory() -> str | None:
+    """Keep what is in memory there, now and later.
+
+    On fault only: to bring in everything that is mapped would triple our memory for pages nobody ever touches. And not
+    within a limit: once that is reached, every new allocation fails, which is worse than being swapped out.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft != resource.RLIM_INFINITY and not read_capabilities().has(Capability.IPC_LOCK):
+        return f"memory is not locked: no CAP_IPC_LOCK, and at most {soft} bytes may be locked without it"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) != 0:
+        return f"memory is not locked: {os.strerror(ctypes.get_errno()).lower()}"
+    return None
+
+
+def lower_oom_score(wanted: int) -> str | None:
+    """As near to `wanted` as the kernel lets us: without CAP_SYS_RESOURCE there is a floor, which it does not show."""
+    try:
+        reached = set_oom_score_adj(os.getpid(), wanted)
+    except RuntimeFailure as failure:
+        return f"the OOM killer does not know us: {failure}"
+    if reached is None:
+        return "the OOM killer does not know us: /proc is hidden"
+    refused = wanted
+    while reached - refused > 1:
+        tried = (refused + reached) // 2
+        if set_oom_score_adj(os.getpid(), tried) == tried:
+            reached = tried
+        else:
+            refused = tried
+    return None if reached <= wanted else f"oom_score_adj is {reached} instead of {wanted}: no CAP_SYS_RESOURCE"
+
+
+def raise_descriptor_limit() -> tuple[int, str | None]:
+    """As many as there may be. Returns what it was, because children inherit it and some cannot cope."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < ENOUGH_DESCRIPTORS:
+        return soft, f"at most {hard} files can be open, {ENOUGH_DESCRIPTORS} are enough for a thousand pods"
+    return soft, None
+
+
+def freeze_garbage_collector() -> None:
+    """What is loaded now stays: to walk through it at every collection costs 10 ms and unshares every page."""
+    gc.collect()
+    gc.freeze()
+
+
+class OwnCgroup:
+    """A cgroup for the agent alone, so that neither its memory nor its limits are those of pods."""
+
+    def __init__(self, cgroup: Cgroup) -> None:
+        self._cgroup = cgroup
+        self._before: list[tuple[Hierarchy, str]] = []
+
+    def enter(self) -> str | None:
+        """Make it and move in. What could not be done is told, and then we are where we were."""
+        self._before = list(self._places())
+        try:
+            self._cgroup.create()
+            self._cgroup.move(os.getpid())
+        except RuntimeFailure as failure:
+            self.leave()
+            return f"the agent has no cgroup of its own: {failure}"
+        return None
+
+    def leave(self) -> str | None:
+        """Go back to where we came from and remove it. What could not be done is told."""
+        before, self._before = self._before, []
+        try:
+            for tree, name in before:
+                if own_cgroup(tree) != name:
+                    kernel_files.write(tree.mount_point / name / "cgroup.procs", b"%d" % os.getpid())
+            is_gone = self._cgroup.remove()
+        except RuntimeFailure as failure:
+            return f"the agent's own cgroup stays: {failure}"
+        return None if is_gone else f"the agent's own cgroup `{self._cgroup.name}` stays: it is still in use"
+
+    def _places(self) -> Iterator[tuple[Hierarchy, str]]:
+        for tree in self._cgroup.mounts.used:
+            name = own_cgroup(tree)
+            if name is not None:
+                yield tree, name

@@ -1,0 +1,52 @@
+"""`node.json` in a node's state: what commands must know of a node whose agent may be down.
+
+Logs lie on nodefs, which the operator may have put anywhere with --node-dir; without this file nobody could find them
+again once the agent is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from jettison.errors import ActionFailed, ObservationFailed
+from jettison.runtimes.linux.kernel_files import reason
+
+NAME = "node.json"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCard:
+    """Written at every start of the agent."""
+
+    node_dir: str
+    pid: int
+    started_ns: int
+    is_dry_run: bool = False
+    # What the machine did not permit at that start, one line each.
+    lacks: tuple[str, ...] = ()
+
+
+def write_card(directory: Path, card: NodeCard) -> None:
+    """Replaced in one go: somebody may be reading it."""
+    fresh = directory / f"{NAME}.new"
+    try:
+        fresh.write_bytes(msgspec.json.encode(card))
+        fresh.replace(directory / NAME)
+    except OSError as error:
+        raise ActionFailed(f"cannot write `{directory / NAME}`: {reason(error)}") from error
+
+
+def read_card(directory: Path) -> NodeCard | None:
+    """None where there is none: the first agent has not come that far yet."""
+    path = directory / NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=NodeCard)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ObservationFailed(f"cannot understand `{path}`: {error}") from error

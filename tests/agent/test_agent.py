@@ -222,3 +222,14 @@ def test_the_loop_survives_a_bug() -> None:
 
     asyncio.run(scenario())
     assert "ActionFailed" in stage.facts.names()
+
+
+def test_the_loop_wakes_when_a_grace_period_ends() -> None:
+    """No alarm rings for the passing of time: a soft threshold of 30 s is looked at again after 30 s, not 40."""
+    stage = Stage(BOTH)
+    stage.runtime.available = 200 * MI
+    stage.step()
+    stage.clock.pass_seconds(28)
+    assert stage.agent._seconds_to_next_change() == 2
+    stage.step(2)
+    assert stage.evicted() == ["a"]

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -234,7 +235,8 @@ def open_descriptors() -> int:
 def test_clients_that_hang_up_leave_nothing_behind(running: Running) -> None:
     before = open_descriptors()
     for size in range(40):
-        with running.connect() as connection:
+        # When many come at once the later ones are turned away before they have said anything.
+        with running.connect() as connection, suppress(BrokenPipeError):
             connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"[:size])
 
     deadline = time.monotonic() + 5

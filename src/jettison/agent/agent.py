@@ -230,12 +230,19 @@ class Agent:
             self.emit(events.ActionFailed("step", f"{type(error).__name__}: {error}"))
 
     async def _rest(self) -> None:
-        seconds = ENDING_TICK_SECONDS if self.endings else TICK_SECONDS
+        seconds = ENDING_TICK_SECONDS if self.endings else min(TICK_SECONDS, self._seconds_to_next_change())
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
             return
+
+    def _seconds_to_next_change(self) -> float:
+        """Until a grace period or a condition runs out by itself; no alarm rings for that."""
+        history, now_ns = self.history, self.clock.now_ns()
+        due = [since + each.grace_ns for each, since in history.first_observed.items() if each not in history.met]
+        due += [history.condition_observed[each] + self.policy.transition_ns for each in history.conditions]
+        return max(0.0, min((moment - now_ns for moment in due), default=TICK_SECONDS * 1e9) / 1e9)
 
     async def _listen(self) -> None:
         async for alarm in self.runtime.alarms():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,8 +17,6 @@ SYSTEM_CLASSES: Mapping[str, int] = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
-
-_UIDS = uuid.UUID("6a657474-6973-4f6e-8000-706f64756964")
 
 
 def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
@@ -99,5 +98,6 @@ def prepare_pod(
             raise ManifestError(f"{source}: annotations of pod `{metadata['name']}` are not a map")
         prepared["metadata"]["annotations"] = {**annotations, CONFIG_SOURCE: "file"}
     content = repr((source, generation, is_static, prepared))
-    prepared["metadata"].setdefault("uid", str(uuid.uuid5(_UIDS, content)))
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
+    prepared["metadata"].setdefault("uid", str(uuid.UUID(bytes=digest[:16], version=5)))
     return prepared

@@ -32,13 +32,13 @@ def pod_document(pod: Pod) -> Document:
         "annotations": annotations or None,
     }
     status = {"qosClass": pod.reported_qos or None, "phase": pod.phase or None}
-    document = {"apiVersion": "v1", "kind": "Pod", "metadata": _present(metadata), "spec": _spec(pod)}
-    return {**document, "status": _present(status)} if any(status.values()) else document
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": present(metadata), "spec": _spec(pod)}
+    return {**document, "status": present(status)} if any(status.values()) else document
 
 
 def _spec(pod: Pod) -> Document:
     resources = pod.resources
-    return _present(
+    return present(
         {
             "containers": [_container(each) for each in pod.containers],
             "initContainers": [_container(each) for each in pod.init_containers] or None,
@@ -57,11 +57,11 @@ def _spec(pod: Pod) -> Document:
 def _container(container: Container) -> Document:
     resources = _resources(container.requests, container.limits) or None
     restarts = "Always" if container.is_sidecar else None
-    return _present({"name": container.name, "resources": resources, "restartPolicy": restarts})
+    return present({"name": container.name, "resources": resources, "restartPolicy": restarts})
 
 
 def _resources(requests: Resources, limits: Resources) -> Document:
-    return _present({"requests": _texts(requests), "limits": _texts(limits)})
+    return present({"requests": _texts(requests), "limits": _texts(limits)})
 
 
 def _texts(resources: Resources) -> dict[str, str] | None:
@@ -77,7 +77,7 @@ def _volume(volume: Volume) -> Document:
 
 def _tolerations(tolerations: Iterable[Toleration]) -> list[Document]:
     return [
-        _present(
+        present(
             {
                 "key": each.key or None,
                 "operator": each.operator or None,
@@ -90,5 +90,6 @@ def _tolerations(tolerations: Iterable[Toleration]) -> list[Document]:
     ]
 
 
-def _present(document: Document) -> Document:
+def present(document: Document) -> Document:
+    """Without what is None: in Kubernetes' documents absent and null are the same, and absent is shorter."""
     return {key: value for key, value in document.items() if value is not None}

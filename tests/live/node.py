@@ -1,0 +1,147 @@
+"""A real node for live tests: `jettison up` in a process of its own, with directories and cgroups of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jettison.agent.http_client import fetch
+from jettison.agent.journal_reading import Record, read_journal
+from jettison.errors import ObservationFailed
+
+MI = 2**20
+HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(3600)"
+GROW = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep({pause})"
+
+
+def python(program: str) -> list[str]:
+    """A container's command that runs Python code."""
+    return [sys.executable, "-c", program]
+
+
+def pod(name: str, command: Sequence[str], *, memory: str | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod with one container; `memory` is its request."""
+    resources = {"requests": {"memory": memory}} if memory else {}
+    container = {"name": "main", "command": list(command), "resources": resources, **spec.pop("container", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
+    }
+
+
+@dataclass
+class LiveNode:
+    """One `jettison up`. Everything it makes is below `directory` or in its own cgroup."""
+
+    directory: Path
+    flags: Sequence[str] = ()
+    name: str = ""
+    process: subprocess.Popen[bytes] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or f"live-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+        self.manifests = self.directory / "manifests"
+        self.manifests.mkdir(exist_ok=True)
+        self.log = self.directory / "log"
+        self.state = self.directory / "state"
+
+    def write(self, *pods: Mapping[str, Any]) -> None:
+        """Want these pods, too."""
+        for each in pods:
+            path = self.manifests / f"{each['metadata']['name']}.json"
+            path.with_suffix(".new").write_text(json.dumps(each))
+            path.with_suffix(".new").rename(path)
+
+    def start(self) -> None:
+        """Run the agent."""
+        config = self.directory / "kubelet.json"
+        document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **self.config}
+        config.write_text(json.dumps(document))
+        command = [sys.executable, "-m", "jettison", "up", "--state-dir", str(self.state), "--node-name", self.name]
+        command += ["--manifests", str(self.manifests), "--config", str(config), *self.flags]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def stop(self) -> None:
+        """End every pod, then the agent."""
+        for path in self.manifests.iterdir():
+            path.unlink()
+        if self.process is None:
+            self.start()
+        self.wait(lambda: not self.records(), "the pods to go", seconds=60)
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+        self.process = None
+
+    def records(self) -> list[dict[str, Any]]:
+        """The pods' records on disk."""
+        found = []
+        for path in sorted((self.state / "node" / self.name / "pods").glob("*.json")):
+            try:
+                found.append(json.loads(path.read_text()))
+            except FileNotFoundError:
+                continue  # gone between listing and reading
+        return found
+
+    def pids(self, name: str) -> list[int]:
+        """Main processes of the pod that are alive."""
+        found = [each["pid"] for record in self.records() if _name(record) == name for each in record["containers"]]
+        return [pid for pid in found if pid and Path(f"/proc/{pid}").exists()]
+
+    def verdicts(self) -> dict[str, str]:
+        """What became of pods that have ended: reason, or phase where there is none."""
+        ended = {_name(each): each["verdict"] for each in self.records() if each["verdict"]}
+        return {name: verdict["reason"] or verdict["phase"] for name, verdict in ended.items()}
+
+    def facts(self, event: str) -> list[dict[str, Any]]:
+        """What the agent said of this kind so far, from its log."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def evicted(self) -> list[str]:
+        """Names of pods whose eviction began, in order."""
+        return [values["pod"].partition("/")[2] for values in self.facts("eviction_started")]
+
+    def ask(self, path: str) -> Any:
+        """A question to the agent's socket; None while it does not answer."""
+        try:
+            answer = fetch(self.state / "node" / self.name / "agent.sock", path, timeout=5)
+        except ObservationFailed:
+            return None
+        return json.loads(answer.body) if answer.status == 200 else None
+
+    def journal(self) -> list[Record]:
+        """All records, oldest first."""
+        directory = self.state / "node" / self.name / "journal"
+        return list(read_journal(directory)) if directory.exists() else []
+
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 30) -> None:
+        """Until `condition` holds; with the log when it does not."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds} s for {what}\n{self.log.read_text()[-6000:]}")
+            time.sleep(0.05)
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    return str(record["document"]["metadata"]["name"])

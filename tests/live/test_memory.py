@@ -70,7 +70,7 @@ def test_priority_goes_before_excess(make_node: MakeNode) -> None:
 
 
 def test_a_critical_pod_is_spared(make_node: MakeNode, tmp_path: Path) -> None:
-    """The leak is a static pod: it would be first, is spared, and the innocent one goes. The log says who was spared."""
+    """The leak is a static pod: it would be first, is spared, and the innocent one goes; the log says so."""
     static = tmp_path / "static"
     static.mkdir()
     node = make_node("--static-manifests", str(static), evictionHard={"memory.available": "60Mi"})

@@ -124,6 +124,12 @@ class UsageReader:
         if files is not None:
             files.close()
 
+    def forget_tree(self, name: str) -> None:
+        """Close what is open for a cgroup and for all below it."""
+        below = f"{name}/"
+        for kept in [kept for kept in self._files if kept == name or kept.startswith(below)]:
+            self.forget(kept)
+
     def close(self) -> None:
         """Close everything."""
         for name in tuple(self._files):

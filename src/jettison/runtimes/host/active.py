@@ -1,0 +1,40 @@
+"""What runs on the node at this moment: what supervision hands over to be measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from jettison.runtimes.host.places import Place
+from jettison.runtimes.protocol import PodManifest
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveContainer:
+    """A container of an active pod. `pid` is 0 while it does not run."""
+
+    name: str
+    place: Place
+    pid: int
+    writable_dir: Path
+    log_dir: Path
+    is_running: bool
+
+
+class ActiveVolume(NamedTuple):
+    """A volume that has a directory; `is_memory` ones are charged to the memory of whoever writes."""
+
+    name: str
+    path: Path
+    is_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePod:
+    """A pod that has not ended, whether or not it has started (spec §5.3)."""
+
+    manifest: PodManifest
+    containers: list[ActiveContainer]
+    volumes: list[ActiveVolume]
+    pod_dir: Path

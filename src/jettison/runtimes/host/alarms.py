@@ -1,0 +1,188 @@
+"""Noticing within milliseconds that the node is running out of memory.
+
+Three means, of which the machine decides which can be had. Usage alarms of cgroup version 1 ring within 512 KiB of the
+crossing. Pressure triggers ring when processes lose time to reclaiming, at the earliest after their window (1 s, or 2 s
+without CAP_SYS_RESOURCE). And there is polling, with a pause that is safe by the headroom and the growth seen: it
+serves where there is no alarm, while an alarm is being moved, and when page cache keeps usage from showing the
+crossing.
+
+Whatever rings, the memory is read again before anybody is told: alarms also come for cache, and on the way down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.clock import Clock
+from jettison.engine.thresholds import Threshold
+from jettison.errors import ObservationFailed
+from jettison.runtimes.host.bell import Bell
+from jettison.runtimes.host.outlook import MemoryPair, Outlook, look_ahead, watched
+from jettison.runtimes.host.usage_events import UsageEvents
+from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
+
+_LONGEST_PAUSE = 10.0
+_SHORTEST_PAUSE = 0.02
+# While an alarm is being moved, which is over in some 50 ms.
+_BRIDGING_PAUSE = 0.002
+# A pod that is quiet now may start to take memory at about this rate, bytes a second, at any moment.
+_SUDDEN_GROWTH = 2**30
+# With an alarm set, polling only has to see the levels drift away from it: what others on the machine use is in them.
+_DRIFT_FACTOR = 8
+_DRIFT_PAUSE = 0.25
+# With everything crossed there is nothing to notice but the way back.
+_PAUSE_WHEN_CROSSED = 1.0
+
+_STALL_US, _WINDOW_US = 100_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Where the kernel's alarms are to be had; None where it has none."""
+
+    # The directories of the node's and the pods' cgroups in the version 1 memory hierarchy.
+    node: Path | None = None
+    pods: Path | None = None
+    pressure: Path | None = None
+
+
+class MemoryAlarms:
+    """Watches between two observations. `measure` must be cheap: it is called up to 500 times a second."""
+
+    def __init__(
+        self,
+        thresholds: Iterable[Threshold],
+        measure: Callable[[], MemoryPair],
+        bell: Bell,
+        clock: Clock,
+        pool: Executor,
+        where: Watched,
+    ) -> None:
+        self._thresholds = watched(thresholds)
+        self._measure = measure
+        self._bell = bell
+        self._clock = clock
+        self._where = where
+        self._events = None if where.pods is None else UsageEvents(pool, clock, self._on_event, self._on_settled)
+        self._trigger: PressureTrigger | None = None
+        # What the last observation, or the last ring, has made known.
+        self._known: frozenset[Threshold] = frozenset()
+        self._last: tuple[int, int] | None = None
+        self._growth = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self) -> tuple[str, ...]:
+        """Begin; returns what this machine does not permit, one line each."""
+        if self._events is not None or not self._thresholds:
+            return ()
+        lacks = ["no memory threshold events: memory is polled every 20 ms to 10 s, by its headroom"]
+        if self._where.pressure is None:
+            return tuple(lacks)
+        try:
+            self._trigger = PressureFile(self._where.pressure).arm(_STALL_US, _WINDOW_US)
+        except ObservationFailed as failure:
+            lacks.append(f"no pressure alarms: {failure}")
+        else:
+            asyncio.get_running_loop().add_reader(self._trigger.fileno(), self._on_pressure)
+            if self._trigger.window_us > _WINDOW_US:
+                lacks.append("no CAP_SYS_RESOURCE: pressure alarms come only every 2 s")
+        return tuple(lacks)
+
+    def observed(self, memory: MemoryPair) -> None:
+        """The agent knows these numbers: watch for what comes after them."""
+        outlook = look_ahead(self._thresholds, memory)
+        self._known = outlook.crossed
+        self._go_on(outlook, aims=True)
+
+    async def close(self) -> None:
+        """Silence."""
+        self._end_trigger()
+        if self._events is not None:
+            await self._events.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the kernel's usage alarms could not be set after all."""
+        return None if self._events is None else self._events.failure
+
+    def _look(self, source: str, *, aims: bool) -> bool:
+        """Measure; ring when something was crossed that nobody knows of. Whether it rang."""
+        try:
+            outlook = look_ahead(self._thresholds, self._measure())
+        except ObservationFailed:
+            # The next observation meets the same and says so.
+            self._wait(_LONGEST_PAUSE)
+            return False
+        is_news = not outlook.crossed <= self._known
+        self._known = outlook.crossed
+        if is_news:
+            self._bell.ring(source)
+        self._go_on(outlook, aims=aims and not is_news)
+        return is_news
+
+    def _go_on(self, outlook: Outlook, *, aims: bool) -> None:
+        self._note(outlook)
+        headroom, where = outlook.headroom, self._where
+        if aims and headroom is not None and self._events is not None and outlook.is_reachable:
+            levels = {where.node: outlook.node_levels, where.pods: outlook.pods_levels}
+            self._events.aim({place: each for place, each in levels.items() if place is not None}, headroom)
+        self._wait(self._pause(outlook))
+
+    def _note(self, outlook: Outlook) -> None:
+        """How fast the headroom shrinks; half of an earlier rate is still believed, growth comes in bursts."""
+        now = self._clock.monotonic_ns()
+        if outlook.headroom is None:
+            self._last = None
+            return
+        if self._last is not None and now > self._last[1]:
+            rate = (self._last[0] - outlook.headroom) * 10**9 / (now - self._last[1])
+            self._growth = max(rate, self._growth / 2, 0.0)
+        self._last = (outlook.headroom, now)
+
+    def _pause(self, outlook: Outlook) -> float:
+        headroom = outlook.headroom
+        if headroom is None:
+            return _PAUSE_WHEN_CROSSED if outlook.crossed else _LONGEST_PAUSE
+        if self._events is None or self._events.failure is not None or not outlook.is_reachable:
+            return poll_pause(headroom, self._growth, _SHORTEST_PAUSE)
+        if self._events.is_settled:
+            return poll_pause(headroom * _DRIFT_FACTOR, self._growth, _DRIFT_PAUSE)
+        return poll_pause(headroom, self._growth, _BRIDGING_PAUSE)
+
+    def _wait(self, pause: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(pause, self._on_time)
+
+    def _on_time(self) -> None:
+        self._look("poll", aims=True)
+
+    def _on_event(self) -> bool:
+        return self._look("memcg", aims=True)
+
+    def _on_settled(self) -> None:
+        # What was crossed while the kernel was still setting the alarm rings no bell.
+        self._look("memcg", aims=False)
+
+    def _on_pressure(self) -> None:
+        if self._trigger is not None and not self._trigger.consume():
+            self._end_trigger()
+            return
+        self._bell.ring("psi")
+
+    def _end_trigger(self) -> None:
+        if self._trigger is not None:
+            asyncio.get_running_loop().remove_reader(self._trigger.fileno())
+            self._trigger.close()
+            self._trigger = None
+
+
+def poll_pause(headroom: int, growth: float, shortest: float) -> float:
+    """Seconds until the next look: half the time in which memory would run out at the rate seen or feared."""
+    return min(max(headroom / max(2 * growth, _SUDDEN_GROWTH), shortest), _LONGEST_PAUSE)

@@ -1,0 +1,40 @@
+"""Work that goes on beside whoever began it, and that nobody forgets: not when it fails, not when all is to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from jettison import events
+
+
+class Errands:
+    """Tasks that belong to one owner. `whose` says in messages who that is."""
+
+    __slots__ = ("_emit", "_tasks", "_whose")
+
+    def __init__(self, emit: events.Emit, whose: str) -> None:
+        self._emit = emit
+        self._whose = whose
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let it run. An exception that nobody foresaw becomes a fact instead of vanishing with the task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    async def cancel(self) -> None:
+        """Stop everything that is under way."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._emit(events.ActionFailed(f"look after {self._whose}", f"{type(error).__name__}: {error}"))

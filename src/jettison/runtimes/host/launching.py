@@ -1,0 +1,63 @@
+"""From a container's spec to a process in its place: directory, links, log, environment, command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host import logs, processes, volumes
+from jettison.runtimes.host.environment import environment, expand, working_directory
+from jettison.runtimes.host.homes import PodHome
+from jettison.runtimes.host.places import Place
+from jettison.runtimes.host.processes import Launch, Process
+from jettison.runtimes.host.spec import ContainerSpec
+from jettison.runtimes.linux import kernel_files
+
+_DIRECTORY_MODE = 0o755
+_UNCHANGED = -1
+
+
+class Launcher:
+    """Starts the runs of one container, and commands beside them."""
+
+    __slots__ = ("_home", "_place", "_spec")
+
+    def __init__(self, spec: ContainerSpec, home: PodHome, place: Place) -> None:
+        self._spec = spec
+        self._home = home
+        self._place = place
+
+    async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
+        """The main process of a new run. Raises ActionFailed, and then nothing runs."""
+        household = self._home.household
+        await household.vacate(self._place, f"what is left of container {self._spec.name} of {self._home.pod}")
+        await household.wait_for(self._prepare, self._home.writable_dir(self._spec.name, run))
+        self._place.create()
+        output = logs.open_log(self._home.log_dir(self._spec.name), run)
+        try:
+            return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)
+        finally:
+            os.close(output)
+
+    async def run(self, command: tuple[str, ...], run: int) -> int | None:
+        """A command inside the running container, as probes and hooks are; its exit code."""
+        return await processes.run(self._launch(command, run, None), self._place)
+
+    def _prepare(self, directory: Path) -> None:
+        spec = self._spec
+        try:
+            directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            user, group = (_UNCHANGED if each is None else each for each in (spec.user, spec.group))
+            os.chown(directory, user, group)
+        except OSError as error:
+            raise ActionFailed(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+        volumes.link(directory, spec.mounts, {volume.name: volume for volume in self._home.volumes})
+
+    def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
+        spec, home = self._spec, self._home
+        directory = home.writable_dir(spec.name, run)
+        variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
+        words = tuple(expand(word, variables) for word in command)
+        return Launch(words, variables, working_directory(spec, directory), output, spec.user, spec.group)

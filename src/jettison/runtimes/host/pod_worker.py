@@ -1,0 +1,260 @@
+"""The life of one pod, from its start until nothing is left of it.
+
+Written as a look at what is and a step towards what should be, repeated whenever something has changed, rather than as
+a script: that way a pod found after a restart of the agent needs hardly any code of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jettison import events
+from jettison.engine.evictions import Eviction, effective_grace
+from jettison.errors import RuntimeFailure
+from jettison.runtimes.host import lifecycle, logs, reports, runs, volumes
+from jettison.runtimes.host.active import ActivePod
+from jettison.runtimes.host.containers import Container
+from jettison.runtimes.host.deadlines import Deadline
+from jettison.runtimes.host.ending import Ending, clean_up
+from jettison.runtimes.host.errands import Errands
+from jettison.runtimes.host.homes import Household, PodHome
+from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord
+from jettison.runtimes.host.spec import ContainerSpec, PodSpec
+from jettison.runtimes.protocol import PodManifest, PodStatus
+
+# Between two attempts to set up what a pod needs before any of its containers.
+_SET_UP_AGAIN = 10.0
+
+
+class PodWorker:
+    """One pod. `begun`, `stopped` and `cleaned` are resolved when it has come that far."""
+
+    def __init__(self, household: Household, manifest: PodManifest, spec: PodSpec, record: PodRecord) -> None:
+        self.manifest = manifest
+        self.record = record
+        self._spec = spec
+        self._household = household
+        self._woken = asyncio.Event()
+        self._home = PodHome(household, manifest.pod, spec.grace_seconds, self._woken.set)
+        self._place = household.places.of_pod(manifest.pod)
+        known = {each.name: each for each in record.containers}
+        self._inits = [self._container(each, known) for each in spec.init_containers]
+        self._regulars = [self._container(each, known) for each in spec.containers]
+        self._trouble = ""
+        self._active: tuple[tuple[object, ...], ActivePod] | None = None
+        self._ending: Ending | None = None
+        # Found after a restart: nobody waits for an eviction that was under way, so its end must be told from here.
+        self._is_resumed = False
+        self._life: asyncio.Task[None] | None = None
+        self._errands = Errands(household.emit, f"pod {manifest.pod}")
+        # Of each container the run whose back-off was told.
+        self._announced: dict[str, int] = {}
+        loop = asyncio.get_running_loop()
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.stopped: asyncio.Future[None] = loop.create_future()
+        self.cleaned: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def grace_seconds(self) -> int:
+        """Its own."""
+        return self._spec.grace_seconds
+
+    @property
+    def containers(self) -> list[Container]:
+        """In the order in which they start."""
+        return self._inits + self._regulars
+
+    def start(self) -> None:
+        """Begin to live."""
+        self._life = self._errands.begin(self._live())
+
+    def adopt(self, boot_id: str) -> None:
+        """Go on where an agent that died has left off."""
+        if self.record.is_cleaned:
+            self.stopped.set_result(None)
+            self.cleaned.set_result(None)
+            return
+        self._is_resumed = True
+        is_same_boot = self.record.boot_id == boot_id
+        self.record = replace(self.record, boot_id=boot_id)
+        for container in self.containers:
+            container.adopt(is_same_boot=is_same_boot)
+        ending = self.record.ending
+        if self.record.verdict is not None:
+            self.stopped.set_result(None)
+            self._errands.begin(self._clear_away())
+        elif ending is not None:
+            passed = (self._now_ns() - ending.began_ns) / runs.SECOND_NS
+            left = min(max(ending.grace_seconds - passed, 0.0), ending.grace_seconds)
+            self._begin_ending(left, is_at_once=ending.is_at_once)
+        else:
+            self.start()
+
+    def end(
+        self, order: Eviction | None, override: int | None, *, is_at_once: bool = False, is_unwanted: bool = False
+    ) -> None:
+        """Begin to end the pod, or hurry. When this returns the intention is on record and the signals are sent."""
+        before = self.record.ending or EndingRecord(self._now_ns(), 0)
+        grace = effective_grace(override=override, pod_grace=self._spec.grace_seconds, in_force=before.grace_seconds)
+        ending = replace(
+            before,
+            grace_seconds=grace,
+            order=before.order if order is None else OrderRecord.of(order),
+            is_at_once=is_at_once or before.is_at_once,
+        )
+        self._is_resumed = self._is_resumed and order is None
+        self._note(replace(self.record, ending=ending, is_unwanted=is_unwanted or self.record.is_unwanted))
+        if self._ending is None:
+            self._begin_ending(grace, is_at_once=is_at_once)
+        else:
+            self._ending.hurry(grace, is_at_once=is_at_once)
+
+    def doom(self) -> None:
+        """Nobody wants to know of the pod any more, though it has ended: remember that until it is forgotten."""
+        self._note(replace(self.record, is_unwanted=True))
+
+    async def dispose(self) -> None:
+        """Remove what is left of a pod that has ended, and its record. Its logs stay."""
+        await clean_up(self._home, self._place, is_all=True)
+        self._household.files.forget(self.record.uid)
+
+    async def detach(self) -> None:
+        """Let go of the pod; its processes live on."""
+        await self._errands.cancel()
+        for container in self.containers:
+            await container.detach()
+
+    def status(self) -> PodStatus:
+        """As Kubernetes would tell it."""
+        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
+        return reports.pod_status(self.manifest, self._spec, self.record, inits, regulars, self._trouble)
+
+    def active(self) -> ActivePod:
+        """What there is to be measured; the same value until something of it has changed, because it is asked often."""
+        key = (self._home.volumes, [(each.record.run, each.pid, each.is_active) for each in self.containers])
+        if self._active is None or key != self._active[0]:
+            self._active = (key, reports.active_pod(self.manifest, self._home, self.containers))
+        return self._active[1]
+
+    def logs(self) -> Iterator[Path]:
+        """Those that are being written."""
+        return (logs.log_file(each.log_dir, each.record.run) for each in self.containers if each.is_active)
+
+    def _container(self, spec: ContainerSpec, known: Mapping[str, ContainerRecord]) -> Container:
+        return Container(spec, self._home, known.get(spec.name) or ContainerRecord(spec.name), self._keep)
+
+    async def _live(self) -> None:
+        await self._set_up()
+        while not (plan := self._plan()).is_over:
+            self._woken.clear()
+            if plan.is_initialized and not self.record.is_initialized:
+                self._note(replace(self.record, is_initialized=True))
+            for container in self.containers:
+                if container.spec.name in plan.start:
+                    await container.start()
+                elif container.spec.name in plan.waiting:
+                    self._announce(container)
+            self._say_begun()
+            # What was started may already allow the next step.
+            if not plan.start:
+                await self._rest(plan.due_ns)
+        self._say_begun()
+        self._life = None
+        self._begin_ending(self._spec.grace_seconds, is_at_once=False)
+
+    def _plan(self) -> lifecycle.Plan:
+        return lifecycle.plan(
+            self._spec.restart_policy,
+            reports.seen(self._inits),
+            reports.seen(self._regulars),
+            self._now_ns(),
+            was_initialized=self.record.is_initialized,
+        )
+
+    async def _set_up(self) -> None:
+        while True:
+            try:
+                self._place.create()
+                directory = self._home.volumes_dir
+                self._home.volumes = await self._household.wait_for(volumes.prepare, directory, self._spec.volumes)
+            except RuntimeFailure as failure:
+                self._trouble = str(failure)
+                self._household.emit(events.ActionFailed(f"set up pod {self.manifest.pod}", self._trouble))
+                self._say_begun()
+                await asyncio.sleep(_SET_UP_AGAIN)
+            else:
+                self._trouble = ""
+                return
+
+    async def _rest(self, due_ns: int | None) -> None:
+        timeout = None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    def _begin_ending(self, seconds: float, *, is_at_once: bool) -> None:
+        sidecars = [each for each in self._inits if each.spec.is_sidecar]
+        regulars = [each for each in self.containers if not each.spec.is_sidecar]
+        self._ending = Ending(regulars, sidecars, Deadline(seconds))
+        if self._life is not None:
+            self._life.cancel()
+        self._ending.begin(is_at_once=is_at_once)
+        self._errands.begin(self._die(self._ending))
+
+    async def _die(self, ending: Ending) -> None:
+        if self._life is not None:
+            await asyncio.wait([self._life])
+        await ending.run()
+        self._say_begun()
+        last = self.record.ending
+        order = last.order.eviction(self.manifest.pod) if last is not None and last.order is not None else None
+        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
+        verdict = reports.final_verdict(self.manifest, self.record, order, inits, regulars)
+        self._note(replace(self.record, verdict=verdict))
+        if order is not None and last is not None and self._is_resumed:
+            self._household.emit(events.PodEvicted(order, max(self._now_ns() - last.began_ns, 0)))
+        self.stopped.set_result(None)
+        await self._clear_away()
+
+    async def _clear_away(self) -> None:
+        """Of a pod that ended by itself the writable directories stay until room is short."""
+        ending = self.record.ending
+        is_evicted = ending is not None and ending.order is not None
+        await clean_up(self._home, self._place, is_all=is_evicted or self.record.is_unwanted)
+        self._note(replace(self.record, is_cleaned=True))
+        if not is_evicted or self._is_resumed:
+            # Whoever ordered an eviction watches for its end and tells it.
+            self._household.emit(events.PodCleanedUp(self.manifest.pod))
+        self.cleaned.set_result(None)
+
+    def _keep(self, changed: ContainerRecord) -> None:
+        containers = tuple(changed if each.spec.name == changed.name else each.record for each in self.containers)
+        record = replace(self.record, containers=containers)
+        self._household.files.save(record)
+        self.record = record
+
+    def _note(self, record: PodRecord) -> None:
+        """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
+        self.record = replace(record, containers=tuple(each.record for each in self.containers))
+        try:
+            self._household.files.save(self.record)
+        except RuntimeFailure as failure:
+            self._household.emit(events.ActionFailed(f"record pod {self.manifest.pod}", str(failure)))
+
+    def _say_begun(self) -> None:
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def _announce(self, container: Container) -> None:
+        record = container.record
+        if self._announced.get(record.name) != record.run:
+            self._announced[record.name] = record.run
+            self._household.emit(events.ContainerBackOff(self.manifest.pod, record.name, record.back_off))
+
+    def _now_ns(self) -> int:
+        return self._household.clock.now_ns()

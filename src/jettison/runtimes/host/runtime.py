@@ -1,0 +1,179 @@
+"""The host as a runtime: supervision and the node put together behind the protocol that the agent knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from jettison import events
+from jettison.clock import Clock
+from jettison.engine.allocatable import Machine
+from jettison.engine.decide import Reclaim
+from jettison.engine.evictions import Eviction
+from jettison.engine.policy import Policy
+from jettison.engine.signals import Condition, Reclaimable
+from jettison.engine.snapshot import Snapshot
+from jettison.errors import ActionFailed
+from jettison.events import Emit, Fact
+from jettison.runtimes.host.alarms import MemoryAlarms
+from jettison.runtimes.host.bell import Bell
+from jettison.runtimes.host.capacity import measure_capacity
+from jettison.runtimes.host.disks import DiskWatch
+from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.lodging import Builder, Lodging
+from jettison.runtimes.host.observer import Observer
+from jettison.runtimes.host.outlook import MemoryPair
+from jettison.runtimes.host.reclaim import Collector
+from jettison.runtimes.host.record_files import RecordFiles
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.supervisor import Supervisor
+from jettison.runtimes.linux import proc
+from jettison.runtimes.linux.kernel_files import reason
+from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed
+
+COLLECT_SECONDS = 60.0
+"""How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
+
+
+class HostRuntime:
+    """One node of this machine. Made by `open`; pods outlive it, and the next one finds them."""
+
+    def __init__(
+        self, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit, machine: Machine, host: proc.Machine
+    ) -> None:
+        self.settings = settings
+        self.conditions: frozenset[Condition] = frozenset()
+        self._emit = emit
+        self._machine = machine
+        self._bell = Bell(clock)
+        self._disk_pool = ThreadPoolExecutor(2, "jettison-disk")
+        # Its own, so that an alarm never waits for a disk.
+        self._alarm_pool = ThreadPoolExecutor(1, "jettison-alarm")
+        build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._bell.ring("oom"))
+        self._lodging: Lodging = build.build()
+        files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
+        household = Household(settings, self._lodging.places, files, self._disk_pool, clock, self._hear)
+        self._supervisor = Supervisor(household)
+        self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
+        self._observer = Observer(settings, policy, self._lodging.meter, self._disks, clock)
+        self._alarms = MemoryAlarms(
+            policy.thresholds, self._lodging.meter.memory, self._bell, clock, self._alarm_pool, self._lodging.watched
+        )
+        self._collector = Collector(
+            settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
+        )
+        self._collecting: asyncio.Task[None] | None = None
+        self._weighed: list[str] = []
+        self._unmeasured: frozenset[str] = frozenset()
+        # What this machine does not permit, one line each.
+        self.lacks = self._lodging.lacks
+
+    @classmethod
+    async def open(cls, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit) -> HostRuntime:
+        """Make the node's directories and cgroups, and take over what an earlier agent left running."""
+        for directory in (settings.pods_dir, settings.logs_dir, settings.records_dir):
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ActionFailed(f"cannot create `{directory}`: {reason(error)}") from error
+        host = proc.Machine()
+        runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host)
+        runtime.lacks += runtime._alarms.open()
+        await runtime._supervisor.adopt()
+        runtime._collecting = asyncio.create_task(runtime._collect_for_ever())
+        return runtime
+
+    async def close(self) -> None:
+        """Let go of everything; the pods live on. A node on which nothing is left takes its cgroups with it."""
+        if self._collecting is not None:
+            self._collecting.cancel()
+        await self._alarms.close()
+        await self._supervisor.close()
+        await self._disks.close()
+        if self._lodging.oom is not None:
+            self._lodging.oom.close()
+        self._lodging.meter.close()
+        for pool in (self._disk_pool, self._alarm_pool):
+            pool.shutdown()
+        if self._lodging.kubepods is not None:
+            self._lodging.kubepods.remove()
+
+    async def observe(self) -> Snapshot:
+        """One consistent instant."""
+        active = self._supervisor.active()
+        snapshot = await self._observer.observe(active)
+        self._alarms.observed(MemoryPair(snapshot.node.memory, snapshot.node.pods_memory))
+        if self._lodging.oom is not None:
+            self._lodging.oom.sweep()
+        self._weigh(snapshot)
+        self._complain()
+        return snapshot
+
+    async def reclaim(self, order: Reclaim) -> Reclaimed:
+        """Dead containers; there are no images on a bare host."""
+        if Reclaimable.CONTAINERS not in order.what:
+            return Reclaimed()
+        return await self._collector.collect(is_starved=True)
+
+    async def evict(self, order: Eviction) -> None:
+        """End the pod; raises PodGone and StillRunning."""
+        await self._supervisor.evict(order)
+
+    def is_finished(self, uid: str) -> bool:
+        """Whether nothing is left of the pod."""
+        return self._supervisor.is_finished(uid)
+
+    async def report(self, conditions: Iterable[Condition]) -> None:
+        """For whoever holds this runtime."""
+        self.conditions = frozenset(conditions)
+
+    def alarms(self) -> AsyncIterator[Alarm]:
+        """Memory, kills by the kernel, and containers that ended."""
+        return self._bell.alarms()
+
+    async def start(self, manifest: PodManifest) -> None:
+        """Run the pod."""
+        await self._supervisor.start(manifest)
+
+    async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
+        """End and forget the pod."""
+        await self._supervisor.stop(uid, grace_seconds)
+
+    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
+        """Remember a pod that was not admitted."""
+        await self._supervisor.reject(manifest, reason, message)
+
+    def statuses(self) -> Sequence[PodStatus]:
+        """All pods, oldest first."""
+        return self._supervisor.statuses()
+
+    def machine(self) -> Machine:
+        """What this node has."""
+        return self._machine
+
+    def _hear(self, fact: Fact) -> None:
+        self._emit(fact)
+        # Its memory is free now, and a decision may be waiting for that.
+        if isinstance(fact, events.ContainerFinished):
+            self._bell.ring("pods")
+
+    def _weigh(self, snapshot: Snapshot) -> None:
+        uids = [pod.uid for pod in snapshot.pods]
+        if self._lodging.kubepods is not None and uids != self._weighed:
+            self._weighed = uids
+            self._lodging.kubepods.share(snapshot.pods)
+
+    def _complain(self) -> None:
+        """Say once of each directory that it cannot be measured, until it can be again."""
+        failures = self._disks.failures
+        for path in failures.keys() - self._unmeasured:
+            self._emit(events.ActionFailed(f"measure `{path}`", failures[path]))
+        self._unmeasured = frozenset(failures)
+
+    async def _collect_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(COLLECT_SECONDS)
+            done = await self._collector.collect(is_starved=False)
+            if done.containers or done.errors:
+                self._emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))

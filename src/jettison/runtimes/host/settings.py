@@ -1,0 +1,83 @@
+"""What the operator says about one node of this machine, and where its files lie.
+
+A node may be smaller than its machine, and several fit on one: each has a name, a cgroup subtree and directories of its
+own. Two filesystems are involved on purpose. `node_dir` is nodefs and may run full; what must survive that (records,
+journal) lies under `state_dir`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.errors import InputError
+
+# Names become path components, of cgroups among others, where a dot could make one look like a control file.
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[A-Za-z0-9.-]{1,253}")
+
+# What cannot hold an interpreter, a shell and some page cache is a mistyped unit and not a node.
+_LEAST_MEMORY = 4 * 1024 * 1024
+_LEAST_PIDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """Checked when made: whoever holds one may build paths from it."""
+
+    node_name: str
+    state_dir: Path
+    node_dir: Path
+    # Below the root of every hierarchy, or below the delegated cgroup where systemd gave us one. Empty: made from the
+    # node's name.
+    cgroup_name: str = ""
+    # None: the node is the whole machine.
+    node_memory: int | None = None
+    node_pids: int | None = None
+    # False: process groups and /proc even where cgroups could be had.
+    uses_cgroups: bool = True
+    # Seconds between two walks over the pods' directories, and how long one walk may take before it is cut short.
+    disk_period: float = 10.0
+    disk_patience: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not _NODE_NAME.fullmatch(self.node_name) or ".." in self.node_name:
+            raise InputError(f"invalid node name `{self.node_name}`: must be a lower case DNS name")
+        for name, value, least in (("memory", self.node_memory, _LEAST_MEMORY), ("pids", self.node_pids, _LEAST_PIDS)):
+            if value is not None and value < least:
+                raise InputError(f"invalid node {name} `{value}`: must be at least {least}")
+        for path in (self.state_dir, self.node_dir):
+            if not path.is_absolute():
+                raise InputError(f"invalid directory `{path}`: must be an absolute path")
+
+    @property
+    def node_cgroup(self) -> str:
+        """Everything of this node is below this cgroup; with `node_memory` it carries that limit."""
+        return self.cgroup_name or f"jettison/{self.node_name}"
+
+    @property
+    def records_dir(self) -> Path:
+        """One file per pod."""
+        return self.state_dir / "node" / self.node_name / "pods"
+
+    @property
+    def pods_dir(self) -> Path:
+        """Volumes and writable directories, on nodefs."""
+        return self.node_dir / "pods"
+
+    @property
+    def logs_dir(self) -> Path:
+        """What containers wrote, on nodefs; outlives the pods."""
+        return self.node_dir / "logs"
+
+    def pod_dir(self, uid: str) -> Path:
+        """`volumes` and `containers` of one pod are below."""
+        return self.pods_dir / checked_uid(uid)
+
+
+def checked_uid(uid: str) -> str:
+    """The uid, once it is certain that it is a harmless path component."""
+    if not _UID.fullmatch(uid) or uid in (".", ".."):
+        raise InputError(f"invalid pod uid `{uid[:80]}`: must be 1 to 253 letters, digits, `.` or `-`")
+    return uid

@@ -1,0 +1,191 @@
+"""What a pod's document asks this host to run, checked before anything is touched.
+
+A bare host is not a container runtime, and what it cannot do is refused rather than passed over: a pod that believes
+to have a secret, or to run as somebody else, must not start without. With no image there is no entry point either, so
+`command` is required.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jettison.errors import ManifestError
+from jettison.manifests.decoding import convert, shortened
+from jettison.runtimes.host import checked_texts
+from jettison.runtimes.host import pod_documents as wire
+from jettison.runtimes.host.probe_specs import ProbeSpec, probe_specs
+from jettison.runtimes.host.volume_specs import MountSpec, VolumeSpec, mount_specs, volume_spec
+
+DEFAULT_GRACE = 30
+"""Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
+
+# The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
+_LONGEST_UID = 200
+_LONGEST_FILE_NAME = 255
+
+# What Kubernetes takes: any printable ASCII but the equals sign.
+_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
+
+
+class RestartPolicy(StrEnum):
+    """Whether a container that has ended is started again."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """`command` and `env` still hold their `$(VARIABLES)`: some values are known only when the container starts."""
+
+    name: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str = ""
+    mounts: tuple[MountSpec, ...] = ()
+    probes: tuple[ProbeSpec, ...] = ()
+    pre_stop: tuple[str, ...] = ()
+    user: int | None = None
+    group: int | None = None
+    is_init: bool = False
+    # An init container that is kept running.
+    is_sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What to run, and how."""
+
+    containers: tuple[ContainerSpec, ...]
+    init_containers: tuple[ContainerSpec, ...] = ()
+    volumes: tuple[VolumeSpec, ...] = ()
+    restart_policy: RestartPolicy = RestartPolicy.ALWAYS
+    grace_seconds: int = DEFAULT_GRACE
+
+
+def pod_spec(document: object, source: str = "pod") -> PodSpec:
+    """What the document asks for, or a ManifestError that names the part which cannot be had."""
+    pod = convert(document, wire.PodWire, source)
+    try:
+        return _pod(pod)
+    except ManifestError as error:
+        raise ManifestError(f"{source}: {error}") from error
+
+
+def _pod(pod: wire.PodWire) -> PodSpec:
+    spec, metadata = pod.spec, pod.metadata
+    _check_identity(metadata)
+    volumes = tuple(volume_spec(volume) for volume in spec.volumes or ())
+    checked_texts.unique((volume.name for volume in volumes), "volume")
+    fields = {
+        "metadata.name": metadata.name,
+        "metadata.namespace": metadata.namespace or "",
+        "metadata.uid": metadata.uid or "",
+    }
+    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), spec.security_context)
+    containers = reader.read(spec.containers or (), is_init=False)
+    init_containers = reader.read(spec.init_containers or (), is_init=True)
+    if not containers:
+        raise ManifestError("spec.containers: required value")
+    checked_texts.unique((container.name for container in (*init_containers, *containers)), "container")
+    policy = checked_texts.choice(spec.restart_policy or "Always", tuple(RestartPolicy), "spec.restartPolicy")
+    grace = spec.termination_grace_period_seconds
+    return PodSpec(
+        containers, init_containers, volumes, RestartPolicy(policy), DEFAULT_GRACE if grace is None else grace
+    )
+
+
+def _check_identity(metadata: wire.MetadataWire) -> None:
+    name = checked_texts.subdomain(metadata.name, "metadata.name")
+    namespace = checked_texts.label(metadata.namespace or "", "metadata.namespace")
+    uid = metadata.uid or ""
+    if len(uid) > _LONGEST_UID:
+        raise ManifestError(f"metadata.uid has {len(uid)} characters, at most {_LONGEST_UID} are allowed")
+    # Kubernetes accepts such a pod and then fails to start it, again and again.
+    if len(f"{namespace}_{name}_{uid}") > _LONGEST_FILE_NAME:
+        raise ManifestError("namespace, name and uid together do not fit into the 255 characters of a file name")
+
+
+class _ContainerReader:
+    """Containers of one pod; what they may refer to is the same for all."""
+
+    def __init__(self, fields: Mapping[str, str], volumes: frozenset[str], security: wire.SecurityWire | None) -> None:
+        self._fields = fields
+        self._volumes = volumes
+        self._security = security or wire.SecurityWire()
+
+    def read(self, containers: Iterable[wire.ContainerWire], *, is_init: bool) -> tuple[ContainerSpec, ...]:
+        """All of one list, in its order."""
+        found = []
+        for container in containers:
+            checked_texts.label(container.name, "container name")
+            try:
+                found.append(self._container(container, is_init=is_init))
+            except ManifestError as error:
+                raise ManifestError(f"container `{container.name}`: {error}") from error
+        return tuple(found)
+
+    def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
+        _check_possible(container, is_init=is_init)
+        user, group = self._identity(container.security_context or wire.SecurityWire())
+        words = (container.command or []) + (container.args or [])
+        return ContainerSpec(
+            container.name,
+            tuple(checked_texts.passable(word, "command") for word in words),
+            tuple(self._variable(variable) for variable in container.env or ()),
+            checked_texts.passable(container.working_dir or "", "workingDir"),
+            mount_specs(container.volume_mounts or (), self._volumes),
+            probe_specs(container),
+            _pre_stop(container.lifecycle),
+            user,
+            group,
+            is_init,
+            container.restart_policy is not None,
+        )
+
+    def _identity(self, own: wire.SecurityWire) -> tuple[int | None, int | None]:
+        user = self._security.run_as_user if own.run_as_user is None else own.run_as_user
+        group = self._security.run_as_group if own.run_as_group is None else own.run_as_group
+        non_root = self._security.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
+        if non_root and not user:
+            raise ManifestError("runAsNonRoot: needs a runAsUser other than 0, there is no image that names one")
+        return user, group
+
+    def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
+        if not _VARIABLE.fullmatch(variable.name):
+            raise ManifestError(f"env: `{shortened(ascii(variable.name))}` is not a name, allowed: ASCII without `=`")
+        if variable.value_from is None:
+            return variable.name, checked_texts.passable(variable.value or "", f"env `{variable.name}`")
+        reference = variable.value_from.field_ref
+        if reference is None or reference.field_path not in self._fields:
+            known = ", ".join(self._fields)
+            raise ManifestError(f"env `{variable.name}`: of valueFrom a bare host has only fieldRef with {known}")
+        return variable.name, self._fields[reference.field_path]
+
+
+def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
+    if not container.command or not container.command[0]:
+        raise ManifestError("no command: on a bare host there is no image that could bring one")
+    if container.env_from:
+        raise ManifestError("envFrom: a bare host has neither config maps nor secrets")
+    if container.restart_policy is not None and not (is_init and container.restart_policy == "Always"):
+        raise ManifestError("restartPolicy: may only be `Always`, and only on init containers")
+    has_probe = container.readiness_probe or container.liveness_probe or container.startup_probe
+    if is_init and container.restart_policy is None and (has_probe or container.lifecycle):
+        raise ManifestError("probes and hooks: an init container that runs to its end has none")
+
+
+def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:
+    if lifecycle is None:
+        return ()
+    if lifecycle.post_start is not None:
+        raise ManifestError("lifecycle.postStart: not available on a bare host")
+    if lifecycle.pre_stop is None:
+        return ()
+    if lifecycle.pre_stop.exec is None or not lifecycle.pre_stop.exec.command:
+        raise ManifestError("lifecycle.preStop: only exec with a command is available on a bare host")
+    return tuple(checked_texts.passable(word, "preStop") for word in lifecycle.pre_stop.exec.command)

@@ -1,0 +1,252 @@
+"""All pods of the node: started, ended, remembered, and found again after the agent's own death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jettison import events
+from jettison.engine.evictions import Eviction, kill_wait
+from jettison.errors import (
+    ActionFailed,
+    InputError,
+    JettisonError,
+    ManifestError,
+    PodGone,
+    RuntimeFailure,
+    StillRunning,
+)
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.host import logs, phases
+from jettison.runtimes.host.active import ActivePod
+from jettison.runtimes.host.errands import Errands
+from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.pod_worker import PodWorker
+from jettison.runtimes.host.processes import seal_descriptors
+from jettison.runtimes.host.records import PodRecord, Verdict, boot_id
+from jettison.runtimes.host.removal import remove_directory
+from jettison.runtimes.host.settings import checked_uid
+from jettison.runtimes.host.spec import pod_spec
+from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.protocol import PodManifest, PodStatus
+
+INVALID = "InvalidPod"
+"""Reason of a pod whose document asks for what a bare host cannot do."""
+
+CLEAN_UP_WAIT = 30
+"""Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
+
+# How often logs are looked at; the kubelet's period.
+_ROTATION_PERIOD = 10.0
+# How long the start waits for what belongs to nobody to die; it is seen to in any case.
+_STRAYS_WAIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A pod that never ran here: it was not admitted, or cannot run on a bare host."""
+
+    manifest: PodManifest
+    verdict: Verdict
+
+    def status(self) -> PodStatus:
+        verdict = self.verdict
+        return PodStatus(
+            self.manifest.pod, verdict.phase, verdict.reason, verdict.message, document=self.manifest.document
+        )
+
+
+class Supervisor:
+    """Belongs to one event loop. `adopt` comes first."""
+
+    def __init__(self, household: Household) -> None:
+        self._household = household
+        self._boot_id = boot_id(PROC)
+        self._errands = Errands(household.emit, "the node's pods")
+        # In the order in which they came.
+        self._pods: dict[str, PodWorker | _Remembered] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        seal_descriptors()
+
+    async def adopt(self) -> None:
+        """Go on where an agent that died has left off, and remove what belongs to nobody."""
+        loaded = self._household.files.load()
+        for why in loaded.broken:
+            self._household.emit(events.ActionFailed("read a pod's record", why))
+        for record in loaded.records:
+            try:
+                self._pods[record.uid] = self._recalled(record)
+            except ManifestError as error:
+                self._household.emit(events.ActionFailed("read a pod's record", str(error)))
+        await self._remove_strays()
+        for uid, entry in list(self._pods.items()):
+            if isinstance(entry, PodWorker):
+                entry.adopt(self._boot_id)
+                if entry.record.is_unwanted:
+                    self._forget_soon(uid, entry)
+        self._errands.begin(self._rotate_logs())
+
+    async def close(self) -> None:
+        """Let go of all pods; they live on, and the next agent finds them."""
+        await self._errands.cancel()
+        for entry in self._pods.values():
+            if isinstance(entry, PodWorker):
+                await entry.detach()
+        await self._household.files.settle()
+
+    async def start(self, manifest: PodManifest) -> None:
+        """Run the pod. A pod that is here already is left alone; one that has ended begins anew."""
+        uid = _checked_uid(manifest)
+        known = self._pods.get(uid)
+        if isinstance(known, PodWorker) and not known.stopped.done():
+            return
+        if known is not None:
+            await self.stop(uid)
+        now_ns = self._household.clock.now_ns()
+        record = PodRecord(
+            uid, dict(manifest.document), manifest.origin, self._boot_id, created_ns=now_ns, started_ns=now_ns
+        )
+        try:
+            worker = PodWorker(self._household, manifest, pod_spec(manifest.document, str(manifest.pod)), record)
+            self._household.files.save(record)
+        except ManifestError as error:
+            self._household.emit(events.PodRejected(manifest.pod, INVALID, str(error)))
+            await self.reject(manifest, INVALID, str(error))
+            return
+        self._pods[uid] = worker
+        worker.start()
+        await asyncio.wait([worker.begun])
+
+    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
+        """Remember a pod that may not run, as Failed."""
+        uid = _checked_uid(manifest)
+        known = self._pods.get(uid)
+        if isinstance(known, PodWorker):
+            if not known.stopped.done():
+                raise ActionFailed(f"cannot reject pod `{manifest.pod}`: it runs")
+            await self.stop(uid)
+        verdict = Verdict(phases.FAILED, reason, message)
+        self._pods[uid] = _Remembered(manifest, verdict)
+        now_ns = self._household.clock.now_ns()
+        record = PodRecord(
+            uid, dict(manifest.document), manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True
+        )
+        try:
+            self._household.files.save(record)
+        except JettisonError as failure:
+            self._household.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
+
+    async def evict(self, order: Eviction, *, at_once: bool = False) -> None:
+        """End the pod, or hurry it; returns when its containers have stopped.
+
+        Raises PodGone when there is none to be ended, and StillRunning when it takes too long; the killing goes on.
+        """
+        worker = self._pods.get(order.pod.uid)
+        if not isinstance(worker, PodWorker) or worker.stopped.done():
+            raise PodGone(f"there is no pod `{order.pod}` to be evicted")
+        worker.end(order, order.grace_seconds, is_at_once=at_once)
+        seconds = kill_wait(order.grace_seconds, worker.grace_seconds)
+        await asyncio.wait([worker.stopped], timeout=seconds)
+        if not worker.stopped.done():
+            raise StillRunning(f"pod `{order.pod}` has not stopped within {seconds} s")
+
+    async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
+        """End the pod and forget it; returns when nothing but its logs is left. Harmless for one that nobody knows.
+
+        Raises StillRunning when that takes too long; it goes on all the same.
+        """
+        entry = self._pods.get(uid)
+        if isinstance(entry, _Remembered):
+            self._household.files.forget(uid)
+            del self._pods[uid]
+        elif entry is not None:
+            if entry.stopped.done():
+                entry.doom()
+            else:
+                entry.end(None, grace_seconds, is_unwanted=True)
+            seconds = kill_wait(grace_seconds, entry.grace_seconds) + CLEAN_UP_WAIT
+            await asyncio.wait([self._forget_soon(uid, entry)], timeout=seconds)
+            if uid in self._leaving:
+                raise StillRunning(f"pod `{entry.manifest.pod}` is not gone after {seconds} s")
+
+    def is_finished(self, uid: str) -> bool:
+        """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""
+        entry = self._pods.get(uid)
+        return not isinstance(entry, PodWorker) or entry.cleaned.done()
+
+    def statuses(self) -> Sequence[PodStatus]:
+        """All pods, oldest first."""
+        return [entry.status() for entry in self._pods.values()]
+
+    def active(self) -> list[ActivePod]:
+        """Pods that have not ended."""
+        return [
+            entry.active() for entry in self._pods.values() if isinstance(entry, PodWorker) and not entry.stopped.done()
+        ]
+
+    def _recalled(self, record: PodRecord) -> PodWorker | _Remembered:
+        manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
+        if record.verdict is not None and not record.containers:
+            return _Remembered(manifest, record.verdict)
+        try:
+            spec = pod_spec(record.document, str(manifest.pod))
+        except ManifestError as error:
+            # It was valid for an older version of this program.
+            return _Remembered(manifest, Verdict(phases.FAILED, INVALID, str(error)))
+        return PodWorker(self._household, manifest, spec, record)
+
+    async def _remove_strays(self) -> None:
+        places = self._household.places.found()
+        tasks = [
+            self._errands.begin(self._household.vacate(place, f"pod {uid}, of which there is no record"))
+            for uid, place in places.items()
+            if not self._may_have_processes(uid)
+        ]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STRAYS_WAIT)
+        self._errands.begin(self._remove_stray_directories())
+
+    def _may_have_processes(self, uid: str) -> bool:
+        entry = self._pods.get(uid)
+        return isinstance(entry, PodWorker) and not entry.record.is_cleaned
+
+    async def _remove_stray_directories(self) -> None:
+        top = self._household.settings.pods_dir
+        for path in await self._household.wait_for(lambda: list(top.iterdir()) if top.is_dir() else []):
+            if not isinstance(self._pods.get(path.name), PodWorker):
+                try:
+                    await self._household.wait_for(remove_directory, path)
+                except RuntimeFailure as failure:
+                    self._household.emit(events.ActionFailed(f"remove `{path}`, which is no pod's", str(failure)))
+
+    def _forget_soon(self, uid: str, worker: PodWorker) -> asyncio.Task[None]:
+        if uid not in self._leaving:
+            self._leaving[uid] = self._errands.begin(self._forget(uid, worker))
+        return self._leaving[uid]
+
+    async def _forget(self, uid: str, worker: PodWorker) -> None:
+        await asyncio.wait([worker.cleaned])
+        try:
+            await worker.dispose()
+            del self._pods[uid]
+        except RuntimeFailure as failure:
+            self._household.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
+        del self._leaving[uid]
+
+    async def _rotate_logs(self) -> None:
+        while True:
+            await asyncio.sleep(_ROTATION_PERIOD)
+            workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
+            for path in [path for worker in workers for path in worker.logs() if logs.is_due(path)]:
+                try:
+                    await self._household.wait_for(logs.rotate, path)
+                except RuntimeFailure as failure:
+                    self._household.emit(events.ActionFailed("rotate a log", str(failure)))
+
+
+def _checked_uid(manifest: PodManifest) -> str:
+    try:
+        return checked_uid(manifest.pod.uid)
+    except InputError as error:
+        raise ActionFailed(f"pod `{manifest.pod}`: {error}") from error

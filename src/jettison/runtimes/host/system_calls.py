@@ -1,0 +1,71 @@
+"""What Python has no words for: mounting, and how a process ended that is not our child."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.linux import kernel_files
+from jettison.runtimes.linux.mounts import PROC
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+_NO_SET_UID, _NO_DEVICES = 2, 4
+_DETACH, _DO_NOT_FOLLOW = 2, 8
+
+# struct pidfd_info: mask, cgroup, eleven ids, wait status. The status is there from Linux 6.15 on.
+_PIDFD_INFO = struct.Struct("=QQ11Ii")
+_GET_PIDFD_INFO = 0xC040FF0B
+_EXIT = 1 << 3
+
+# /proc/<pid>/stat counted from the field behind the name: the state, the instant of birth, the wait status.
+_STATE, _START_TICKS, _WAIT_STATUS = 0, 19, 49
+
+
+def mount_tmpfs(directory: Path, size: int | None) -> None:
+    """Raises ActionFailed; its cause is a PermissionError where mounting is not permitted."""
+    options = "mode=0777" if size is None else f"mode=0777,size={size}"
+    flags = ctypes.c_ulong(_NO_SET_UID | _NO_DEVICES)
+    if _LIBC.mount(b"jettison", os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
+        raise _failed(f"cannot mount tmpfs on `{directory}`")
+
+
+def detach(mount_point: Path) -> None:
+    """Unmount now for everybody who looks, later for those who still hold files open. Harmless when it is gone."""
+    if _LIBC.umount2(os.fsencode(mount_point), _DETACH | _DO_NOT_FOLLOW) != 0:
+        failure = _failed(f"cannot unmount `{mount_point}`")
+        cause = failure.__cause__
+        if not isinstance(cause, OSError) or cause.errno not in (errno.ENOENT, errno.EINVAL):
+            raise failure
+
+
+def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
+    """How a process ended that is not our child; None where nobody knows any more.
+
+    Between its death and the moment its parent asks, /proc tells; afterwards the descriptor does, on a new kernel.
+    """
+    data = kernel_files.read(PROC / str(pid) / "stat") or b""
+    fields = data[data.rfind(b")") + 2 :].split()
+    if len(fields) > _WAIT_STATUS and int(fields[_START_TICKS]) == start_ticks:
+        # Without the right to look into it the kernel shows 0, which would read as success.
+        return int(fields[_WAIT_STATUS]) if fields[_STATE] == b"Z" and os.geteuid() == 0 else None
+    buffer = bytearray(_PIDFD_INFO.pack(_EXIT, *(0 for _ in range(13))))
+    try:
+        fcntl.ioctl(pidfd, _GET_PIDFD_INFO, buffer)
+    except OSError:
+        return None  # a kernel before 6.13 knows no such request, and one before 6.15 forgets with the process
+    mask, *_, status = _PIDFD_INFO.unpack(buffer)
+    return int(status) if mask & _EXIT else None
+
+
+def _failed(what: str) -> ActionFailed:
+    number = ctypes.get_errno()
+    cause = OSError(number, os.strerror(number))
+    failure = ActionFailed(f"{what}: {kernel_files.reason(cause)}")
+    failure.__cause__ = cause
+    return failure

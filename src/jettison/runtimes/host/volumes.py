@@ -1,0 +1,113 @@
+"""The volumes of a pod, as directories that its containers can reach.
+
+There is no mount namespace: a container sees its volumes as symbolic links in its writable directory, at the mountPath,
+and as paths in its environment, `JETTISON_VOLUME_<NAME>`. An emptyDir of medium Memory is a tmpfs where mounting is
+permitted and an ordinary directory where it is not. Everything here may wait for a disk: call it from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host import system_calls
+from jettison.runtimes.host.volume_specs import MountSpec, VolumeSpec
+from jettison.runtimes.linux import kernel_files
+
+# Whoever the containers run as, they share their volumes.
+_SHARED = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume that is there. `is_memory` tells what it is, not what was asked for."""
+
+    name: str
+    path: Path
+    is_memory: bool = False
+    # A hostPath is not ours to measure as the pod's, and not ours to remove.
+    is_host: bool = False
+
+
+def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec]) -> tuple[Volume, ...]:
+    """Make what is missing; what is there from before is kept. Raises ActionFailed."""
+    return tuple(_prepare(volumes_dir, spec) for spec in specs)
+
+
+def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
+    """Let a container see its volumes. Raises ActionFailed."""
+    for mount in mounts:
+        source = volumes[mount.volume].path / mount.sub_path
+        link_path = writable_dir / mount.path
+        try:
+            if mount.sub_path.parts:
+                source.mkdir(parents=True, exist_ok=True)
+            link_path.parent.mkdir(parents=True, exist_ok=True)
+            link_path.symlink_to(source)
+        except FileExistsError as error:
+            if not link_path.is_symlink() or link_path.readlink() != source:
+                raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: file exists") from error
+        except OSError as error:
+            why = kernel_files.reason(error)
+            raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
+
+
+def variable(volume: str) -> str:
+    """The name of the environment variable that holds the volume's path."""
+    return f"JETTISON_VOLUME_{volume.upper().replace('-', '_')}"
+
+
+def _prepare(volumes_dir: Path, spec: VolumeSpec) -> Volume:
+    try:
+        if spec.host_path is not None:
+            return Volume(spec.name, _host_path(spec, Path(spec.host_path)), is_host=True)
+        return _empty_dir(spec, volumes_dir / spec.name)
+    except OSError as error:
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
+
+
+def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
+    path.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: `{path}` is a symbolic link")
+    if spec.is_memory and (path.is_mount() or _mount(path, spec.size_limit)):
+        return Volume(spec.name, path, is_memory=True)
+    path.chmod(_SHARED)
+    return Volume(spec.name, path)
+
+
+def _mount(path: Path, size: int | None) -> bool:
+    try:
+        system_calls.mount_tmpfs(path, size)
+    except ActionFailed as failure:
+        if isinstance(failure.__cause__, PermissionError):
+            return False
+        raise
+    return True
+
+
+_IS: Mapping[str, Callable[[int], bool]] = {
+    "Directory": stat.S_ISDIR,
+    "DirectoryOrCreate": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "FileOrCreate": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
+}
+
+
+def _host_path(spec: VolumeSpec, path: Path) -> Path:
+    """The path once it is what its type says; without a type it need not even exist."""
+    kind = spec.host_path_type
+    if kind == "DirectoryOrCreate":
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    elif kind == "FileOrCreate":
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o644))
+    if kind and not _IS[kind](path.stat().st_mode):
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
+    return path

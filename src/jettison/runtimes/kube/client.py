@@ -1,0 +1,290 @@
+"""Requests to a Kubernetes API. Objects are plain JSON values, so a field that we have never heard of survives.
+
+An answer of 429 or 5xx with `Retry-After` is obeyed up to ten times before the caller hears of it, as client-go does,
+and a read whose connection broke is repeated. Every wait is an `await`: whoever set a deadline gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import httpx2
+import msgspec
+
+from jettison.errors import ApiError, RuntimeFailure
+from jettison.runtimes.kube.answers import document, refusal, status_error, translated
+from jettison.runtimes.kube.credentials import authentication, trust
+from jettison.runtimes.kube.kinds import PODS, Kind
+from jettison.runtimes.kube.kubeconfig import Access
+
+Document = dict[str, Any]
+Notice = Callable[[ApiError, int], None]
+"""Told that the server asked for patience: why, and for how many seconds."""
+
+MOST_RETRIES: Final = 10
+CHUNK: Final = 500
+# The API server itself gives up after 60 s, and an eviction may take 34 of them.
+REQUEST_SECONDS: Final = 65.0
+WATCH_SECONDS: Final = 300
+_CONNECTIONS: Final = 64
+# Servers close idle connections after five seconds or more; one that is closed while we write is a lost request.
+_IDLE_SECONDS: Final = 3.0
+_BROKEN: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class PatchType(StrEnum):
+    """How a patch is to be understood."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class Listing(NamedTuple):
+    """All objects, and the moment they are of: a watch goes on from there."""
+
+    items: list[Document]
+    resource_version: str
+
+
+class WatchEvent(NamedTuple):
+    """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    kind: str
+    object: Document
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How an object is to go. None seconds: as the object itself says."""
+
+    grace_seconds: int | None = None
+    uid: str = ""
+    is_dry_run: bool = False
+    propagation: str = ""
+
+    def data(self) -> Document:
+        """As a request carries them."""
+        data: Document = {}
+        if self.grace_seconds is not None:
+            data["gracePeriodSeconds"] = self.grace_seconds
+        if self.uid:
+            data["preconditions"] = {"uid": self.uid}
+        if self.is_dry_run:
+            data["dryRun"] = ["All"]
+        if self.propagation:
+            data["propagationPolicy"] = self.propagation
+        return data
+
+
+AS_IT_SAYS: Final = DeleteOptions()
+
+
+class KubeClient:
+    """One API, as one user. An asynchronous context manager: it holds connections open."""
+
+    def __init__(self, access: Access, request_seconds: float = REQUEST_SECONDS) -> None:
+        self.access = access
+        self._extensions = {"sni_hostname": access.tls_server_name} if access.tls_server_name else None
+        with translated(access.server):
+            host = httpx2.URL(access.server).host
+            self._http = httpx2.AsyncClient(
+                base_url=access.server,
+                auth=authentication(access),
+                verify=trust(access),
+                proxy=access.proxy or None,
+                # As Go does it: no proxy between a machine and itself, whatever the environment says.
+                trust_env=host not in _LOOPBACK,
+                timeout=httpx2.Timeout(request_seconds, connect=min(10.0, request_seconds), pool=None),
+                limits=httpx2.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
+                headers={"Accept": "application/json", "User-Agent": "jettison"},
+            )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Document:
+        """One object."""
+        return await self.request("GET", kind.path(namespace, name, subresource))
+
+    async def list(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", chunk: int = CHUNK
+    ) -> Listing:
+        """All objects that match, read in chunks; 0: in one piece. Where the pieces expire, in one piece after all."""
+        params = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk) if chunk > 0 else ""}
+        items: list[Document] = []
+        token = ""
+        while True:
+            try:
+                page = await self.request("GET", kind.path(namespace), {**params, "continue": token})
+            except ApiError as error:
+                if error.code != 410 or not token:
+                    raise
+                items, token, params["limit"] = [], "", ""
+                continue
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            token = metadata.get("continue") or ""
+            if not token:
+                return Listing(items, metadata.get("resourceVersion") or "")
+
+    async def watch(
+        self, kind: Kind, since: str = "", namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Every change after `since`, until the server has enough; ApiError 410 where that is too long ago."""
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+            "resourceVersion": since,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+        }
+        request = self._build("GET", kind.path(namespace), params, None, "")
+        request.extensions["timeout"] = {"connect": 10.0, "read": WATCH_SECONDS + 60.0, "write": 10.0, "pool": None}
+        with translated(self.access.server):
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.status_code != 200:
+                    raise refusal(response.status_code, await response.aread())
+                async for line in _lines(response):
+                    event = document(line, "watch")
+                    if event.get("type") == "ERROR":
+                        raise status_error(event.get("object") or {})
+                    yield WatchEvent(event.get("type") or "", event.get("object") or {})
+            finally:
+                await response.aclose()
+
+    async def create(self, kind: Kind, body: Document, namespace: str = "", subresource: str = "") -> Document:
+        """A new object; with a subresource, something to do to the object that the body names."""
+        name = body["metadata"]["name"] if subresource else ""
+        return await self.request("POST", kind.path(namespace, name, subresource), body=body)
+
+    async def replace(self, kind: Kind, body: Document, subresource: str = "") -> Document:
+        """The whole object; its resourceVersion makes it a compare-and-swap."""
+        metadata = body["metadata"]
+        path = kind.path(metadata.get("namespace") or "", metadata["name"], subresource)
+        return await self.request("PUT", path, body=body)
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        body: object,
+        namespace: str = "",
+        *,
+        how: PatchType = PatchType.STRATEGIC,
+        subresource: str = "",
+        is_dry_run: bool = False,
+    ) -> Document:
+        """A part of the object."""
+        params = {"dryRun": "All" if is_dry_run else ""}
+        return await self.request("PATCH", kind.path(namespace, name, subresource), params, body, content_type=how)
+
+    async def delete(self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = AS_IT_SAYS) -> Document:
+        """One object, if it still is the one that the options name."""
+        return await self.request("DELETE", kind.path(namespace, name), body=options.data() or None)
+
+    async def evict(
+        self,
+        name: str,
+        namespace: str,
+        options: DeleteOptions = AS_IT_SAYS,
+        *,
+        version: str = "policy/v1",
+        notice: Notice | None = None,
+    ) -> None:
+        """Ask for a pod's eviction; an ApiError 429 is a budget's refusal, its details name the budget."""
+        body: Document = {
+            "apiVersion": version,
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        if data := options.data():
+            body["deleteOptions"] = data
+        await self.request("POST", PODS.path(namespace, name, "eviction"), body=body, notice=notice)
+
+    async def eviction_version(self) -> str:
+        """The version of the Eviction kind that the server takes, empty where it knows no evictions."""
+        found = await self.request("GET", "/api/v1")
+        for each in found.get("resources") or ():
+            if each.get("name") == "pods/eviction" and each.get("kind") == "Eviction":
+                group, version = each.get("group"), each.get("version")
+                if group and version:
+                    return "policy/v1" if (group, version) == ("policy", "v1") else "policy/v1beta1"
+        return ""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+        notice: Notice | None = None,
+    ) -> Document:
+        """Any request with a JSON answer."""
+        request = self._build(method, path, params or {}, body, content_type)
+        for left in range(MOST_RETRIES, -1, -1):
+            try:
+                with translated(self.access.server):
+                    response = await self._http.send(request)
+            except RuntimeFailure as failure:
+                if not left or method != "GET" or not isinstance(failure.__cause__, _BROKEN):
+                    raise
+                await asyncio.sleep(1)
+                continue
+            if response.is_success:
+                return document(response.content, f"{method} {path}")
+            error = refusal(response.status_code, response.content)
+            seconds = _patience(response)
+            if seconds is None or not left:
+                raise error
+            if notice is not None:
+                notice(error, seconds)
+            await asyncio.sleep(seconds)
+        raise AssertionError("the last round returns or raises")
+
+    def _build(
+        self, method: str, path: str, params: Mapping[str, str], body: object, content_type: str
+    ) -> httpx2.Request:
+        return self._http.build_request(
+            method,
+            path,
+            params={name: value for name, value in params.items() if value},
+            content=None if body is None else msgspec.json.encode(body),
+            headers=None if body is None else {"Content-Type": content_type},
+            extensions=self._extensions,
+        )
+
+
+def _patience(response: httpx2.Response) -> int | None:
+    """How long the server wants us to wait; None where it does not say, or says it otherwise than in seconds."""
+    if response.status_code != 429 and response.status_code < 500:
+        return None
+    text = response.headers.get("Retry-After", "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+async def _lines(response: httpx2.Response) -> AsyncIterator[bytes]:
+    pieces: list[bytes] = []
+    async for chunk in response.aiter_bytes():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            pieces.append(line)
+            if text := b"".join(pieces):
+                yield text
+            pieces.clear()
+        pieces.append(rest)

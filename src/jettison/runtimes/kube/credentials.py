@@ -1,0 +1,138 @@
+"""How each request proves who sends it, and how the server proves who answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+
+from jettison.errors import InputError
+from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin
+
+_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_UNAUTHORIZED = 401
+
+
+def trust(access: Access) -> ssl.SSLContext:
+    """Whom to believe. Without an authority of its own the machine's are asked."""
+    try:
+        context = ssl.create_default_context(
+            cadata=access.authority_pem.decode("ascii") if access.authority_pem else None
+        )
+        if access.is_insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if access.credentials.certificate_pem:
+            _present(context, access.credentials.certificate_pem, access.credentials.key_pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise InputError(f"kubeconfig: a certificate or key cannot be used: {error}") from error
+    return context
+
+
+def _present(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
+    """OpenSSL takes client certificates from files only; these exist in memory and nowhere else."""
+    with _memory_file(certificate_pem) as certificate, _memory_file(key_pem) as key:
+        context.load_cert_chain(certificate, key)
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Iterator[str]:
+    descriptor = os.memfd_create("jettison")
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def authentication(access: Access) -> httpx2.Auth | None:
+    """None where a certificate says it all, and over plain http: a secret must not travel readable."""
+    credentials = access.credentials
+    if not access.server.startswith("https://"):
+        return None
+    if credentials.token_file is not None or credentials.token:
+        return _Bearer(credentials)
+    if credentials.plugin is not None:
+        return _Plugin(credentials.plugin, access)
+    if credentials.username:
+        return httpx2.BasicAuth(credentials.username, credentials.password)
+    return None
+
+
+class _Bearer(httpx2.Auth):
+    """A token. One from a file is read again when the server no longer takes it: service accounts' are renewed."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._token = ""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        self._token = self._token or self._read()
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        response = yield request
+        if response.status_code == _UNAUTHORIZED and (fresh := self._read()) != self._token:
+            self._token = fresh
+            request.headers["Authorization"] = f"Bearer {fresh}"
+            yield request
+
+    def _read(self) -> str:
+        path = self._credentials.token_file
+        if path is None:
+            return self._credentials.token
+        try:
+            return path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the token file `{path}`: {error}") from error
+
+
+class _Plugin(httpx2.Auth):
+    """A program that prints a token, run at the first request and whenever the server no longer takes the last."""
+
+    def __init__(self, plugin: ExecPlugin, access: Access) -> None:
+        if plugin.api_version not in _VERSIONS:
+            raise InputError(f"kubeconfig: exec has apiVersion `{plugin.api_version}`, allowed: {', '.join(_VERSIONS)}")
+        self._plugin = plugin
+        self._access = access
+        self._token = ""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+            response = yield request
+            if response.status_code != _UNAUTHORIZED:
+                return
+        self._token = await self._run()
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+    async def _run(self) -> str:
+        plugin = self._plugin
+        environment = os.environ | {each.name: each.value for each in plugin.env or ()}
+        environment["KUBERNETES_EXEC_INFO"] = json.dumps(self._request())
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command, *plugin.args or (), env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            output, _ = await process.communicate()
+        except OSError as error:
+            raise InputError(f"kubeconfig: cannot run `{plugin.command}`: {error.strerror}") from error
+        if process.returncode:
+            raise InputError(f"kubeconfig: `{plugin.command}` failed with exit code {process.returncode}")
+        try:
+            token = json.loads(output)["status"]["token"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"kubeconfig: `{plugin.command}` printed no ExecCredential with a token") from error
+        return str(token)
+
+    def _request(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._plugin.provide_cluster_info:
+            spec["cluster"] = {"server": self._access.server}
+        return {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}

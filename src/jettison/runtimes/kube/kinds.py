@@ -1,0 +1,47 @@
+"""Where each kind of object lives in the API."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from jettison.errors import InputError
+
+
+class Kind(NamedTuple):
+    """What a path needs to know."""
+
+    group: str
+    plural: str
+    is_namespaced: bool = True
+    version: str = "v1"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Of a collection or an object. Without a namespace the collection is that of all namespaces."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [self.plural, *filter(None, (name, subresource))]
+        return "/" + "/".join(map(_segment, parts))
+
+
+def _segment(text: str) -> str:
+    """A name is data, it must not become another path; Kubernetes' own clients refuse these too."""
+    if text in (".", "..") or "/" in text or "%" in text:
+        raise InputError(f"`{text}` cannot be a name: not `.` or `..`, and no `/` or `%` in it")
+    return quote(text, safe="")
+
+
+PODS: Final = Kind("", "pods")
+NODES: Final = Kind("", "nodes", is_namespaced=False)
+NAMESPACES: Final = Kind("", "namespaces", is_namespaced=False)
+EVENTS: Final = Kind("", "events")
+REPLICATION_CONTROLLERS: Final = Kind("", "replicationcontrollers")
+BUDGETS: Final = Kind("policy", "poddisruptionbudgets")
+DAEMON_SETS: Final = Kind("apps", "daemonsets")
+DEPLOYMENTS: Final = Kind("apps", "deployments")
+REPLICA_SETS: Final = Kind("apps", "replicasets")
+STATEFUL_SETS: Final = Kind("apps", "statefulsets")
+JOBS: Final = Kind("batch", "jobs")
+LEASES: Final = Kind("coordination.k8s.io", "leases")
+PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "priorityclasses", is_namespaced=False)

@@ -1,0 +1,257 @@
+"""Kubeconfig files: which server, whom to trust, who we are. Found, merged and overridden as kubectl does it.
+
+`KUBECONFIG` may name several files: of equal names the first file's entry counts, and paths inside a file are relative
+to it. Without any file, a pod's service account is taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+from msgspec import field as wire_field
+
+from jettison.errors import InputError
+from jettison.manifests.decoding import convert
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Variable(Struct):
+    name: str
+    value: str = ""
+
+
+class ExecPlugin(Struct, rename="camel", frozen=True):
+    """A program that prints credentials."""
+
+    command: str
+    api_version: str = ""
+    args: list[str] | None = None
+    env: list[_Variable] | None = None
+    provide_cluster_info: bool = False
+
+
+class _Cluster(Struct, rename="kebab"):
+    server: str = ""
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+
+
+class _User(Struct, rename="kebab"):
+    token: str | None = None
+    token_file: str | None = wire_field(default=None, name="tokenFile")
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    username: str | None = None
+    password: str | None = None
+    exec: ExecPlugin | None = None
+    auth_provider: dict[str, Any] | None = None
+
+
+class _Context(Struct):
+    cluster: str = ""
+    user: str = ""
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line says instead of, or on top of, the files. Empty means: as the files have it."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+    server: str = ""
+    token: str = ""
+    certificate_authority: str = ""
+    tls_server_name: str = ""
+    is_insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who we are, in at most one way. Secrets stay out of `repr`, and so out of logs and tracebacks."""
+
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    certificate_pem: bytes = field(default=b"", repr=False)
+    key_pem: bytes = field(default=b"", repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    plugin: ExecPlugin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Everything needed to talk to one API."""
+
+    server: str
+    namespace: str = "default"
+    authority_pem: bytes | None = field(default=None, repr=False)
+    is_insecure: bool = False
+    tls_server_name: str = ""
+    proxy: str = ""
+    credentials: Credentials = Credentials()
+
+
+def load_access(overrides: Overrides, environment: Mapping[str, str] = os.environ) -> Access:
+    """Read the files that `--kubeconfig`, `KUBECONFIG` or the home directory name, and apply the overrides."""
+    merged = _Merged()
+    for path in _paths(overrides, environment):
+        merged.add(path)
+    if merged.is_empty and not overrides.server:
+        return _in_cluster(environment)
+    context = merged.context(overrides.context)
+    cluster_name, user_name = overrides.cluster or context.cluster, overrides.user or context.user
+    cluster, directory = merged.entry("cluster", cluster_name, _Cluster) if cluster_name else (_Cluster(), Path())
+    user, user_directory = merged.entry("user", user_name, _User) if user_name else (_User(), Path())
+    access = _cluster_access(cluster, directory, overrides)
+    credentials = Credentials(token=overrides.token) if overrides.token else _credentials(user, user_directory)
+    return replace(access, namespace=overrides.namespace or context.namespace or "default", credentials=credentials)
+
+
+class _Merged:
+    """Several files as one. Entries stay as they were written until somebody asks for them."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], tuple[object, Path]] = {}
+        self._current = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def add(self, path: Path) -> None:
+        document = _read(path)
+        self._current = self._current or _text(document.get("current-context"))
+        for kind in ("cluster", "user", "context"):
+            for entry in document.get(f"{kind}s") or ():
+                if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                    raise InputError(f"kubeconfig `{path}`: an entry of {kind}s has no name")
+                self._entries.setdefault((kind, entry["name"]), (entry.get(kind) or {}, path))
+
+    def context(self, name: str) -> _Context:
+        """The one asked for, else the current one; a file without a current context says nothing about it."""
+        wanted = name or self._current
+        return self.entry("context", wanted, _Context)[0] if wanted else _Context()
+
+    def entry(self, kind: str, name: str, shape: type[Any]) -> tuple[Any, Path]:
+        """The entry, and the directory that its paths are relative to."""
+        found = self._entries.get((kind, name))
+        if found is None:
+            known = ", ".join(sorted(each for of, each in self._entries if of == kind)) or "none"
+            raise InputError(f"kubeconfig has no {kind} `{name}`, it has {known}")
+        document, path = found
+        return convert(document, shape, f"kubeconfig `{path}`: {kind} `{name}`"), path.parent
+
+
+def _paths(overrides: Overrides, environment: Mapping[str, str]) -> list[Path]:
+    """An explicit file must exist; of the others those that do not are left out."""
+    if overrides.kubeconfig:
+        return [Path(overrides.kubeconfig).expanduser()]
+    if listed := environment.get("KUBECONFIG"):
+        return [path for each in listed.split(os.pathsep) if each and (path := Path(each)).exists()]
+    usual = Path(environment.get("HOME", "")) / ".kube" / "config"
+    return [usual] if usual.is_absolute() and usual.exists() else []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.load(path.read_bytes(), Loader=_LOADER)  # noqa: S506  a safe loader, the one in C
+    except OSError as error:
+        raise InputError(f"cannot read kubeconfig `{path}`: {(error.strerror or str(error)).lower()}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise InputError(f"kubeconfig `{path}` is not YAML: {said}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise InputError(f"kubeconfig `{path}` is not an object with clusters, users and contexts")
+    return document
+
+
+def _cluster_access(cluster: _Cluster, directory: Path, overrides: Overrides) -> Access:
+    if overrides.is_insecure or overrides.certificate_authority:
+        # Either flag replaces whatever the file says about trust.
+        is_insecure, authority = overrides.is_insecure, None
+        if overrides.certificate_authority:
+            authority = _file(overrides.certificate_authority, Path())
+    else:
+        is_insecure = cluster.insecure_skip_tls_verify
+        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, directory)
+    if is_insecure and authority is not None:
+        raise InputError("specifying a root certificates file with the insecure flag is not allowed")
+    server = overrides.server or cluster.server
+    if not server:
+        raise InputError("no server: name one with --server, or a kubeconfig with --kubeconfig")
+    if "://" not in server:
+        server = f"{'https' if is_insecure or authority else 'http'}://{server}"
+    return Access(
+        server=server.rstrip("/"),
+        authority_pem=authority,
+        is_insecure=is_insecure,
+        tls_server_name=overrides.tls_server_name or cluster.tls_server_name or "",
+        proxy=cluster.proxy_url or "",
+    )
+
+
+def _credentials(user: _User, directory: Path) -> Credentials:
+    if user.auth_provider is not None:
+        raise InputError("kubeconfig: auth-provider is not supported, Kubernetes itself dropped it; use exec")
+    return Credentials(
+        token=user.token or "",
+        token_file=directory / user.token_file if user.token_file else None,
+        certificate_pem=_pem(user.client_certificate_data, user.client_certificate, directory) or b"",
+        key_pem=_pem(user.client_key_data, user.client_key, directory) or b"",
+        username=user.username or "",
+        password=user.password or "",
+        plugin=user.exec,
+    )
+
+
+def _pem(data: str | None, path: str | None, directory: Path) -> bytes | None:
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InputError("kubeconfig: certificate data is not base64") from error
+    return _file(path, directory) if path else None
+
+
+def _file(path: str, directory: Path) -> bytes:
+    try:
+        return (directory / path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read `{directory / path}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def _in_cluster(environment: Mapping[str, str]) -> Access:
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise InputError("no kubeconfig found: name one with --kubeconfig or KUBECONFIG, or a server with --server")
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        namespace=_file("namespace", _SERVICE_ACCOUNT).decode().strip() or "default",
+        authority_pem=_file("ca.crt", _SERVICE_ACCOUNT),
+        credentials=Credentials(token_file=_SERVICE_ACCOUNT / "token"),
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

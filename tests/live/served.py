@@ -1,0 +1,92 @@
+"""`jettison serve` as a process of its own, on a free port of the loopback interface and in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+_START_SECONDS = 20
+_STOP_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server, and what its clients need."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        return self.folder / f"{user}.kubeconfig"
+
+    def token(self, user: str = "admin") -> str:
+        entries = json.loads((self.folder / "cluster" / "tokens.json").read_text())["tokens"]
+        found: str = next(entry["token"] for entry in entries if entry["user"] == user)
+        return found
+
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.folder / "cluster" / "pki" / "ca.crt"))
+
+    def connect(self) -> HTTPSConnection:
+        return HTTPSConnection("127.0.0.1", self.port, context=self.trust(), timeout=30)
+
+    def call(self, method: str, path: str, body: object = None, user: str = "admin") -> tuple[int, Any]:
+        """One request with JSON in both directions; the code and the answer."""
+        connection = self.connect()
+        headers = {"Authorization": f"Bearer {self.token(user)}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[Served]:
+    """Start, wait until it is ready, and stop it afterwards; a server that does not stop in time is a failure."""
+    log = folder.parent / f"{folder.name}.log"
+    command = (sys.executable, "-m", "jettison", "serve", "--state-dir", str(folder), "--listen", "127.0.0.1:0")
+    with log.open("w") as errors:
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        yield Served(folder, process, _port(process, log))
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+    assert code == 0, f"the server ended with {code}: {log.read_text()[-2000:]}"
+
+
+def _port(process: subprocess.Popen[str], log: Path) -> int:
+    """From the line that it prints when it is ready."""
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+    line = process.stdout.readline() if readable else ""
+    found = re.match(r"serving https://127\.0\.0\.1:(\d+),", line)
+    assert found is not None, f"the server did not start (exit code {process.poll()}): {log.read_text()[-2000:]}"
+    return int(found[1])

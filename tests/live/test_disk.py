@@ -1,0 +1,144 @@
+"""Real disk and inode pressure: nodefs is a small filesystem of its own, mounted from a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.node import LiveNode, pod
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root"),
+    pytest.mark.timeout(180),
+]
+
+MakeNode = Callable[..., LiveNode]
+
+SLEEP = "sleep 3600"
+
+
+@pytest.fixture
+def nodefs(tmp_path: Path) -> Iterator[Path]:
+    """64 MB of ext4 with 2,000 inodes and nothing reserved."""
+    image, mount = tmp_path / "nodefs.img", tmp_path / "nodefs"
+    mount.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", "-N", "2000", "-m", "0", str(image)], check=True)
+    command = ["mount", "-o", "loop", str(image), str(mount)]
+    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no loop device to be had: {mounted.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, nodefs: Path) -> Iterator[MakeNode]:
+    """Nodes whose files lie on the small filesystem."""
+    nodes: list[LiveNode] = []
+
+    def make(**config: Any) -> LiveNode:
+        directory = tmp_path / "node"
+        directory.mkdir()
+        node = LiveNode(directory, ["--node-memory", "512Mi", "--node-dir", str(nodefs)], config=config)
+        nodes.append(node)
+        return node
+
+    yield make
+    for node in nodes:
+        node.stop()
+
+
+def shell(name: str, script: str, **spec: Any) -> dict[str, Any]:
+    """A pod that runs a shell script; its working directory is its own writable one."""
+    return pod(name, ["/bin/sh", "-c", script], **spec)
+
+
+def write(mebibytes: int, path: str = "data") -> str:
+    """Shell code that fills a file."""
+    return f"dd if=/dev/zero of={path} bs=1M count={mebibytes} 2>/dev/null"
+
+
+def test_dead_containers_are_enough(make_node: MakeNode) -> None:
+    """A pod that has ended left 40 MB behind: they are collected, and nobody who runs has to go."""
+    node = make_node(evictionHard={"nodefs.available": "30Mi"})
+    node.write(shell("done", write(40), restartPolicy="Never"), shell("alive", SLEEP))
+    node.start()
+    node.wait(lambda: node.facts("reclaim_sufficed"), "the reclaim", seconds=60)
+    assert not node.evicted()
+    assert node.pids("alive")
+    assert sum(each["containers"] for each in node.facts("reclaim_finished")) >= 1
+
+
+def test_a_pod_must_go_when_nothing_can_be_freed(make_node: MakeNode) -> None:
+    """The one that wrote the most is evicted; the message names the starved resource."""
+    node = make_node(evictionHard={"nodefs.available": "30Mi"})
+    node.write(shell("writer", f"{write(40)}; {SLEEP}"), shell("small", f"{write(2)}; {SLEEP}"))
+    node.start()
+    node.wait(lambda: "writer" in node.verdicts(), "the writer to go", seconds=60)
+    assert node.evicted() == ["writer"]
+    assert node.pids("small")
+    began = node.facts("eviction_started")[0]
+    assert began["signal"] in ("nodefs.available", "imagefs.available", "containerfs.available")
+    assert "low on resource: ephemeral-storage" in began["message"]
+
+
+def test_inodes_run_out(make_node: MakeNode) -> None:
+    """1,500 small files starve the filesystem of inodes, long before its bytes are used up."""
+    node = make_node(evictionHard={"nodefs.inodesFree": "800"})
+    many = f"i=0; while [ $i -lt 1500 ]; do : > f$i; i=$((i+1)); done; {SLEEP}"
+    node.write(shell("many", many), shell("few", SLEEP))
+    node.start()
+    node.wait(lambda: "many" in node.verdicts(), "the pod with many files to go", seconds=60)
+    assert node.evicted()[0] == "many"
+    assert "low on resource: inodes" in node.facts("eviction_started")[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "signal", "says"),
+    [
+        (
+            {
+                "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "5Mi"}}],
+                "container": {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]},
+            },
+            "emptydirfs.limit",
+            'Usage of EmptyDir volume "scratch" exceeds the limit "5Mi". ',
+        ),
+        (
+            {"container": {"resources": {"limits": {"ephemeral-storage": "5Mi"}}}},
+            "ephemeralpodfs.limit",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ",
+        ),
+    ],
+)
+def test_storage_limits(make_node: MakeNode, spec: dict[str, Any], signal: str, says: str) -> None:
+    """Whoever holds more than its limit goes, though the disk is far from full; its neighbour stays."""
+    node = make_node(evictionHard={"nodefs.available": "1Mi"})
+    path = "scratch/data" if "volumes" in spec else "data"
+    node.write(shell("over", f"{write(9, path)}; {SLEEP}", **spec), shell("within", f"{write(9)}; {SLEEP}"))
+    node.start()
+    node.wait(lambda: "over" in node.verdicts(), "the pod over its limit to go", seconds=60)
+    assert [(each["signal"], each["message"]) for each in node.facts("eviction_started")] == [(signal, says)]
+    assert node.pids("within")
+
+
+def test_a_container_over_its_own_limit(make_node: MakeNode) -> None:
+    """The pod as a whole is within its limits, one container is not."""
+    limited = {"resources": {"limits": {"ephemeral-storage": "4Mi"}}}
+    roomy = {"limits": {"ephemeral-storage": "40Mi"}}
+    second = {"name": "second", "command": ["/bin/sh", "-c", SLEEP], "resources": roomy}
+    over = shell("over", f"{write(9)}; {SLEEP}", container=limited)
+    over["spec"]["containers"].append(second)
+    node = make_node(evictionHard={"nodefs.available": "1Mi"})
+    node.write(over)
+    node.start()
+    node.wait(lambda: "over" in node.verdicts(), "the pod to go", seconds=60)
+    assert node.facts("eviction_started")[0]["message"] == (
+        'Container main exceeded its local ephemeral storage limit "4Mi". '
+    )

@@ -1,0 +1,316 @@
+"""How pods end: told, given time, killed; and what is left of them, which is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtimes.host.nodes import is_alive, needs_root
+from tests.runtimes.host.pods import (
+    SLEEPS,
+    STUBBORN,
+    Scene,
+    container,
+    eviction,
+    manifest,
+    play,
+    python,
+    shell,
+    until,
+)
+
+from jettison import events
+from jettison.engine.evictions import PodCondition
+from jettison.errors import ActionFailed, PodGone, StillRunning
+from jettison.runtimes.host import ending, removal
+
+pytestmark = needs_root
+
+POLITE = "trap 'echo told; exit 0' TERM; while :; do sleep 0.05; done"
+
+FORK_BOMB = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0:
+            signal.alarm(30)
+    except OSError:
+        pass
+"""
+
+
+async def started(scene: Scene, *containers: dict[str, Any], **spec: Any) -> None:
+    await scene.supervisor.start(manifest(*containers, **spec))
+    await scene.phase("Running")
+    await asyncio.sleep(0.2)  # until traps are set
+
+
+def test_an_evicted_pod_stays_for_all_to_see(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, shell(POLITE), terminationGracePeriodSeconds=30)
+        order = eviction(scene.status().pod)
+        await scene.supervisor.evict(order)
+        status = scene.status()
+        assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", order.message)
+        assert scene.container().exit_code == 0
+        assert scene.log() == "told\n"
+        conditions = {each.type: each for each in status.conditions}
+        assert list(conditions) == ["Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"]
+        assert conditions["DisruptionTarget"] == PodCondition(
+            "DisruptionTarget", "True", "TerminationByKubelet", order.message, 7
+        )
+        assert (conditions["Ready"].status, conditions["Ready"].reason) == ("False", "PodFailed")
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert not scene.settings.pod_dir("uid-a").exists()
+        assert not scene.places.of_pod(status.pod).exists
+        assert scene.log() == "told\n"
+        assert [fact.container for fact in scene.said(events.ContainerStopping)] == ["c"]
+        with pytest.raises(PodGone):
+            await scene.supervisor.evict(order)
+        # Whoever gave the order tells that the pod is gone.
+        assert not scene.said(events.PodEvicted)
+        assert not scene.said(events.PodCleanedUp)
+
+    play(tmp_path, scenario)
+
+
+def test_the_order_is_on_record_and_the_signal_sent_before_anything_is_waited_for(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(SLEEPS))
+        order = eviction(scene.status().pod)
+        began = time.perf_counter()
+        evicting = scene.supervisor.evict(order)
+        evicting.send(None)
+        took_ms = (time.perf_counter() - began) * 1000
+        saved = scene.files.load().records[0]
+        assert saved.ending is not None
+        assert saved.ending.order is not None
+        assert saved.ending.order.eviction(order.pod) == order
+        assert saved.verdict is None
+        evicting.close()
+        await scene.phase("Failed")
+        assert scene.container().exit_code == 143
+        assert took_ms < 50
+
+    play(tmp_path, scenario)
+
+
+def test_while_it_ends_a_pod_keeps_its_phase(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(STUBBORN), restartPolicy="Never", terminationGracePeriodSeconds=2)
+        evicting = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod)))
+        await asyncio.sleep(0.1)
+        assert (scene.status().phase, scene.status().reason, scene.status().is_ending) == ("Running", "", True)
+        assert not scene.supervisor.is_finished("uid-a")
+        assert scene.supervisor.active()
+        await evicting
+        assert scene.status().phase == "Failed"
+        await until(lambda: not scene.status().is_ending)
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("grace", "least", "most"), [(1, 1.9, 3.0), (3, 2.9, 4.2)])
+def test_the_stubborn_are_killed_after_their_grace_and_never_before_two_seconds(
+    tmp_path: Path, grace: int, least: float, most: float
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(STUBBORN))
+        began = time.monotonic()
+        await scene.supervisor.evict(eviction(scene.status().pod, grace))
+        assert least <= time.monotonic() - began < most
+        assert scene.container().exit_code == 137
+
+    play(tmp_path, scenario)
+
+
+def test_a_grace_period_only_shrinks(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(STUBBORN), terminationGracePeriodSeconds=60)
+        pod = scene.status().pod
+        began = time.monotonic()
+        slow = asyncio.create_task(scene.supervisor.evict(eviction(pod, 30)))
+        await asyncio.sleep(2.0)
+        longer = asyncio.create_task(scene.supervisor.evict(eviction(pod, 50)))
+        await asyncio.sleep(0.1)
+        assert not slow.done()
+        await scene.supervisor.evict(eviction(pod, 1))
+        assert 2.9 <= time.monotonic() - began < 5
+        await asyncio.gather(slow, longer)
+        assert len(scene.said(events.ContainerStopping)) == 1
+
+    play(tmp_path, scenario)
+
+
+def test_at_once_means_without_being_asked(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, shell(POLITE), shell(POLITE, "d"))
+        began = time.monotonic()
+        await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+        assert time.monotonic() - began < 1
+        assert [each.exit_code for each in scene.status().containers] == [137, 137]
+        assert scene.log() == ""
+
+    play(tmp_path, scenario)
+
+
+def test_whoever_takes_his_time_can_be_ended_at_once(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(STUBBORN), terminationGracePeriodSeconds=60)
+        slow = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod, 30)))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+        assert time.monotonic() - began < 1
+        await slow
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_fork_bomb_leaves_nobody(tmp_path: Path, at_once: bool) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(python(FORK_BOMB)))
+        place = scene.places.of_pod(scene.status().pod)
+        await until(lambda: len(place.processes()) > 50)
+        pids = place.processes()
+        async with asyncio.timeout(15):
+            await scene.supervisor.evict(eviction(scene.status().pod), at_once=at_once)
+        assert not place.processes()
+        assert not [pid for pid in pids if is_alive(pid)]
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert not place.exists
+
+    play(tmp_path, scenario, node_pids=200)
+
+
+def test_sidecars_go_last_and_in_reverse(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        sides = [shell(POLITE, name, restartPolicy="Always") for name in ("s1", "s2")]
+        slow = "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done"
+        await started(scene, shell(slow, "m1"), shell(POLITE, "m2"), initContainers=sides)
+        await scene.supervisor.evict(eviction(scene.status().pod, 10))
+        assert [fact.container for fact in scene.said(events.ContainerStopping)] == ["m1", "m2", "s2", "s1"]
+        assert [fact.container for fact in scene.said(events.ContainerFinished)] == ["m2", "m1", "s2", "s1"]
+
+    play(tmp_path, scenario)
+
+
+def test_the_hook_comes_before_the_signal(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.2; echo hook >> order"]}}}
+        script = "trap 'echo term >> order; cat order; exit 0' TERM; while :; do sleep 0.05; done"
+        await started(scene, shell(script, lifecycle=hook))
+        await scene.supervisor.evict(eviction(scene.status().pod, 5))
+        assert scene.log().split() == ["hook", "term"]
+
+    play(tmp_path, scenario)
+
+
+def test_a_hook_that_hangs_has_the_grace_period_and_the_container_two_seconds_more(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        hook = {"preStop": {"exec": {"command": ["sleep", "60"]}}}
+        await started(scene, container(STUBBORN, lifecycle=hook))
+        began = time.monotonic()
+        await scene.supervisor.evict(eviction(scene.status().pod, 1))
+        assert 2.9 <= time.monotonic() - began < 4.5
+        assert "preStop hook" in scene.said(events.ActionFailed)[0].what
+
+    play(tmp_path, scenario)
+
+
+def test_a_hook_that_cannot_be_run_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        hook = {"preStop": {"exec": {"command": ["no-such-program"]}}}
+        await started(scene, shell(POLITE, lifecycle=hook))
+        await scene.supervisor.evict(eviction(scene.status().pod, 5))
+        assert scene.container().exit_code == 0
+        assert "no such file" in scene.said(events.ActionFailed)[0].why
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_can_be_ended_while_it_starts(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        for delay in (0, 0.001, 0.003, 0.006, 0.01, 0.02, 0.04):
+            starting = asyncio.create_task(scene.supervisor.start(manifest(container(SLEEPS), container(SLEEPS, "d"))))
+            await asyncio.sleep(delay)
+            if scene.supervisor.statuses():
+                await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+                assert (scene.status().phase, scene.status().reason) == ("Failed", "Evicted")
+            await starting
+            await scene.supervisor.stop("uid-a", 0)
+            assert not scene.places.found()
+            assert not list(scene.settings.pods_dir.glob("*"))
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_in_back_off_can_be_ended(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("exit 1")))
+        await until(lambda: scene.container().reason == "CrashLoopBackOff")
+        async with asyncio.timeout(2):
+            await scene.supervisor.evict(eviction(scene.status().pod))
+        assert scene.status().reason == "Evicted"
+        assert scene.container().state == "terminated"
+
+    play(tmp_path, scenario)
+
+
+def test_whoever_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(STUBBORN))
+        monkeypatch.setattr("jettison.runtimes.host.supervisor.kill_wait", lambda *_: 0.3)
+        with pytest.raises(StillRunning, match=r"pod `default/a` has not stopped within 0\.3 s"):
+            await scene.supervisor.evict(eviction(scene.status().pod))
+        assert scene.status().phase == "Running"
+        await scene.phase("Failed")
+        assert scene.status().reason == "Evicted"
+
+    play(tmp_path, scenario)
+
+
+def test_what_cannot_be_cleared_away_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(scene: Scene) -> None:
+        attempts = []
+
+        def fails_twice(path: Path) -> None:
+            attempts.append(path)
+            if len(attempts) < 3:
+                raise ActionFailed(f"cannot remove `{path}`: operation not permitted")
+            removal.remove_directory(path)
+
+        await started(scene, container(SLEEPS))
+        monkeypatch.setattr(ending, "remove_directory", fails_twice)
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert len(attempts) == 3
+        assert len(scene.said(events.ActionFailed)) == 2
+        assert not scene.settings.pod_dir("uid-a").exists()
+
+    play(tmp_path, scenario)
+
+
+def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
+    """Room comes from ending pods, so a record that cannot be written must not keep one alive."""
+
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(SLEEPS))
+        records = scene.settings.records_dir
+        moved = records.rename(records.with_name("moved"))
+        records.write_text("")
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        assert scene.status().reason == "Evicted"
+        assert any("record" in fact.what for fact in scene.said(events.ActionFailed))
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        records.unlink()
+        moved.rename(records)
+
+    play(tmp_path, scenario)

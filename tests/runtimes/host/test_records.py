@@ -1,0 +1,38 @@
+"""Records are read back as they were written."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.builders import pod as make_pod
+from tests.runtimes.host.pods import container, document, eviction
+
+from jettison.engine.evictions import PodCondition
+from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord, Verdict, boot_id
+from jettison.runtimes.linux.mounts import PROC
+
+
+def test_everything_survives_being_written() -> None:
+    record = PodRecord(
+        "uid",
+        document(container(["sleep", "1"], env=[{"name": "ä", "value": "\n"}])),
+        "file.yaml",
+        "boot",
+        10**18,
+        2,
+        (ContainerRecord("c", "running", 3, 4, 5, 6, 7, 8, 9, "r", "m", 10, True, True),),
+        True,
+        True,
+        EndingRecord(11, 12, OrderRecord.of(eviction(make_pod("a"), None)), True),
+        Verdict("Failed", "Evicted", "why", (PodCondition("Ready", "False", "r", "m", 3),)),
+        True,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(record), type=PodRecord) == record
+
+
+def test_an_order_comes_back_as_it_was_given() -> None:
+    order = eviction(make_pod("a"), 5)
+    assert OrderRecord.of(order).eviction(order.pod) == order
+
+
+def test_a_boot_has_an_id() -> None:
+    assert len(boot_id(PROC)) == 36

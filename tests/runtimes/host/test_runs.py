@@ -1,0 +1,104 @@
+"""Back-off and restart policies, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jettison.runtimes.host import runs
+from jettison.runtimes.host.records import ContainerRecord
+from jettison.runtimes.host.runs import SECOND_NS
+from jettison.runtimes.host.spec import ContainerSpec, RestartPolicy
+
+REGULAR = ContainerSpec("c", ("x",))
+INIT = replace(REGULAR, is_init=True)
+SIDECAR = replace(REGULAR, is_init=True, is_sidecar=True)
+ALWAYS, ON_FAILURE, NEVER = RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
+
+
+def crashes(count: int, lasting_s: float = 1) -> list[int]:
+    """The waits after each of so many runs."""
+    record, now_ns, waits = ContainerRecord("c"), 10**18, []
+    for _ in range(count):
+        record = runs.running(runs.begun(record, now_ns), now_ns, is_started=True)
+        now_ns += int(lasting_s * SECOND_NS)
+        record = runs.ended(record, now_ns, 1)
+        waits.append(record.back_off)
+        now_ns = runs.due_ns(record, now_ns)
+    return waits
+
+
+def test_the_first_restart_comes_at_once_then_the_wait_doubles_up_to_five_minutes() -> None:
+    assert crashes(9) == [0, 10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_ten_minutes_of_life_are_forgiven_and_less_is_not() -> None:
+    assert crashes(3, lasting_s=601) == [0, 0, 0]
+    assert crashes(3, lasting_s=599) == [0, 10, 20]
+
+
+def test_runs_are_counted_from_zero() -> None:
+    first = runs.begun(ContainerRecord("c"), 1)
+    assert (first.state, first.run) == ("starting", 0)
+    assert runs.begun(runs.ended(first, 2, 0), 3).run == 1
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "oom_kills", "code", "reason"),
+    [
+        (0, 0, 0, "Completed"),
+        (0, 3, 0, "Completed"),
+        (1, 0, 1, "Error"),
+        (143, 0, 143, "Error"),
+        (137, 1, 137, "OOMKilled"),
+        (None, 0, 137, "ContainerStatusUnknown"),
+    ],
+)
+def test_how_an_end_is_told(exit_code: int | None, oom_kills: int, code: int, reason: str) -> None:
+    record = replace(runs.begun(ContainerRecord("c"), 1), pid=5, start_ticks=6)
+    ended = runs.ended(record, 2, exit_code, oom_kills=oom_kills)
+    assert (ended.state, ended.exit_code, ended.reason, ended.finished_ns) == ("terminated", code, reason, 2)
+    assert ended.pid is None
+
+
+def test_what_could_not_be_started_has_ended_with_128() -> None:
+    ended = runs.not_started(runs.begun(ContainerRecord("c"), 1), 2, "no such file")
+    assert (ended.exit_code, ended.reason, ended.message) == (128, "StartError", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("spec", "policy", "exit_code", "is_doomed", "is_to_restart"),
+    [
+        (REGULAR, ALWAYS, 0, False, True),
+        (REGULAR, ALWAYS, 1, False, True),
+        (REGULAR, ON_FAILURE, 0, False, False),
+        (REGULAR, ON_FAILURE, 1, False, True),
+        (REGULAR, ON_FAILURE, 0, True, True),
+        (REGULAR, NEVER, 0, False, False),
+        (REGULAR, NEVER, 1, False, False),
+        (REGULAR, NEVER, 1, True, False),
+        (INIT, ALWAYS, 0, False, False),
+        (INIT, ALWAYS, 1, False, True),
+        (INIT, ON_FAILURE, 1, False, True),
+        (INIT, NEVER, 1, False, False),
+        (SIDECAR, NEVER, 0, False, True),
+        (SIDECAR, NEVER, 1, False, True),
+        (SIDECAR, ON_FAILURE, 0, False, True),
+    ],
+)
+def test_who_is_started_again(
+    spec: ContainerSpec, policy: RestartPolicy, exit_code: int, is_doomed: bool, is_to_restart: bool
+) -> None:
+    record = ContainerRecord("c", "terminated", 0, exit_code=exit_code, is_doomed=is_doomed)
+    assert runs.is_to_restart(spec, record, policy) is is_to_restart
+
+
+def test_a_new_run_is_not_doomed() -> None:
+    assert not runs.begun(ContainerRecord("c", "terminated", 0, is_doomed=True), 1).is_doomed
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+    record = ContainerRecord("c", "terminated", 3, finished_ns=1000 * SECOND_NS, back_off=40)
+    assert runs.due_ns(record, 1001 * SECOND_NS) == 1040 * SECOND_NS
+    assert runs.due_ns(record, 5 * SECOND_NS) == 5 * SECOND_NS

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import MI, policy
+from tests.runtimes.host.nodes import is_alive, needs_root, settings
+
+from jettison.clock import SystemClock
+from jettison.engine.decide import Evict, Nothing, Reclaim, decide
+from jettison.engine.history import History
+from jettison.engine.policy import Policy
+from jettison.engine.signals import Condition, Reclaimable
+from jettison.engine.snapshot import Reading
+from jettison.errors import ActionFailed
+from jettison.events import Fact, OutOfMemoryKill, ReclaimFinished
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.host.runtime import HostRuntime
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.protocol import Alarm, PodManifest
+
+pytestmark = needs_root
+
+RULES = policy({"memory.available": "48Mi"}, guards_allocatable=True)
+
+# 1 MiB every 5 ms, for ever.
+LEAK = [
+    "python3",
+    "-I",
+    "-S",
+    "-c",
+    "import time\nkept = []\nwhile True:\n kept.append(bytearray(1 << 20))\n time.sleep(0.005)",
+]
+SLEEPS = ["sleep", "60"]
+
+
+def manifest(name: str, command: list[str], *, restart: str = "Never", **container: Any) -> PodManifest:
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "c", "command": command, **container}], "restartPolicy": restart},
+    }
+    return PodManifest(pod_from(document), document, "test")
+
+
+class Scene:
+    def __init__(self, runtime: HostRuntime, facts: list[Fact]) -> None:
+        self.runtime = runtime
+        self.facts = facts
+
+    async def heard(self, *sources: str) -> Alarm:
+        async with asyncio.timeout(20):
+            async for alarm in self.runtime.alarms():
+                if alarm.source in sources:
+                    return alarm
+        raise AssertionError
+
+    def pid(self, name: str) -> int:
+        (found,) = [each for each in self.runtime._supervisor.active() if each.manifest.pod.uid == name]
+        return found.containers[0].pid
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def opened(own: HostSettings, rules: Policy = RULES) -> AsyncIterator[Scene]:
+    facts: list[Fact] = []
+    runtime = await HostRuntime.open(own, rules, SystemClock(), facts.append)
+    try:
+        yield Scene(runtime, facts)
+    finally:
+        for status in runtime.statuses():
+            await runtime.stop(status.pod.uid, 0)
+        await runtime.close()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{own.cgroup_name}"))
+
+
+def test_a_leak_is_noticed_and_evicted_and_its_neighbour_lives(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            runtime = scene.runtime
+            await runtime.start(manifest("quiet", SLEEPS))
+            await runtime.start(manifest("leak", LEAK))
+            await runtime.observe()
+            await scene.heard("memcg", "poll")
+            decision = decide(RULES, History(), await runtime.observe()).decision
+            assert isinstance(decision, Evict)
+            order = decision.evictions[0]
+            assert order.pod.name == "leak"
+            quiet, leak = scene.pid("quiet"), scene.pid("leak")
+            await runtime.evict(order)
+            assert not is_alive(leak)
+            await until(lambda: runtime.is_finished("leak"))
+            assert is_alive(quiet)
+            after = await runtime.observe()
+            assert [pod.name for pod in after.pods] == ["quiet"]
+            assert after.node.memory is not None
+            assert after.node.memory.available is not None
+            assert after.node.memory.available > 96 * MI
+            assert not any(isinstance(fact, OutOfMemoryKill) for fact in scene.facts)
+
+    asyncio.run(scenario())
+
+
+def test_pods_outlive_the_runtime_and_the_next_one_finds_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        own = settings(tmp_path)
+        first = await HostRuntime.open(own, RULES, SystemClock(), lambda _fact: None)
+        await first.start(manifest("a", SLEEPS))
+        (pid,) = [each.containers[0].pid for each in first._supervisor.active()]
+        await first.close()
+        assert is_alive(pid)
+        async with opened(own) as scene:
+            assert scene.pid("a") == pid
+            snapshot = await scene.runtime.observe()
+            assert snapshot.usages["a"].processes == 1
+        assert not is_alive(pid)
+
+    asyncio.run(scenario())
+
+
+def test_the_kernels_kill_is_told_and_rings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            greedy = manifest("greedy", LEAK, resources={"limits": {"memory": "16Mi"}})
+            await scene.runtime.start(greedy)
+            assert (await scene.heard("oom", "pods")).source
+            await until(lambda: any(isinstance(fact, OutOfMemoryKill) for fact in scene.facts))
+            (kill,) = [fact for fact in scene.facts if isinstance(fact, OutOfMemoryKill)]
+            assert kill.pod is not None
+            assert (kill.pod.name, kill.container, kill.kills) == ("greedy", "c", 1)
+            await until(lambda: scene.runtime.statuses()[0].phase == "Failed")
+            assert scene.runtime.statuses()[0].containers[0].reason == "OOMKilled"
+
+    asyncio.run(scenario())
+
+
+def test_a_starved_disk_gets_back_what_finished_pods_left(tmp_path: Path) -> None:
+    write = ["sh", "-c", "head -c 2000000 /dev/zero > file; echo said"]
+
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            await scene.runtime.start(manifest("done", write))
+            await until(lambda: scene.runtime.is_finished("done"))
+            logs = scene.runtime.settings.logs_dir
+            assert list(logs.glob("*_done/c/0.log"))
+            starved = policy({"nodefs.available": "10%"}).thresholds[0]
+            order = Reclaim((Reclaimable.CONTAINERS, Reclaimable.IMAGES), starved, Reading(0, 1, 1), Nothing(""), ())
+            done = await scene.runtime.reclaim(order)
+            assert (done.containers, done.errors) == (1, ())
+            assert not list(logs.glob("*_done/c/0.log"))
+            assert (await scene.runtime.reclaim(order)).containers == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_belongs_to_nobody_is_collected_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jettison.runtimes.host.runtime.COLLECT_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            stray = scene.runtime.settings.logs_dir / "default_gone_gone/c/0.log"
+            stray.parent.mkdir(parents=True)
+            stray.write_bytes(b"x")
+            await until(lambda: any(isinstance(fact, ReclaimFinished) for fact in scene.facts))
+            (done,) = [fact for fact in scene.facts if isinstance(fact, ReclaimFinished)]
+            assert (done.containers, done.errors) == (1, ())
+            assert not stray.parents[1].exists()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_asked_for_weighs_and_what_is_reported_can_be_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            asks = {"requests": {"cpu": "500m"}}
+            for name in ("a", "b"):
+                await scene.runtime.start(manifest(name, SLEEPS, resources=asks))
+            await scene.runtime.observe()
+            shares = list(
+                Path("/sys/fs/cgroup").glob(f"*/{scene.runtime.settings.cgroup_name}/kubepods/burstable/cpu.*")
+            )
+            found = {path.name: path.read_text() for path in shares if path.name in ("cpu.shares", "cpu.weight")}
+            assert found in ({"cpu.shares": "1024\n"}, {"cpu.weight": "100\n"})
+            await scene.runtime.report([Condition.DISK_PRESSURE])
+            assert scene.runtime.conditions == {Condition.DISK_PRESSURE}
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_that_cannot_be_measured_is_complained_about_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(settings(tmp_path, disk_period=0.01)) as scene:
+            await scene.runtime.start(manifest("a", SLEEPS))
+            (logs,) = (path for path in scene.runtime.settings.logs_dir.glob("*/c"))
+            shutil.rmtree(logs)
+            logs.symlink_to(logs)
+            for _ in range(20):
+                await scene.runtime.observe()
+                await asyncio.sleep(0.01)
+            complaints = [fact for fact in scene.facts if "measure" in getattr(fact, "what", "")]
+            assert len(complaints) == 1
+            logs.unlink()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_directory_that_cannot_be_made_is_an_error_with_its_name(tmp_path: Path) -> None:
+    own = settings(tmp_path)
+    own.pods_dir.write_text("in the way")
+    with pytest.raises(ActionFailed, match=r"cannot create `.*pods`"):
+        asyncio.run(HostRuntime.open(own, RULES, SystemClock(), lambda _fact: None))
+
+
+def test_of_a_smaller_node_everything_is_the_nodes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(settings(tmp_path, node_pids=64)) as scene:
+            machine = scene.runtime.machine()
+            assert (machine.memory, machine.pids) == (128 * MI, 64)
+            snapshot = await scene.runtime.observe()
+            assert snapshot.node.processes is not None
+            assert snapshot.node.processes.maximum == 64
+            assert snapshot.node.name == scene.runtime.settings.node_name
+
+    asyncio.run(scenario())

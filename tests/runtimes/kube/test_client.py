@@ -1,0 +1,322 @@
+"""Requests to the real API server; and to a socket that behaves as badly as networks do."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.served import Served
+
+from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent
+from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
+from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
+
+Scene = Callable[[KubeClient], Awaitable[None]]
+
+
+def access_to(served: Served, user: str = "admin") -> Access:
+    return load_access(Overrides(kubeconfig=str(served.kubeconfig(user))))
+
+
+def talk(access: Access, scene: Scene) -> None:
+    async def staged() -> None:
+        async with KubeClient(access) as client:
+            await scene(client)
+
+    asyncio.run(staged())
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "registry.example/app:1"}
+    metadata = {"name": name, "namespace": "default", **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_an_object_lives_and_dies(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        made = await client.create(PODS, pod("life", labels={"a": "b"}), "default")
+        assert made["metadata"]["uid"]
+        assert (await client.get(PODS, "life", "default"))["metadata"]["labels"] == {"a": "b"}
+        patched = await client.patch(PODS, "life", {"metadata": {"labels": {"c": "d"}}}, "default")
+        assert patched["metadata"]["labels"] == {"a": "b", "c": "d"}
+        patch = [{"op": "remove", "path": "/metadata/labels/a"}]
+        patched = await client.patch(PODS, "life", patch, "default", how=PatchType.JSON)
+        assert patched["metadata"]["labels"] == {"c": "d"}
+        with pytest.raises(Conflict):
+            await client.replace(PODS, made)
+        patched["metadata"]["annotations"] = {"x": "y"}
+        assert (await client.replace(PODS, patched))["metadata"]["annotations"] == {"x": "y"}
+        with pytest.raises(Conflict, match="UID in the precondition"):
+            await client.delete(PODS, "life", "default", DeleteOptions(uid="other"))
+        await client.delete(PODS, "life", "default", DeleteOptions(grace_seconds=0, uid=made["metadata"]["uid"]))
+        with pytest.raises(NotFound, match='pods "life" not found'):
+            await client.get(PODS, "life", "default")
+
+    talk(access_to(served), scene)
+
+
+def test_dry_runs_leave_no_trace(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        made = await client.create(PODS, pod("dry"), "default")
+        await client.patch(PODS, "dry", {"metadata": {"labels": {"c": "d"}}}, "default", is_dry_run=True)
+        await client.delete(PODS, "dry", "default", DeleteOptions(is_dry_run=True))
+        await client.evict("dry", "default", DeleteOptions(is_dry_run=True))
+        assert await client.get(PODS, "dry", "default") == made
+
+    talk(access_to(served), scene)
+
+
+def test_lists_come_in_pieces_and_selectors_select(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        for index in range(5):
+            await client.create(PODS, pod(f"many-{index}", labels={"odd": str(index % 2)}), "default")
+        names = [f"many-{index}" for index in range(5)]
+        for chunk in (0, 2, 500):
+            listing = await client.list(PODS, "default", labels="odd", chunk=chunk)
+            assert [each["metadata"]["name"] for each in listing.items] == names
+            assert listing.resource_version
+        odd = await client.list(PODS, labels="odd=1", fields="metadata.name!=many-1")
+        assert [each["metadata"]["name"] for each in odd.items] == ["many-3"]
+        with pytest.raises(ApiError, match="unable to parse requirement") as raised:
+            await client.list(PODS, labels="a in")
+        assert raised.value.code == 400
+
+    talk(access_to(served), scene)
+
+
+def test_a_watch_tells_what_happens(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        since = (await client.list(PODS, "default", labels="watched")).resource_version
+        seen: list[tuple[str, str]] = []
+
+        async def look() -> None:
+            async for event in client.watch(PODS, since, "default", labels="watched"):
+                if event.kind != "BOOKMARK":
+                    seen.append((event.kind, event.object["metadata"]["name"]))
+                if event.kind == "DELETED":
+                    return
+
+        looking = asyncio.create_task(look())
+        await client.create(PODS, pod("w", labels={"watched": "yes"}), "default")
+        await client.patch(PODS, "w", {"metadata": {"annotations": {"text": "grün\n" * 20_000}}}, "default")
+        await client.delete(PODS, "w", "default", DeleteOptions(grace_seconds=0))
+        await asyncio.wait_for(looking, 10)
+        assert [seen[0], seen[1], seen[-1]] == [("ADDED", "w"), ("MODIFIED", "w"), ("DELETED", "w")]
+
+    talk(access_to(served), scene)
+
+
+def test_a_watch_from_the_future_or_the_distant_past_is_refused(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        async def first(since: str) -> WatchEvent:
+            async for event in client.watch(PODS, since):
+                return event
+            raise AssertionError("the watch ended")
+
+        with pytest.raises(ApiError) as raised:
+            await asyncio.wait_for(first("not-a-number"), 10)
+        assert raised.value.code in (400, 422)
+
+    talk(access_to(served), scene)
+
+
+def test_a_budget_that_nobody_counted_asks_for_patience(served: Served) -> None:
+    """Ten seconds at a time; the caller hears of each, and may stop waiting whenever it likes."""
+
+    async def scene(client: KubeClient) -> None:
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "patience"}}}
+        metadata = {"name": "patience", "namespace": "default"}
+        body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+        await client.create(BUDGETS, body, "default")
+        await client.create(PODS, pod("patience", labels={"app": "patience"}), "default")
+        status = {"status": {"phase": "Running"}}
+        await client.patch(PODS, "patience", status, "default", how=PatchType.MERGE, subresource="status")
+        told: list[tuple[int, int]] = []
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await client.evict("patience", "default", notice=lambda error, wait: told.append((error.code, wait)))
+        assert time.monotonic() - began < 3
+        assert told == [(429, 10)]
+
+    talk(access_to(served), scene)
+
+
+def test_the_server_says_which_evictions_it_takes(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        assert await client.eviction_version() == "policy/v1"
+
+    talk(access_to(served), scene)
+
+
+def test_a_viewer_is_forbidden_to_write_and_a_stranger_to_come_in(served: Served) -> None:
+    async def viewing(client: KubeClient) -> None:
+        assert (await client.get(NAMESPACES, "default"))["metadata"]["name"] == "default"
+        with pytest.raises(ApiError) as raised:
+            await client.create(PODS, pod("no"), "default")
+        assert (raised.value.code, raised.value.reason) == (403, "Forbidden")
+
+    async def intruding(client: KubeClient) -> None:
+        with pytest.raises(ApiError) as raised:
+            await client.list(NODES)
+        assert (raised.value.code, raised.value.reason) == (401, "Unauthorized")
+
+    talk(access_to(served, "viewer"), viewing)
+    talk(replace(access_to(served), credentials=Credentials(token="forged")), intruding)
+
+
+def test_a_server_without_the_right_certificate_is_not_believed(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(RuntimeFailure, match=r"Unable to connect to the server: .*certificate verify failed"):
+            await client.list(NODES)
+
+    async def careless(client: KubeClient) -> None:
+        assert (await client.list(NODES)).resource_version
+
+    access = access_to(served)
+    talk(replace(access, authority_pem=None), scene)
+    talk(replace(access, tls_server_name="example.com"), scene)
+    talk(replace(access, authority_pem=None, is_insecure=True), careless)
+    with pytest.raises(InputError, match="a certificate or key cannot be used"):
+        KubeClient(replace(access, authority_pem=b"nonsense"))
+
+
+def test_a_token_file_is_read_again_when_the_token_is_no_longer_taken(served: Served, tmp_path: Path) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(ApiError):
+            await client.list(NODES)
+        path.write_text(served.token() + "\n")
+        assert (await client.list(NODES)).resource_version
+
+    path = tmp_path / "token"
+    path.write_text("old")
+    talk(replace(access_to(served), credentials=Credentials(token_file=path)), scene)
+
+
+def test_a_plugin_is_asked_for_a_token(served: Served, tmp_path: Path) -> None:
+    program = tmp_path / "plugin"
+    program.write_text(
+        f"""#!/bin/sh
+echo x >> {tmp_path}/runs
+test "$FLAVOUR" = sweet || exit 1
+printf '{{"status": {{"token": "%s"}}}}' "$1"
+"""
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    plugin = ExecPlugin(str(program), "client.authentication.k8s.io/v1", [served.token()])
+    sweet = replace_struct(plugin, FLAVOUR="sweet")
+
+    async def scene(client: KubeClient) -> None:
+        for _ in range(3):
+            assert (await client.list(NODES)).resource_version
+
+    async def sour(client: KubeClient) -> None:
+        with pytest.raises(InputError, match="failed with exit code 1"):
+            await client.list(NODES)
+
+    access = access_to(served)
+    talk(replace(access, credentials=Credentials(plugin=sweet)), scene)
+    assert (tmp_path / "runs").read_text() == "x\n"
+    talk(replace(access, credentials=Credentials(plugin=plugin)), sour)
+    with pytest.raises(InputError, match="exec has apiVersion `v1alpha1`"):
+        KubeClient(replace(access, credentials=Credentials(plugin=ExecPlugin("x", "v1alpha1"))))
+
+
+def replace_struct(plugin: ExecPlugin, **variables: str) -> ExecPlugin:
+    """With these variables in its environment."""
+    import msgspec
+
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    return msgspec.convert({**msgspec.to_builtins(plugin), "env": env}, ExecPlugin)
+
+
+async def rude_server(answers: Sequence[bytes]) -> tuple[asyncio.Server, str, list[bytes]]:
+    """Gives each connection the next answer and hangs up; an empty one is no answer at all."""
+    requests: list[bytes] = []
+    left = list(answers)
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(left.pop(0))
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    return server, f"http://127.0.0.1:{port}", requests
+
+
+def answer(code: int, body: bytes = b"{}", *headers: bytes) -> bytes:
+    lines = [b"HTTP/1.1 %d X" % code, b"Content-Length: %d" % len(body), b"Connection: close", *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def talk_to_rude(answers: Sequence[bytes], scene: Scene) -> list[bytes]:
+    async def staged() -> list[bytes]:
+        server, address, requests = await rude_server(answers)
+        async with server, KubeClient(Access(address, credentials=Credentials(token="secret"))) as client:
+            await scene(client)
+        return requests
+
+    return asyncio.run(staged())
+
+
+def test_retry_after_is_obeyed_ten_times_and_then_told() -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(ApiError, match="prevented the request from succeeding") as raised:
+            await client.evict("p", "default")
+        assert (raised.value.code, raised.value.reason) == (503, "ServiceUnavailable")
+
+    requests = talk_to_rude([answer(503, b"busy", b"Retry-After: 0")] * 11, scene)
+    assert len(requests) == 11
+    assert not any(b"secret" in request for request in requests)
+
+
+@pytest.mark.parametrize("header", [b"Retry-After: soon", b"Retry-After: -1", b"X: y"])
+def test_without_a_number_nothing_is_repeated(header: bytes) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(ApiError):
+            await client.get(PODS, "p", "default")
+
+    assert len(talk_to_rude([answer(429, b"{}", header)], scene)) == 1
+
+
+def test_a_broken_read_is_repeated_and_a_broken_write_is_not() -> None:
+    async def reading(client: KubeClient) -> None:
+        assert await client.get(PODS, "p", "default") == {"kind": "Pod"}
+
+    async def writing(client: KubeClient) -> None:
+        with pytest.raises(RuntimeFailure, match=r"the connection to the server .* broke"):
+            await client.create(PODS, pod("p"), "default")
+
+    assert len(talk_to_rude([b"", answer(200, b'{"kind":"Pod"}')], reading)) == 2
+    assert len(talk_to_rude([b""], writing)) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"a":', b"\xff"])
+def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(InputError, match="GET /api/v1/namespaces/default/pods/p"):
+            await client.get(PODS, "p", "default")
+
+    talk_to_rude([answer(200, body)], scene)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>no</html>", b"[]", b'{"kind":"Status","code":"x","reason":1,"details":[],"message":null}', b"\x00" * 999],
+)
+def test_a_refusal_in_a_strange_form_is_still_a_refusal(body: bytes) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(ApiError) as raised:
+            await client.get(PODS, "p", "default")
+        assert raised.value.code == 418
+        assert len(str(raised.value)) < 2000
+
+    talk_to_rude([answer(418, body)], scene)

@@ -65,7 +65,7 @@ def test_any_other_pressure_turns_everybody_away(conditions: list[Condition]) ->
 
 def test_without_pressure_everybody_may_come() -> None:
     """A transition period of zero therefore lets pods onto a starving node."""
-    assert admit_under_pressure(pod(), []) == ADMITTED
+    assert admit_under_pressure(pod(), []) == ADMITTED == Admission(True, "", "")
 
 
 def test_conditions_become_taints() -> None:
@@ -95,6 +95,7 @@ NODE = {"pods": parse("3"), **resources(cpu="2", memory="1Gi", ephemeral_storage
         (pod(cpu="500m"), [pod("b", None, cpu="1800m")], ["cpu"]),
         (pod(cpu="200m"), [pod("b", None, cpu="1800m")], []),
         (pod(), [pod("b"), pod("c"), pod("d")], ["pods"]),
+        (pod(), [pod("b"), pod("c")], []),
         (pod(memory="2Gi", cpu="3", ephemeral_storage="2Gi"), [], ["cpu", "memory", "ephemeral-storage"]),
         (pod(memory="1Gi"), [pod("b", None, memory="1")], ["memory"]),
         (replace(pod(), overhead=resources(memory="2Gi")), [], ["memory"]),
@@ -103,6 +104,12 @@ NODE = {"pods": parse("3"), **resources(cpu="2", memory="1Gi", ephemeral_storage
 def test_what_keeps_a_pod_from_fitting(incoming: Pod, others: list[Pod], missing: list[str]) -> None:
     """The count of pods, then each resource, against what the others asked for."""
     assert [each.resource for each in shortages(incoming, others, NODE)] == missing
+
+
+def test_one_pod_too_many() -> None:
+    """Each pod counts as one."""
+    others = [pod(name) for name in "bcd"]
+    assert shortages(pod(), others, NODE) == [Shortage("pods", 1, 3, 3)]
 
 
 def test_a_device_nobody_announced_cannot_be_short() -> None:

@@ -77,7 +77,20 @@ def test_more_reserved_than_there_is() -> None:
     )
 
 
-@pytest.mark.parametrize(("per_core", "pods"), [(0, "110"), (10, "40"), (1000, "110")])
+def test_all_of_it_may_be_reserved() -> None:
+    """Pods then get nothing, but it is no mistake."""
+    result = found({}, kubeReserved={}, systemReserved={"memory": "16Gi"})
+    assert (result.over_reserved, result.complaint()) == ([], None)
+    assert texts(result.allocatable)["memory"] == texts(result.enforced)["memory"] == "0"
+
+
+def test_only_the_hard_map_itself_reserves() -> None:
+    """Neither a soft threshold that is hard by its grace period nor the implicit copy."""
+    result = found({"pid.available": "5%"}, soft={"memory.available": "1Gi"}, grace="0s", guards_allocatable=True)
+    assert texts(result.hard_eviction) == {}
+
+
+@pytest.mark.parametrize(("per_core", "pods"), [(0, "110"), (1, "4"), (10, "40"), (1000, "110")])
 def test_the_number_of_pods(per_core: int, pods: str) -> None:
     """The smaller of the two limits, where there are two."""
     assert texts(found(podsPerCore=per_core).capacity)["pods"] == pods

@@ -52,6 +52,8 @@ def carry_out(talk: Collection, failing: Names[str] = ()) -> tuple[list[str], Co
         (100 * GI, 15 * GI, 5 * GI),
         (100 * GI, 5 * GI, 15 * GI),
         (1000, 151, 49),
+        (1000, 159, 41),
+        (1000, 160, 0),
         (1000, 2000, 0),
     ],
 )
@@ -115,7 +117,14 @@ def test_too_little_freed_is_an_event_on_the_node() -> None:
 
 @pytest.mark.parametrize(
     ("capacity", "text"),
-    [(1000, "1000 B"), (2048, "2.0 KiB"), (5 * 2**20, "5.0 MiB"), (3 * 2**40, "3.0 TiB"), (2**51, "2048.0 TiB")],
+    [
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (2**20, "1.0 MiB"),
+        (5 * 2**20, "5.0 MiB"),
+        (3 * 2**40, "3.0 TiB"),
+        (2**51, "2048.0 TiB"),
+    ],
 )
 def test_sizes_in_the_event(capacity: int, text: str) -> None:
     """One decimal, and nothing above tebibytes."""
@@ -178,6 +187,8 @@ def test_a_target_of_nothing_still_removes_one() -> None:
     [
         (85, 80, None),
         (80, 80, None),
+        (100, 0, None),
+        (-1, -1, "invalid HighThresholdPercent -1, must be in range [0-100]"),
         (101, 80, "invalid HighThresholdPercent 101, must be in range [0-100]"),
         (85, -1, "invalid LowThresholdPercent -1, must be in range [0-100]"),
         (80, 85, "LowThresholdPercent 85 can not be higher than HighThresholdPercent 80"),

@@ -78,6 +78,25 @@ def test_a_containers_own_limit(layout: Layout, is_over: bool) -> None:
     assert all(each.signal == CONTAINER for each in found)
 
 
+@pytest.mark.parametrize(
+    ("rootfs", "logs", "is_over"),
+    [
+        (MI, 0, False),
+        (MI, 1, True),
+        (0, MI, False),
+        (None, MI, False),
+        (None, MI + 1, True),
+        (MI, None, False),
+        (None, None, False),
+    ],
+)
+def test_a_container_may_use_all_of_its_limit(rootfs: int | None, logs: int | None, is_over: bool) -> None:
+    """Strictly over; what was not measured counts as nothing."""
+    limited_pod = Pod("a", uid="a", containers=(limited("A", "1Mi"), limited("B", "4Gi")))
+    usage = PodUsage(containers=[ContainerUsage("A", None, rootfs_bytes=rootfs, logs_bytes=logs)])
+    assert bool(over_limit([limited_pod], {"a": usage}, SHARED)) is is_over
+
+
 @pytest.mark.parametrize("layout", [SHARED, DEDICATED])
 def test_the_pods_limit_is_looked_at_before_its_containers(layout: Layout) -> None:
     """With A alone the pod's limit is A's, and all usage counts against it in every layout."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import GI, MI, threshold
+from tests.builders import GI, MI, SECOND_NS, threshold
 
-from jettison.engine.notifier import INCOMPLETE, MemoryAlarm, is_watched, memory_alarm
+from jettison.engine.notifier import INCOMPLETE, REARM_NS, MemoryAlarm, is_watched, memory_alarm
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats, NodeStats
 from jettison.engine.thresholds import Threshold
@@ -52,6 +52,11 @@ def test_a_summary_without_the_pods_container() -> None:
     assert absent.error == 'system container "pods" not found in metrics'
     empty = memory_alarm(threshold(ALLOCATABLE, "1Gi"), NodeStats(has_pods_container=True))
     assert empty.error == INCOMPLETE
+
+
+def test_alarms_are_set_anew_every_ten_seconds() -> None:
+    """What is inactive changes all the time."""
+    assert REARM_NS == 10 * SECOND_NS
 
 
 def test_only_memory_has_an_alarm() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.builders import GI, container, pod, resources, sidecar
 
 from jettison.engine.oom_scores import oom_score_adjustments
-from jettison.engine.pods import Pod, PodResources
+from jettison.engine.pods import Pod, PodResources, Resources
 
 NODE = 8 * GI
 ALL_OF_IT = {"cpu": "1", "memory": "1Gi"}
@@ -65,6 +65,38 @@ def test_what_the_pod_asked_for_beyond_its_containers_is_shared() -> None:
         "a", containers=(container("a", memory="1Gi"), container("b")), resources=PodResources(resources(memory="3Gi"))
     )
     assert oom_score_adjustments(whole, NODE) == {"a": 750, "b": 875}
+
+
+def test_init_containers_share_as_well() -> None:
+    """4Gi for the pod and 1Gi for one of three leave 1Gi for each; the sidecar is as safe as the regular one."""
+    whole = Pod(
+        "a",
+        containers=(container("app", memory="1Gi"),),
+        init_containers=(container("setup"), sidecar("proxy")),
+        resources=PodResources(resources(memory="4Gi")),
+    )
+    assert oom_score_adjustments(whole, NODE) == {"app": 750, "setup": 875, "proxy": 750}
+
+
+@pytest.mark.parametrize("own", [resources(cpu="1"), resources(ephemeral_storage="1Gi"), {}])
+def test_nothing_is_shared_without_a_memory_request_of_the_pod(own: Resources) -> None:
+    """Each container counts for itself then."""
+    whole = replace(pod(memory="1Gi"), resources=PodResources(own), reported_qos="Burstable")
+    assert oom_score_adjustments(whole, NODE) == {"c": 875}
+
+
+def test_a_sidecar_with_nobody_to_serve() -> None:
+    """A pod of init containers alone."""
+    alone = Pod("a", init_containers=(sidecar("proxy", memory="1Gi"),))
+    assert oom_score_adjustments(alone, NODE) == {"proxy": 875}
+
+
+def test_shares_are_rounded_towards_zero() -> None:
+    """Three bytes too few for two containers are one for each; the result may even lie above 1000."""
+    whole = Pod(
+        "a", containers=(container("a", memory="5"), container("b")), resources=PodResources(resources(memory="2"))
+    )
+    assert oom_score_adjustments(whole, 10) == {"a": 600, "b": 1100}
 
 
 def test_a_share_may_be_negative() -> None:

@@ -64,6 +64,16 @@ def test_several_resources_at_once() -> None:
     assert chosen(running, Requirement("cpu", 500), memory(500)) == ["both"]
 
 
+def test_closeness_is_the_sum_of_squares() -> None:
+    """Short of 0.8 of one resource is closer (0.64) than short of 0.6 and 0.55 of two (0.66)."""
+    running = [
+        pod("two", None, cpu="400m", memory="45Mi"),
+        pod("one", None, cpu="200m", memory="100Mi"),
+        pod("none", None, cpu="400m"),
+    ]
+    assert chosen(running, memory(100), Requirement("cpu", 1000)) == ["one", "none", "two"]
+
+
 def test_the_last_of_identical_pods_goes() -> None:
     """And only a count of pods can be freed by those that ask for nothing."""
     running = [pod("be1"), pod("be2"), burstable(10, "bu")]

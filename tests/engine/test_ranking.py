@@ -112,6 +112,34 @@ def test_absent_numbers_count_as_nothing_but_absent_statistics_do_not() -> None:
     assert order(Signal.NODEFS_AVAILABLE, [important, idle], {"idle": PodUsage()}) == "important idle"
     assert order(Signal.MEMORY_AVAILABLE, [important, idle], {"idle": PodUsage()}) == "important idle"
     assert order(Signal.PID_AVAILABLE, [important, idle], {"idle": PodUsage()}) == "idle important"
+    measured = PodUsage(containers=[ContainerUsage("c")], volumes=[VolumeUsage("v")])
+    mine = pod("mine", volumes=[Volume("v", is_local=True)])
+    for signal in (Signal.MEMORY_AVAILABLE, Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE, Signal.PID_AVAILABLE):
+        (candidate,) = rank(signal, [mine], {"mine": measured}, SHARED)
+        assert str(candidate.usage) == "0"
+
+
+def test_a_pod_without_inodes_exceeds_nothing() -> None:
+    """One inode is enough to go before it, whatever the priorities."""
+    usages = {"none": on_disk(1, 1, 1, 0), "one": on_disk(0, 0, 0, 1)}
+    pods = [pod("none", -5), pod("one", 1000, ephemeral_storage="1Gi")]
+    assert order(Signal.NODEFS_INODES_FREE, pods, usages) == "one none"
+
+
+def test_one_byte_over_the_request_is_over() -> None:
+    """And to use exactly the request is not, for memory and for disk."""
+    pods = [
+        pod("equal", -5, memory="1Mi", ephemeral_storage="1Mi"),
+        pod("over", 5, memory="1Mi", ephemeral_storage="1Mi"),
+    ]
+    for size, expected in ((MI, "equal over"), (MI + 1, "over equal")):
+        memory = {"equal": memory_used(MI), "over": memory_used(size)}
+        assert order(Signal.MEMORY_AVAILABLE, pods, memory) == expected
+        disk = {
+            name: PodUsage(containers=[ContainerUsage("c", None, used)])
+            for name, used in (("equal", MI), ("over", size))
+        }
+        assert order(Signal.NODEFS_AVAILABLE, pods, disk) == expected
 
 
 def test_equal_pods_are_ordered_by_namespace_name_and_uid() -> None:

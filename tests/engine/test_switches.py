@@ -167,6 +167,26 @@ def test_recheck_starved_only(
         assert isinstance(run(found, *views).decision, expected), (name, is_on)
 
 
+# A hard eviction kills at once.
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_kill_hard_at_once(is_on: bool) -> None:
+    """With the switch a hard eviction takes no two seconds; the order, its words and its recorded grace stay."""
+    wishes = switched(policy({"memory.available": "1Gi"}), "kill_hard_at_once", is_on)
+    order = evict(run(wishes, snapshot(0, BOTH_LOW, [pod("a")])).decision).evictions[0]
+    assert (order.is_at_once, order.grace_seconds) == (is_on, 1)
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_soft_eviction_stays_gentle(is_on: bool) -> None:
+    """Whoever has time gets it."""
+    soft = policy({}, {"memory.available": "1Gi"}, grace="1s", evictionMaxPodGracePeriod=60)
+    wishes = switched(soft, "kill_hard_at_once", is_on)
+    views = [snapshot(at_s, BOTH_LOW, [pod("a")], {"a": memory_used(MI)}) for at_s in (0, 1)]
+    assert not evict(run(wishes, *views).decision).evictions[0].is_at_once
+
+
 # Nothing else changes.
 
 
@@ -179,6 +199,8 @@ def _applies(name: str, wishes: Policy, view: Snapshot) -> bool:
     if name == "hard_before_soft":
         soft_memory = any(not each.is_hard and ROWS[each.signal].resource is Resource.MEMORY for each in starved)
         return soft_memory and resources != {Resource.MEMORY}
+    if name == "kill_hard_at_once":
+        return any(each.is_hard for each in starved)
     return name == "rank_inodes_by_inodes" and Resource.INODES in resources
 
 
@@ -215,4 +237,4 @@ def test_every_switch_is_off_by_default() -> None:
     """Faithful first."""
     assert Switches() == KUBELET
     assert policy({"memory.available": "1Gi"}).switches == KUBELET
-    assert SWITCHES == ["hard_before_soft", "rank_inodes_by_inodes", "recheck_starved_only"]
+    assert SWITCHES == ["hard_before_soft", "rank_inodes_by_inodes", "recheck_starved_only", "kill_hard_at_once"]

@@ -122,7 +122,7 @@ def test_a_grace_period_of_zero_makes_a_soft_threshold_hard() -> None:
     assert all(each.is_hard for each in found)
 
 
-@pytest.mark.parametrize("text", ["0Mi", "150%", "0", "1n"])
+@pytest.mark.parametrize("text", ["0Mi", "5%", "150%", "0", "1n"])
 def test_minimum_reclaims_that_are_fine(text: str) -> None:
     """Nothing is allowed as a quantity, and more than everything as a percentage."""
     (found,) = policy({"imagefs.available": "1Gi"}, reclaim={"imagefs.available": text}).thresholds

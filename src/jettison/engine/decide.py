@@ -81,13 +81,19 @@ class PressureEvictions(Sequence[Eviction]):
     reading: Reading
     snapshot: Snapshot = field(compare=False)
     max_pod_grace: int = 0
+    kills_hard_at_once: bool = False
 
     def __len__(self) -> int:
         return sum(not pod.is_critical for _, pod, _ in self.ranking.entries)
 
     def __iter__(self) -> Iterator[Eviction]:
-        wording = PressureWording(self.starved.signal, self.starved.quantity(self.reading.capacity), self.reading)
         is_hard = self.starved.is_hard
+        wording = PressureWording(
+            self.starved.signal,
+            self.starved.quantity(self.reading.capacity),
+            self.reading,
+            is_at_once=is_hard and self.kills_hard_at_once,
+        )
         usages = self.snapshot.usages
         for _, pod, _ in self.ranking.entries:
             if not pod.is_critical:
@@ -184,7 +190,9 @@ def _evict(
     for pod in ranking.pods:
         if not pod.is_critical:
             reading = found[worst.signal]
-            evictions = PressureEvictions(ranking, worst, reading, snapshot, policy.max_pod_grace)
+            evictions = PressureEvictions(
+                ranking, worst, reading, snapshot, policy.max_pod_grace, policy.switches.kill_hard_at_once
+            )
             return Evict(evictions, True, ranking, worst, reading), tuple(facts)
         facts.append(say.CriticalPodSpared(pod))
     why = "unable to evict any pods from the node"

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from jettison.engine.budget_sync import guarded_pods
-from jettison.engine.budget_verdict import Allowance, Allowed, Refused, judge_eviction
+from jettison.engine.budget_verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refused, judge_eviction
 from jettison.engine.budgets import SYNC_FAILED, Budget, GuardedPod
 from jettison.engine.drain import Choice, NodePod, Remark, Selection
 from jettison.engine.drain_remedies import Guard, remedy
@@ -203,11 +203,21 @@ def _is_replaced(pod: NodePod) -> bool:
     return pod.controller is not None and pod.controller.kind != "DaemonSet"
 
 
-def _recovered(guard: Guard, lost: set[tuple[str, str]]) -> Guard:
-    """Without the pods that nobody replaces. A budget that cannot be computed stays as it is."""
-    status = guard.budget.status
+def _is_neglected(budget: Budget) -> bool:
+    status = budget.status
     condition = status.disruption_allowed
-    if status.observed_generation < guard.budget.generation or (condition and condition.reason == SYNC_FAILED):
+    return (
+        status.observed_generation < budget.generation
+        or status.disruptions_allowed < 0
+        or len(status.disrupted_pods) > MOST_DISRUPTED_PODS
+        or (condition is not None and condition.reason == SYNC_FAILED)
+    )
+
+
+def _recovered(guard: Guard, lost: set[tuple[str, str]]) -> Guard:
+    """Without the pods that nobody replaces. A budget that its controller neglects or cannot compute stays as it is."""
+    status = guard.budget.status
+    if _is_neglected(guard.budget):
         return guard
     leaving = [pod for pod in guard.pods if (pod.namespace, pod.name) in lost]
     healthy = status.current_healthy - sum(pod.is_ready and not pod.is_terminating for pod in leaving)

@@ -44,6 +44,8 @@ class Eviction:
     # Only evictions for pressure mark the pod as the target of a disruption.
     condition: PodCondition | None = None
     reason: str = EVICTED
+    # No SIGTERM and no grace at all: freeze and kill.
+    is_at_once: bool = False
 
     def conditions_after(self, conditions: Iterable[PodCondition]) -> list[PodCondition]:
         """The pod's conditions once it has ended: the new one replaces its namesake or comes last."""

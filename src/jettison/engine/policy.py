@@ -34,6 +34,8 @@ class Switches:
     # After a reclaim only the thresholds that were met for the starved resource are looked at again; upstream looks
     # at all, and evicts for disk because memory is low.
     recheck_starved_only: bool = False
+    # A hard eviction freezes and kills; upstream sends SIGTERM and waits up to two seconds while the node starves.
+    kill_hard_at_once: bool = False
 
 
 KUBELET = Switches()

@@ -44,7 +44,7 @@ def eviction_event(eviction: Eviction) -> Event:
 class PressureWording:
     """Words the orders of one starved signal: what is the same for all its pods is said once."""
 
-    def __init__(self, signal: Signal, threshold: Quantity, reading: Reading) -> None:
+    def __init__(self, signal: Signal, threshold: Quantity, reading: Reading, *, is_at_once: bool = False) -> None:
         row = ROWS[signal]
         self.signal = signal.value
         self.resource = row.resource.value
@@ -55,6 +55,7 @@ class PressureWording:
         self.closing = f"has larger consumption of {self.resource}. "
         self.usage = _USAGES.get(row.resource)
         self.names_pods = row.resource is Resource.MEMORY
+        self.is_at_once = is_at_once
 
     def eviction(self, pod: Pod, usage: PodUsage | None, grace_seconds: int) -> Eviction:
         """The order for one pod, with every container that uses more than it asked for named."""
@@ -70,7 +71,7 @@ class PressureWording:
             pod_sentence = self._pod_sentence(pod, usage, annotations) if self.names_pods else ""
             text = f"{self.opening}{pod_sentence}{''.join(sentences)}"
         condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, text, pod.generation)
-        return Eviction(pod, text, grace_seconds, self.signal, annotations, condition)
+        return Eviction(pod, text, grace_seconds, self.signal, annotations, condition, is_at_once=self.is_at_once)
 
     def _offenders(self, pod: Pod, usage: PodUsage) -> tuple[list[str], list[str], list[str]]:
         names: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_at_once_means_without_being_asked(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await started(scene, shell(POLITE), shell(POLITE, "d"))
         began = time.monotonic()
-        await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+        await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
         assert time.monotonic() - began < 1
         assert [each.exit_code for each in scene.status().containers] == [137, 137]
         assert scene.log() == ""
@@ -164,7 +165,7 @@ def test_whoever_takes_his_time_can_be_ended_at_once(tmp_path: Path) -> None:
         slow = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod, 30)))
         await asyncio.sleep(0.1)
         began = time.monotonic()
-        await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+        await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
         assert time.monotonic() - began < 1
         await slow
 
@@ -240,7 +241,7 @@ def test_a_pod_can_be_ended_while_it_starts(tmp_path: Path) -> None:
             starting = asyncio.create_task(scene.supervisor.start(manifest(container(SLEEPS), container(SLEEPS, "d"))))
             await asyncio.sleep(delay)
             if scene.supervisor.statuses():
-                await scene.supervisor.evict(eviction(scene.status().pod), at_once=True)
+                await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
                 assert (scene.status().phase, scene.status().reason) == ("Failed", "Evicted")
             await starting
             await scene.supervisor.stop("uid-a", 0)

@@ -103,7 +103,8 @@ def test_restart_policies(tmp_path: Path, policy: str, code: int, phase: str, re
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(manifest(shell(f"exit {code}"), restartPolicy=policy))
         if restarts:
-            await until(lambda: scene.container().reason == "CrashLoopBackOff")
+            await until(lambda: bool(scene.said(events.ContainerBackOff)))
+            assert scene.container().reason == "CrashLoopBackOff"
             backing_off = scene.said(events.ContainerBackOff)
             assert [(fact.container, fact.seconds) for fact in backing_off] == [("c", 10)]
             assert scene.container().exit_code == code
@@ -120,9 +121,8 @@ def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path, monkey
     async def scenario(scene: Scene) -> None:
         monkeypatch.setattr("jettison.runtimes.host.runs.FIRST_BACK_OFF", 1)
         await scene.supervisor.start(manifest(shell("exit 1")))
-        await until(lambda: scene.container().restarts == 3)
-        started = [fact.restarts for fact in scene.said(events.ContainerStarted)]
-        assert started == [0, 1, 2, 3]
+        await until(lambda: len(scene.said(events.ContainerStarted)) == 4)
+        assert [fact.restarts for fact in scene.said(events.ContainerStarted)] == [0, 1, 2, 3]
         assert [fact.seconds for fact in scene.said(events.ContainerBackOff)][:2] == [1, 2]
 
     play(tmp_path, scenario)

@@ -137,7 +137,7 @@ class Supervisor:
         except JettisonError as failure:
             self._household.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
 
-    async def evict(self, order: Eviction, *, at_once: bool = False) -> None:
+    async def evict(self, order: Eviction) -> None:
         """End the pod, or hurry it; returns when its containers have stopped.
 
         Raises PodGone when there is none to be ended, and StillRunning when it takes too long; the killing goes on.
@@ -145,7 +145,7 @@ class Supervisor:
         worker = self._pods.get(order.pod.uid)
         if not isinstance(worker, PodWorker) or worker.stopped.done():
             raise PodGone(f"there is no pod `{order.pod}` to be evicted")
-        worker.end(order, order.grace_seconds, is_at_once=at_once)
+        worker.end(order, order.grace_seconds, is_at_once=order.is_at_once)
         seconds = kill_wait(order.grace_seconds, worker.grace_seconds)
         await asyncio.wait([worker.stopped], timeout=seconds)
         if not worker.stopped.done():

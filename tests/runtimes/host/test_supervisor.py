@@ -1,0 +1,454 @@
+"""All pods of a node: known, remembered, forgotten, and found again after the agent was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
+from tests.runtimes.host.pods import (
+    SLEEPS,
+    STUBBORN,
+    Scene,
+    container,
+    document,
+    ending_all,
+    eviction,
+    manifest,
+    opened,
+    play,
+    shell,
+    until,
+)
+
+from jettison import events
+from jettison.errors import ActionFailed, PodGone
+from jettison.runtimes.host import system_calls
+from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord
+from jettison.runtimes.linux.processes import read_process
+
+pytestmark = needs_root
+
+
+def test_stopping_forgets_everything_but_the_logs(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("echo hello; sleep 60")))
+        await until(lambda: scene.log() == "hello\n")
+        pid = scene.pid()
+        await scene.supervisor.stop("uid-a", 1)
+        assert not is_alive(pid)
+        assert scene.supervisor.statuses() == []
+        assert scene.supervisor.is_finished("uid-a")
+        assert not scene.settings.pod_dir("uid-a").exists()
+        assert scene.files.load().records == ()
+        assert scene.log() == "hello\n"
+        await scene.supervisor.stop("uid-a")
+        with pytest.raises(PodGone):
+            await scene.supervisor.evict(eviction(manifest(container(SLEEPS)).pod))
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_has_its_own_grace_period_unless_told_otherwise(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        loop = asyncio.get_running_loop()
+        await scene.supervisor.start(manifest(container(STUBBORN), terminationGracePeriodSeconds=3))
+        await asyncio.sleep(0.2)
+        before = loop.time()
+        await scene.supervisor.stop("uid-a")
+        assert 2.9 <= loop.time() - before < 5
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_is_there_is_left_alone_and_one_that_ended_begins_anew(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        wanted = manifest(container(SLEEPS))
+        await scene.supervisor.start(wanted)
+        pid = scene.pid()
+        await scene.supervisor.start(wanted)
+        assert scene.pid() == pid
+        await scene.supervisor.evict(eviction(wanted.pod))
+        await scene.supervisor.start(wanted)
+        assert scene.status().phase == "Running"
+        assert scene.status().reason == ""
+        assert scene.pid() not in (0, pid)
+
+    play(tmp_path, scenario)
+
+
+def test_pods_are_told_oldest_first(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        for name in ("z", "m", "a"):
+            await scene.supervisor.start(manifest(container(SLEEPS), name=name))
+        assert [status.pod.name for status in scene.supervisor.statuses()] == ["z", "m", "a"]
+
+    play(tmp_path, scenario)
+
+
+def test_a_rejected_pod_is_remembered_until_it_is_stopped(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        wanted = manifest(container(SLEEPS))
+        await scene.supervisor.reject(wanted, "Evicted", "The node had condition: [MemoryPressure]. ")
+        status = scene.status()
+        assert (status.phase, status.reason) == ("Failed", "Evicted")
+        assert status.message == "The node had condition: [MemoryPressure]. "
+        assert scene.supervisor.active() == []
+        assert scene.supervisor.is_finished("uid-a")
+        with pytest.raises(PodGone):
+            await scene.supervisor.evict(eviction(wanted.pod))
+        assert len(scene.files.load().records) == 1
+        await scene.supervisor.start(wanted)
+        assert scene.status().phase == "Running"
+        with pytest.raises(ActionFailed, match="it runs"):
+            await scene.supervisor.reject(wanted, "x", "y")
+        await scene.supervisor.stop("uid-a", 0)
+        await scene.supervisor.reject(wanted, "x", "y")
+        await scene.supervisor.stop("uid-a")
+        assert scene.files.load().records == ()
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        document(),
+        document(container([])),
+        document(container(SLEEPS, "../../x")),
+        document(container(SLEEPS, volumeMounts=[{"name": "s", "mountPath": "/"}])),
+        document(container(SLEEPS), volumes=[{"name": "s", "secret": {"secretName": "s"}}]),
+    ],
+)
+def test_what_a_bare_host_cannot_do_is_a_failed_pod(tmp_path: Path, spec: dict[str, object]) -> None:
+    async def scenario(scene: Scene) -> None:
+        wanted = replace(manifest(container(SLEEPS)), document=spec)
+        await scene.supervisor.start(wanted)
+        status = scene.status()
+        assert (status.phase, status.reason) == ("Failed", "InvalidPod")
+        assert status.message.startswith("default/a: ")
+        assert [fact.reason for fact in scene.said(events.PodRejected)] == ["InvalidPod"]
+        assert not scene.places.found()
+
+    play(tmp_path, scenario)
+
+
+def test_a_document_that_cannot_be_written_is_a_failed_pod(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        spec = document(container(SLEEPS))
+        spec["metadata"]["annotations"] = {"x": "\ud800"}
+        await scene.supervisor.start(replace(manifest(container(SLEEPS)), document=spec))
+        assert scene.status().reason == "InvalidPod"
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("uid", ["", "..", "a/b", "a\nb", "x" * 300])
+def test_a_hostile_uid_touches_nothing(tmp_path: Path, uid: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        wanted = manifest(container(SLEEPS))
+        hostile = replace(wanted, pod=replace(wanted.pod, uid=uid))
+        with pytest.raises(ActionFailed, match="invalid pod uid"):
+            await scene.supervisor.start(hostile)
+        with pytest.raises(ActionFailed, match="invalid pod uid"):
+            await scene.supervisor.reject(hostile, "x", "y")
+        assert scene.supervisor.statuses() == []
+
+    play(tmp_path, scenario)
+
+
+def test_logs_are_rotated_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jettison.runtimes.host.supervisor._ROTATION_PERIOD", 0.05)
+    monkeypatch.setattr("jettison.runtimes.host.logs.is_due", lambda path: path.exists() and path.stat().st_size > 1000)
+
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("for i in $(seq 400); do echo line $i; sleep 0.002; done; sleep 60")))
+        directory = scene.settings.logs_dir / "default_a_uid-a" / "c"
+        await until(lambda: (directory / "0.log.2").exists())
+        assert (directory / "0.log.2").read_text().startswith("line 1\n")
+
+    play(tmp_path, scenario)
+
+
+# After the agent's own death. Letting go of a supervisor without ending its pods is what SIGKILL would leave, as far as
+# pods go; the last test does it with SIGKILL.
+
+
+def twice(
+    tmp_path: Path,
+    before: Callable[[Scene], Awaitable[None]],
+    after: Callable[[Scene], Awaitable[None]],
+    between: Callable[[Node], None] = lambda _: None,
+) -> None:
+    async def run() -> None:
+        with node(settings(tmp_path)) as made:
+            async with opened(made.settings, made.kubepods) as scene:
+                await before(scene)
+            between(made)
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                async with asyncio.timeout(40):
+                    await after(scene)
+
+    asyncio.run(run())
+
+
+def rewritten(made: Node, change: Callable[[dict[str, object]], None]) -> None:
+    """Change the record on the disk, as if the agent had died a little earlier."""
+    path = made.settings.records_dir / "uid-a.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+def test_running_pods_go_on_and_their_end_is_seen(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def before(scene: Scene) -> None:
+        waits = "until [ -e go ]; do sleep 0.02; done; exit 7"
+        await scene.supervisor.start(manifest(shell(waits), container(SLEEPS, "d"), restartPolicy="Never"))
+        pids.extend((scene.pid(), scene.pid("d")))
+
+    async def after(scene: Scene) -> None:
+        assert [scene.pid(), scene.pid("d")] == pids
+        assert all(is_alive(pid) for pid in pids)
+        assert scene.status().phase == "Running"
+        assert scene.condition("Ready").status == "True"
+        assert not scene.said(events.ContainerStarted)
+        (scene.write_dir() / "go").touch()
+        await until(lambda: scene.container().state == "terminated")
+        # The kernel still knew how it ended, though it is nobody's child.
+        assert scene.container().exit_code == 7
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        assert scene.status().reason == "Evicted"
+
+    twice(tmp_path, before, after)
+
+
+def test_a_pod_that_ended_while_nobody_looked_has_an_unknown_end(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("sleep 0.3; exit 0"), restartPolicy="Never"))
+
+    async def after(scene: Scene) -> None:
+        await scene.phase("Failed")
+        assert (scene.container().exit_code, scene.container().reason) == (137, "ContainerStatusUnknown")
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+
+    def between(_: Node) -> None:
+        import time
+
+        time.sleep(0.6)
+
+    twice(tmp_path, before, after, between)
+
+
+def test_a_container_that_died_is_started_again_as_its_policy_wants(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS)))
+        killed.append(scene.pid())
+
+    def between(_: Node) -> None:
+        os.kill(killed[0], signal.SIGKILL)
+
+    async def after(scene: Scene) -> None:
+        await until(lambda: scene.container().state == "running")
+        assert scene.container().restarts == 1
+        assert scene.pid() != killed[0]
+
+    twice(tmp_path, before, after, between)
+
+
+def test_a_number_that_somebody_else_has_now_is_not_taken_for_ours(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"])
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), restartPolicy="Never"))
+
+    def between(made: Node) -> None:
+        def change(record: dict[str, object]) -> None:
+            one = record["containers"][0]  # type: ignore[index]
+            one["pid"] = stranger.pid
+
+        rewritten(made, change)
+
+    async def after(scene: Scene) -> None:
+        await scene.phase("Failed")
+        assert scene.container().reason == "ContainerStatusUnknown"
+        assert stranger.poll() is None
+        # What really ran there was ours and is gone.
+        await until(lambda: not scene.places.found())
+
+    try:
+        twice(tmp_path, before, after, between)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_after_another_boot_no_number_is_trusted(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), restartPolicy="Never"))
+
+    def between(made: Node) -> None:
+        rewritten(made, lambda record: record.update(boot_id="another"))
+
+    async def after(scene: Scene) -> None:
+        await scene.phase("Failed")
+        await until(lambda: not scene.places.found())
+
+    twice(tmp_path, before, after, between)
+
+
+def test_a_start_that_was_interrupted_is_begun_again_under_the_same_number(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), restartPolicy="Never"))
+
+    def between(made: Node) -> None:
+        def change(record: dict[str, object]) -> None:
+            record["containers"] = [{"name": "c", "state": "starting", "run": 0}]
+
+        rewritten(made, change)
+
+    async def after(scene: Scene) -> None:
+        await scene.phase("Running")
+        assert scene.container().restarts == 0
+        place = scene.places.of_container(scene.status().pod, "c")
+        # The half-started one was found by its place and is gone.
+        assert place.processes() == {scene.pid()}
+
+    twice(tmp_path, before, after, between)
+
+
+def test_an_eviction_that_had_begun_is_finished_and_told_once(tmp_path: Path) -> None:
+    order = eviction(manifest(container(SLEEPS)).pod)
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(STUBBORN)))
+        await asyncio.sleep(0.2)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await scene.supervisor.evict(order)
+
+    async def after(scene: Scene) -> None:
+        assert scene.status().is_ending
+        await scene.phase("Failed")
+        assert (scene.status().reason, scene.status().message) == ("Evicted", order.message)
+        assert scene.status().conditions[-1] == order.condition
+        assert scene.container().exit_code == 137
+        assert [fact.eviction.message for fact in scene.said(events.PodEvicted)] == [order.message]
+        assert scene.said(events.PodEvicted)[0].took_ns > 10**8
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert len(scene.said(events.PodCleanedUp)) == 1
+
+    twice(tmp_path, before, after)
+
+
+def test_what_was_evicted_is_not_evicted_again(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS)))
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+
+    async def after(scene: Scene) -> None:
+        assert (scene.status().phase, scene.status().reason) == ("Failed", "Evicted")
+        assert scene.condition("DisruptionTarget").status == "True"
+        assert scene.container().exit_code == 143
+        assert scene.supervisor.is_finished("uid-a")
+        with pytest.raises(PodGone):
+            await scene.supervisor.evict(eviction(scene.status().pod))
+        assert not scene.facts
+
+    twice(tmp_path, before, after)
+
+
+def test_a_clean_up_that_was_interrupted_is_finished(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS)))
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+
+    def between(made: Node) -> None:
+        rewritten(made, lambda record: record.update(is_cleaned=False))
+        volume = made.settings.pod_dir("uid-a") / "volumes" / "v"
+        volume.mkdir(parents=True)
+        system_calls.mount_tmpfs(volume, None)
+
+    async def after(scene: Scene) -> None:
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert not scene.settings.pod_dir("uid-a").exists()
+        assert not scene.said(events.PodEvicted)
+
+    twice(tmp_path, before, after, between)
+
+
+def test_a_pod_that_nobody_wanted_any_more_is_forgotten(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(STUBBORN), terminationGracePeriodSeconds=30))
+        await asyncio.sleep(0.2)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await scene.supervisor.stop("uid-a", 1)
+
+    async def after(scene: Scene) -> None:
+        await until(lambda: scene.supervisor.statuses() == [])
+        assert scene.files.load().records == ()
+        assert not scene.places.found()
+
+    twice(tmp_path, before, after)
+
+
+def test_what_belongs_to_nobody_is_removed(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(STUBBORN)))
+        await scene.supervisor.start(manifest(container(SLEEPS), name="b"))
+        pids.extend((scene.pid(), scene.pid(pod="b")))
+
+    def between(made: Node) -> None:
+        (made.settings.records_dir / "uid-a.json").unlink()
+        (made.settings.records_dir / "uid-b.json").write_text("torn")
+
+    async def after(scene: Scene) -> None:
+        assert scene.supervisor.statuses() == []
+        assert not any(is_alive(pid) for pid in pids)
+        assert not scene.places.found()
+        await until(lambda: not list(scene.settings.pods_dir.iterdir()))
+        assert [fact.what for fact in scene.said(events.ActionFailed)] == ["read a pod's record"]
+
+    twice(tmp_path, before, after, between)
+
+
+def test_back_off_and_readiness_survive(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("exit 1")))
+        probe = {"exec": {"command": ["true"]}}
+        await scene.supervisor.start(manifest(container(SLEEPS, startupProbe=probe), name="b"))
+        await until(lambda: scene.container().reason == "CrashLoopBackOff" and scene.container("c", "b").is_ready)
+
+    async def after(scene: Scene) -> None:
+        await asyncio.sleep(0.1)
+        assert scene.container().reason == "CrashLoopBackOff"
+        assert scene.container().restarts == 1
+        assert scene.container("c", "b").is_ready
+
+    twice(tmp_path, before, after)
+
+
+def test_rejected_pods_are_remembered(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.reject(manifest(container(SLEEPS)), "OutOfcpu", "no room")
+
+    async def after(scene: Scene) -> None:
+        assert (scene.status().phase, scene.status().reason, scene.status().message) == ("Failed", "OutOfcpu", "no room")
+
+    twice(tmp_path, before, after)

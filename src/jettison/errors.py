@@ -6,6 +6,9 @@
     │  ├─ DurationError                    not a Go duration
     │  └─ ManifestError                    not the Kubernetes object it should be
     ├─ PolicyError                exit 2   the operator asked for the impossible; carries every complaint
+    ├─ ApiError                            a Kubernetes API said no: code, reason and details of its Status document
+    │  ├─ NotFound                         404: there is no such object, or no longer
+    │  └─ Conflict                         409: somebody else was faster, or a precondition does not hold
     └─ RuntimeFailure                      the machine did not do its part; worth another try at the next step
        ├─ ObservationFailed                something could not be measured: nothing is decided from it
        └─ ActionFailed                     something could not be done: the world is as it was, or half way
@@ -19,8 +22,9 @@ Where Kubernetes has a text for the same mistake, the text is Kubernetes'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 class JettisonError(Exception):
@@ -75,6 +79,51 @@ class PolicyError(JettisonError):
         """Those of the first field with mistakes: Kubernetes would have stopped at any one of them."""
         field = self.complaints[0].key.partition(".")[0]
         return tuple(each for each in self.complaints if each.key.partition(".")[0] == field)
+
+
+class ApiError(JettisonError):
+    """A Kubernetes API said no, ours or another: what its Status document carries.
+
+    Absent details (None) and empty ones are different documents, and clients see the difference. So are an absent
+    reason and `InternalError`: an eviction under two budgets answers 500 without one.
+    """
+
+    code = 500
+    reason = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        reason: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = self.code if code is None else code
+        self.reason = self.reason if reason is None else reason
+        self.details = details
+
+    @property
+    def retry_after_seconds(self) -> int:
+        """How long to wait before the next try; 0 where the server named no time."""
+        seconds = (self.details or {}).get("retryAfterSeconds")
+        return seconds if isinstance(seconds, int) else 0
+
+
+class NotFound(ApiError):  # noqa: N818  as its reason is called
+    """There is no such object, or no longer."""
+
+    code = 404
+    reason = "NotFound"
+
+
+class Conflict(ApiError):  # noqa: N818  as its reason is called
+    """Somebody else was faster, or a precondition does not hold."""
+
+    code = 409
+    reason = "Conflict"
 
 
 class RuntimeFailure(JettisonError):  # noqa: N818  the machine failed, nobody made an error

@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -122,6 +123,7 @@ class HttpServer:
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
+        is_sent = False
         try:
             if len(self._connections) > MOST_CONNECTIONS:
                 is_head, answer = False, plain("too many connections", 503)
@@ -129,13 +131,15 @@ class HttpServer:
                 is_head, answer = await self._answer(reader, checks_host=checks_host)
             # Nothing may be left to send when this returns: whoever does not read would hold it for ever.
             writer.transport.set_write_buffer_limits(high=0)
-            async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(_encoded(answer, is_head=is_head))
-                await writer.drain()
-        except (OSError, TimeoutError):
-            writer.transport.abort()  # gone, or too slow to read what it asked for
+            with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    writer.write(_encoded(answer, is_head=is_head))
+                    await writer.drain()
+                    is_sent = True
         finally:
-            writer.close()
+            (writer.close if is_sent else writer.transport.abort)()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, *, checks_host: bool) -> tuple[bool, Answer]:
         try:

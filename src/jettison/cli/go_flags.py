@@ -25,7 +25,8 @@ class GoCommand(click.Command):
         """Spell bare flags out, because click would take the word after them for their value."""
         bare = {name: each.bare for each in self.params if isinstance(each, GoFlag) for name in each.opts}
         end = args.index("--") if "--" in args else len(args)
-        spelled = [f"{each}={bare[each]}" if each in bare else each for each in args[:end]]
+        plain = [each.replace("_", "-") for each in args[:end]]
+        spelled = [f"{name}={bare[name]}" if name in bare else each for name, each in zip(plain, args, strict=False)]
         return super().parse_args(ctx, spelled + args[end:])
 
 

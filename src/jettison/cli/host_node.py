@@ -24,7 +24,7 @@ from jettison.agent.sinks.metrics import Metrics
 from jettison.agent.sources import ManifestDirectory
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.host_service import SOCKET_NAME, HostService
-from jettison.cli.node_card import NodeCard, write_card
+from jettison.cli.node_card import NodeCard, short_path, write_card
 from jettison.clock import SystemClock
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
@@ -140,7 +140,10 @@ class HostNode:
             self.lacks += protection.begin()
             self._protection = protection
         now_ns = SystemClock().now_ns()
-        write_card(state, NodeCard(str(options.settings.node_dir), os.getpid(), now_ns, options.is_dry_run, self.lacks))
+        write_card(
+            state,
+            NodeCard(short_path(options.settings.node_dir, state), os.getpid(), now_ns, options.is_dry_run, self.lacks),
+        )
 
     async def run(self) -> None:
         """Guard the node until cancelled."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib  # noqa: F401  loaded by uuid5 when the first manifest is read
+
 from jettison import events
 from jettison.agent.late_imports import LateImports
 from jettison.agent.self_protection import OwnCgroup, protect

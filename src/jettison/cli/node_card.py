@@ -21,12 +21,18 @@ NAME = "node.json"
 class NodeCard:
     """Written at every start of the agent."""
 
+    # Relative to the node's state where it lies below it, so that a state directory can be moved or archived.
     node_dir: str
     pid: int
     started_ns: int
     is_dry_run: bool = False
     # What the machine did not permit at that start, one line each.
     lacks: tuple[str, ...] = ()
+
+
+def short_path(node_dir: Path, directory: Path) -> str:
+    """For `NodeCard.node_dir`."""
+    return str(node_dir.relative_to(directory) if node_dir.is_relative_to(directory) else node_dir)
 
 
 def write_card(directory: Path, card: NodeCard) -> None:

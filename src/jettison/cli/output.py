@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,20 +32,30 @@ class Remarks:
     warnings: list[str] = field(default_factory=list)
 
 
-def emit(output: str, remarks: Remarks, text: Callable[[], str], data: Callable[[], dict[str, Any]]) -> None:
-    """Print the answer; only the form that was asked for is made."""
-    if output == TABLE:
-        for kind, said in (("note", remarks.notes), ("warning", remarks.warnings)):
-            for each in said:
-                click.echo(printable(f"{kind}: {each}"), err=True)
-        click.echo(text())
-        return
-    document = {"version": 1, **data()}
-    document.setdefault("notes", remarks.notes)
-    document.setdefault("warnings", remarks.warnings)
+def remark(kind: str, text: str) -> None:
+    """One line beside the answer; `kind` is note or warning."""
+    click.echo(printable(f"{kind}: {text}"), err=True)
+
+
+def print_document(output: str, document: Mapping[str, Any]) -> None:
+    """As JSON or YAML."""
     if output == JSON:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         click.echo(
             yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1000), nl=False
         )
+
+
+def emit(output: str, remarks: Remarks, text: Callable[[], str], data: Callable[[], dict[str, Any]]) -> None:
+    """Print the answer; only the form that was asked for is made."""
+    if output == TABLE:
+        for kind, said in (("note", remarks.notes), ("warning", remarks.warnings)):
+            for each in said:
+                remark(kind, each)
+        click.echo(text())
+        return
+    document = {"version": 1, **data()}
+    document.setdefault("notes", remarks.notes)
+    document.setdefault("warnings", remarks.warnings)
+    print_document(output, document)

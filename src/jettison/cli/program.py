@@ -20,6 +20,13 @@ INTERRUPTED = 130
 COMMANDS = {
     "up": "Run pods on this machine and guard it, in the foreground.",
     "demo": "A small node under real memory pressure, explained; about a minute.",
+    "serve": "The Kubernetes API on this machine: evictions, budgets and drains for kubectl.",
+    "pods": "The pods of a node of this machine, and how each of them is.",
+    "top": "Readings against thresholds and pods in eviction order, live.",
+    "why": "Why was a pod evicted, or why not? Also for pods long gone.",
+    "journal": "What was decided and what came of it, in order.",
+    "logs": "What a container wrote.",
+    "doctor": "What this machine lets us do, and what to do about the rest.",
     "rank": "In which order would pods be evicted, and why?",
     "decide": "What would be done now: nothing, free disk space, or evict a pod?",
     "drain": "Empty nodes through the disruption budgets, or plan how that would go.",

@@ -57,7 +57,8 @@ def handle_admission_failure(
     found = victims(incoming, running, requirements_of(shortages))
     if found.refusal is not None:
         return Recovery(error=f"preemption: error finding a set of pods to preempt: {found.refusal}")
-    return Recovery(tuple(preemption_of(pod) for pod in found.pods))
+    resource = shortages[0].resource if shortages else ""
+    return Recovery(tuple(preemption_of(pod, resource) for pod in found.pods))
 
 
 def requirements_of(shortages: Iterable[Shortage]) -> list[Requirement]:
@@ -88,10 +89,13 @@ def is_preemptable(incoming: Pod, pod: Pod) -> bool:
     return incoming.priority is not None and pod.priority is not None and incoming.priority > pod.priority
 
 
-def preemption_of(pod: Pod) -> Eviction:
-    """The order for one victim. It gets its own termination period, so the order carries none."""
+def preemption_of(pod: Pod, resource: str = "") -> Eviction:
+    """The order for one victim. It gets its own termination period, so the order carries none.
+
+    `resource` is what was missing first; it labels the metric.
+    """
     condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, CONDITION_MESSAGE, pod.generation)
-    return Eviction(pod, MESSAGE, None, "", None, condition, PREEMPTING)
+    return Eviction(pod, MESSAGE, None, resource, None, condition, PREEMPTING)
 
 
 def _subtract(requirements: Sequence[Requirement], pods: Iterable[Pod]) -> list[Requirement]:

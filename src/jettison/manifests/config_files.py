@@ -22,6 +22,8 @@ from jettison.errors import InputError, ManifestError
 LARGEST_FILE = 2**20
 DEEPEST = 32
 MOST_ALIASES = 100
+# A node full of pods has 20,000; a mebibyte of commas would have a million, and ten seconds of looking through.
+MOST_EVENTS = 200_000
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
@@ -160,8 +162,10 @@ def look_through(text: str, name: str) -> None:
     """Refuse what would crash or exhaust whoever builds values from it."""
     depth = aliases = 0
     anchored_at: int | None = None
-    for event in yaml.parse(text, Loader=PlainLoader):
+    for count, event in enumerate(yaml.parse(text, Loader=PlainLoader)):
         line = event.start_mark.line + 1
+        if count > MOST_EVENTS:
+            raise ManifestError(f"{name}:{line}: more than {MOST_EVENTS} values, brackets and keys")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:

@@ -180,7 +180,7 @@ def test_a_fork_bomb_leaves_nobody(tmp_path: Path, at_once: bool) -> None:
         await until(lambda: len(place.processes()) > 50)
         pids = place.processes()
         async with asyncio.timeout(15):
-            await scene.supervisor.evict(eviction(scene.status().pod), at_once=at_once)
+            await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=at_once))
         assert not place.processes()
         assert not [pid for pid in pids if is_alive(pid)]
         await until(lambda: scene.supervisor.is_finished("uid-a"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +34,7 @@ from tests.runtimes.host.pods import (
 from jettison import events
 from jettison.errors import ActionFailed, PodGone
 from jettison.runtimes.host import system_calls
-from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord
-from jettison.runtimes.linux.processes import read_process
+from jettison.runtimes.linux.cgroups import Cgroup
 
 pytestmark = needs_root
 
@@ -232,19 +233,24 @@ def test_running_pods_go_on_and_their_end_is_seen(tmp_path: Path) -> None:
     twice(tmp_path, before, after)
 
 
-def test_a_pod_that_ended_while_nobody_looked_has_an_unknown_end(tmp_path: Path) -> None:
-    async def before(scene: Scene) -> None:
-        await scene.supervisor.start(manifest(shell("sleep 0.3; exit 0"), restartPolicy="Never"))
+@pytest.mark.parametrize(("is_reaped", "phase", "code"), [(True, "Failed", 137), (False, "Succeeded", 0)])
+def test_of_a_pod_that_ended_while_nobody_looked_only_the_undead_can_tell(
+    tmp_path: Path, is_reaped: bool, phase: str, code: int
+) -> None:
+    pids: list[int] = []
 
-    async def after(scene: Scene) -> None:
-        await scene.phase("Failed")
-        assert (scene.container().exit_code, scene.container().reason) == (137, "ContainerStatusUnknown")
-        await until(lambda: scene.supervisor.is_finished("uid-a"))
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("sleep 0.2; exit 0"), restartPolicy="Never"))
+        pids.append(scene.pid())
 
     def between(_: Node) -> None:
-        import time
+        os.waitid(os.P_PID, pids[0], os.WEXITED | (0 if is_reaped else os.WNOWAIT))
 
-        time.sleep(0.6)
+    async def after(scene: Scene) -> None:
+        await scene.phase(phase)
+        reason = "ContainerStatusUnknown" if is_reaped else "Completed"
+        assert (scene.container().exit_code, scene.container().reason) == (code, reason)
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
 
     twice(tmp_path, before, after, between)
 
@@ -258,6 +264,7 @@ def test_a_container_that_died_is_started_again_as_its_policy_wants(tmp_path: Pa
 
     def between(_: Node) -> None:
         os.kill(killed[0], signal.SIGKILL)
+        os.waitpid(killed[0], 0)
 
     async def after(scene: Scene) -> None:
         await until(lambda: scene.container().state == "running")
@@ -452,3 +459,96 @@ def test_rejected_pods_are_remembered(tmp_path: Path) -> None:
         assert (scene.status().phase, scene.status().reason, scene.status().message) == ("Failed", "OutOfcpu", "no room")
 
     twice(tmp_path, before, after)
+
+
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+from tests.runtimes.host.nodes import PLAIN, Node
+from tests.runtimes.host.pods import SLEEPS, container, eviction, manifest, opened, shell
+from jettison.runtimes.host.settings import HostSettings
+
+def say(*words):
+    print(*words, flush=True)
+
+async def run():
+    name, state, directory = sys.argv[1:]
+    made = Node(HostSettings(name, Path(state), Path(directory), f"jettison-{name}"), PLAIN)
+    async with opened(made.settings, made.kubepods) as scene:
+        say("started", "nothing")
+        side = shell("sleep 60", "side", restartPolicy="Always")
+        volumes = [{"name": "v", "emptyDir": {"medium": "Memory"}}]
+        mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+        forks = "(setsid sleep 60 &) ; sleep 60"
+        for number in range(100):
+            for kind, more in (
+                ("plain", manifest(container(SLEEPS), name=f"plain{number}")),
+                ("crash", manifest(shell("exit 1"), name=f"crash{number}")),
+                ("full", manifest(shell(forks, **mounts), name=f"full{number}", initContainers=[side], volumes=volumes)),
+            ):
+                await scene.supervisor.start(more)
+                say("started", more.pod.name)
+            evicting = scene.supervisor.evict(eviction(scene.status(f"full{number}").pod))
+            evicting = asyncio.ensure_future(evicting)
+            await asyncio.sleep(0)
+            say("evicting", f"full{number}")
+            if number % 2:
+                await evicting
+            await scene.supervisor.stop(f"uid-crash{number}", 0)
+            say("stopped", f"crash{number}")
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_killing_the_agent_at_any_moment_loses_no_pod_and_leaves_no_orphan(tmp_path: Path, seed: int) -> None:
+    async def run() -> None:
+        with node(settings(tmp_path, node_memory=None)) as made:
+            told = kill_after(made, random.Random(seed).uniform(0, 0.8))
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                await verify(scene, made, told)
+
+    asyncio.run(run())
+
+
+def kill_after(made: Node, seconds: float) -> dict[str, set[str]]:
+    """What the agent said before it was killed: what it has started, was evicting, has stopped."""
+    values = made.settings
+    arguments = [values.node_name, str(values.state_dir), str(values.node_dir)]
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, *arguments], stdout=subprocess.PIPE, text=True)
+    assert agent.stdout is not None
+    agent.stdout.readline()
+    time.sleep(seconds)
+    agent.kill()
+    output, _ = agent.communicate()
+    told: dict[str, set[str]] = {"started": set(), "evicting": set(), "stopped": set()}
+    for line in output.splitlines():
+        what, name = line.split()
+        told[what].add(name)
+    return told
+
+
+async def verify(scene: Scene, made: Node, told: dict[str, set[str]]) -> None:
+    names = {status.pod.name for status in scene.supervisor.statuses()}
+    assert told["started"] - told["stopped"] <= names
+    assert not told["stopped"] & names
+    for name in told["evicting"]:
+        await scene.phase("Failed", name)
+        assert scene.status(name).reason == "Evicted"
+    for name in told["started"] - told["stopped"] - told["evicting"]:
+        if name.startswith("plain"):
+            await scene.phase("Running", name)
+            assert scene.container("c", name).restarts == 0
+    everybody = Cgroup(made.ground.mounts, made.kubepods.name)
+
+    def ours() -> frozenset[int]:
+        places = [each.place for pod in scene.supervisor.active() for each in pod.containers if each.is_running]
+        return frozenset().union(*(place.processes() for place in places))
+
+    await until(lambda: everybody.processes() == ours())
+    known = {status.pod.uid for status in scene.supervisor.statuses()}
+    await until(lambda: {path.name for path in scene.settings.pods_dir.glob("*")} <= known)
+    finished = [name for name in told["evicting"] if scene.supervisor.is_finished(f"uid-{name}")]
+    assert not [name for name in finished if scene.settings.pod_dir(f"uid-{name}").exists()]
+    assert len(scene.said(events.PodEvicted)) == len({fact.eviction.pod.uid for fact in scene.said(events.PodEvicted)})

@@ -1,0 +1,210 @@
+"""The ASGI application: from the bytes of a request to the bytes of its answer.
+
+The order is Kubernetes': who are you (401), may you (403), is there such a thing (404), can it do that (405), and only
+then what the handler says. Nothing here is Starlette's: a route table and request objects would cost more than an
+eviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.types import Receive, Scope, Send
+
+from jettison.apiserver import discovery, openapi
+from jettison.apiserver.auth import Authenticator, denial, is_allowed
+from jettison.apiserver.bodies import read_object
+from jettison.apiserver.eviction import Evictions, Settings
+from jettison.apiserver.limits import read_body
+from jettison.apiserver.options import write_options
+from jettison.apiserver.parts import LogSource, Parts
+from jettison.apiserver.presenting import Response, encode, show_value, wants_table
+from jettison.apiserver.requests import Request, Target, method_not_allowed
+from jettison.apiserver.resources import BINDINGS, GROUP_VERSIONS
+from jettison.apiserver.rest import Objects, expected
+from jettison.apiserver.reviews import answer_review
+from jettison.apiserver.statuses import failure_status, forbidden, internal_error, unknown_path
+from jettison.apiserver.store import Store
+from jettison.apiserver.watch import open_watch
+from jettison.clock import Clock
+from jettison.errors import ApiError
+
+Handler = Callable[[Request, Target], Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
+_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
+_PLAIN: Final = "text/plain; charset=utf-8"
+# Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
+_GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
+# A watch whose client has stopped reading cannot be told that it is over; after this long it is cut off.
+_LAST_WORDS_SECONDS: Final = 30.0
+
+
+class Application:
+    """Everything that the API serves, on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        authenticator: Authenticator,
+        *,
+        evictions: Settings | None = None,
+        logs: LogSource | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._authenticator = authenticator
+        objects = Objects(store, clock)
+        parts = Parts(objects, Evictions(store, clock, evictions), logs)
+        self._handlers: dict[tuple[str, str], Handler] = {
+            ("get", ""): objects.read,
+            ("list", ""): objects.list_all,
+            ("create", ""): objects.create,
+            ("update", ""): objects.update,
+            ("patch", ""): objects.patch,
+            ("delete", ""): objects.delete,
+            ("deletecollection", ""): objects.delete_collection,
+            ("get", "status"): objects.read,
+            ("update", "status"): objects.update,
+            ("patch", "status"): objects.patch,
+            ("update", "finalize"): parts.finalize,
+            ("get", "scale"): parts.read_scale,
+            ("update", "scale"): parts.write_scale,
+            ("patch", "scale"): parts.write_scale,
+            ("create", "eviction"): parts.evict,
+            ("create", "binding"): parts.bind,
+            ("get", "log"): parts.read_log,
+        }
+        self._bind = parts.bind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+            self._authorize(request, scope)
+            if request.is_watch:
+                await self._watch(request, receive, send)
+                return
+            response = await self._respond(request, scope, receive)
+        except ApiError as error:
+            response = _failure(error)
+        except Exception as error:  # noqa: BLE001  one request must not end the server
+            _log.exception("`%s %s` failed", scope["method"], scope["path"])
+            response = _failure(internal_error(f"{type(error).__name__}: {error}"))
+        await _send(send, response)
+
+    def _authorize(self, request: Request, scope: Scope) -> None:
+        token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        user = self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+        if user is None:
+            raise ApiError("Unauthorized", code=401, reason="Unauthorized")
+        request.user = user
+        access = request.access
+        if not is_allowed(user, access):
+            why = denial(user, access)
+            if request.target is None:
+                raise ApiError(f"forbidden: {why}", code=403, reason="Forbidden", details={})
+            raise forbidden(request.target.resource, request.target.name, why)
+        request.resolve()
+
+    async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:
+        target = request.target
+        if target is None:
+            return _respond_plain(request)
+        handler = self._handler(target, request.verb)
+        if request.method not in ("GET", "HEAD"):
+            request.body = await read_body(scope, receive)
+        response = await handler(request, target)
+        return response if request.method != "HEAD" else Response(response.code, b"", response.content_type)
+
+    def _handler(self, target: Target, verb: str) -> Handler:
+        resource = target.resource
+        part = resource.subresource(target.subresource) if target.subresource else None
+        if verb not in (resource.verbs if part is None else part.verbs):
+            raise method_not_allowed()
+        is_everywhere = resource.is_namespaced and not target.namespace
+        if (is_everywhere and verb in ("create", "deletecollection")) or (
+            verb == "create" and target.name and not part
+        ):
+            raise method_not_allowed()
+        if resource is BINDINGS:
+            return self._bind
+        if not resource.is_stored:
+            return self._review
+        return self._handlers[verb, target.subresource]
+
+    async def _review(self, request: Request, target: Target) -> Response:
+        wants_table(request, may_be_table=False)
+        options = write_options(request, "CreateOptions")
+        what = expected(target.resource)
+        review, _ = read_object(request.body, request.content_type, what, options.validation)
+        return show_value(
+            target.resource, answer_review(target.resource, review, request.user, self._authenticator), 201
+        )
+
+    async def _watch(self, request: Request, receive: Receive, send: Send) -> None:
+        target = request.target
+        if target is None or "watch" not in target.resource.verbs:
+            raise method_not_allowed()
+        watcher, seconds = await open_watch(
+            self._store, self._clock, request, target.resource, target.namespace or None
+        )
+        leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
+        try:
+            async with asyncio.timeout(seconds + _LAST_WORDS_SECONDS):
+                head: dict[str, Any] = {"type": "http.response.start", "status": 200}
+                await send({**head, "headers": [(b"content-type", b"application/json")]})
+                async for chunk in watcher.chunks(seconds):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            leaving.cancel()
+            watcher.close()
+
+
+async def _wait_for_end(receive: Receive, close: Callable[[], None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    close()
+
+
+def _respond_plain(request: Request) -> Response:
+    path = request.path
+    if request.method not in ("GET", "HEAD"):
+        raise method_not_allowed()
+    if path.rstrip("/") in _HEALTH:
+        return Response(200, b"ok", _PLAIN)
+    found = (
+        discovery.version_document()
+        if path.rstrip("/") == "/version"
+        else discovery.document(path, request.accept) or openapi.document(path, request.accept)
+    )
+    if found is None:
+        if path.startswith(_GROUP_PATHS):
+            raise unknown_path()
+        return Response(404, b"404 page not found\n", _PLAIN)
+    return Response(200, found.body, found.content_type, [(b"etag", found.etag.encode())])
+
+
+def _failure(error: ApiError) -> Response:
+    headers = []
+    if error.retry_after_seconds > 0:
+        headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    return Response(error.code, encode(failure_status(error)), headers=headers)
+
+
+async def _send(send: Send, response: Response) -> None:
+    body = response.body
+    headers = [
+        (b"content-type", response.content_type.encode("latin-1")),
+        (b"content-length", str(len(body)).encode()),
+        *response.headers,
+    ]
+    await send({"type": "http.response.start", "status": response.code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,123 @@
+"""The body of a request, to the object that it is. Everything wrong with it is a 4xx in Kubernetes' words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from jettison.apiserver import protobuf
+from jettison.apiserver.json_texts import duplicate_keys, parse_json
+from jettison.apiserver.resources import RESOURCES
+from jettison.apiserver.schema.reading import read_document
+from jettison.apiserver.statuses import bad_request
+from jettison.engine.strconv import quote
+from jettison.errors import ApiError, InputError
+
+Json = dict[str, Any]
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+_ACCEPTED: Final = (JSON, YAML, protobuf.CONTENT_TYPE)
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Versions that are no longer served but whose kinds the decoder still knows.
+_FORMER: Final = frozenset({("policy/v1beta1", "PodDisruptionBudget"), ("policy/v1beta1", "Eviction")})
+_KNOWN: Final = frozenset(
+    {
+        *((each.api_version, each.kind) for each in RESOURCES),
+        *(
+            (part.group and f"{part.group}/{part.version}", part.kind)
+            for each in RESOURCES
+            for part in each.subresources
+        ),
+        *_FORMER,
+    }
+)
+_SCHEME: Final = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a path takes: a kind, and the versions in which it may come; the first is the one assumed."""
+
+    kind: str
+    api_versions: tuple[str, ...]
+    # The name under which `schema` knows its fields.
+    fields: str
+
+    @property
+    def internal(self) -> str:
+        """As Go calls the type that it wanted to convert to."""
+        group = self.api_versions[0].rpartition("/")[0].partition(".")[0]
+        return f"{group or 'core'}.{self.kind}"
+
+
+def read_object(body: bytes, content_type: str, expected: Expected, validation: str) -> tuple[Json, list[str]]:
+    """The object without kind and apiVersion, and warnings for the client."""
+    document = parse_body(body, content_type, expected)
+    is_json = content_type.partition(";")[0].strip().lower() in ("", JSON)
+    duplicates = duplicate_keys(body, document) if is_json and validation != "Ignore" else []
+    return check_object(document, expected, validation, duplicates)
+
+
+def check_object(
+    document: Any, expected: Expected, validation: str, duplicates: list[str] | None = None
+) -> tuple[Json, list[str]]:
+    """A document that was parsed already, or put together by a patch."""
+    version, kind = _check_kind(document, expected)
+    label = f"{kind} in version {quote(version.rpartition('/')[2])} cannot be handled as a {expected.kind}"
+    try:
+        value, unknown = read_document(expected.fields, document)
+    except InputError as error:
+        raise bad_request(f"{label}: {error}") from error
+    mistakes = [f"duplicate field {quote(each)}" for each in duplicates or ()]
+    mistakes += [f"unknown field {quote(each)}" for each in unknown]
+    if mistakes and validation == "Strict":
+        raise bad_request(f"{label}: strict decoding error: {', '.join(mistakes)}")
+    return value, [] if validation == "Ignore" else mistakes
+
+
+def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
+    """What the body says, whatever it is. A missing Content-Type means JSON: the Python client sends none."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    try:
+        if media_type in ("", JSON):
+            return parse_json(body)
+        if media_type == YAML:
+            return yaml.load(body, Loader=_LOADER)  # noqa: S506  the loader is a safe one
+        if media_type == protobuf.CONTENT_TYPE:
+            return protobuf.decode(body, expected.api_versions[0], expected.kind)
+    except (InputError, yaml.YAMLError, RecursionError, ValueError) as error:
+        shown = body[:256].decode("utf-8", "replace") or "<empty>"
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): couldn't get version/kind; "
+            f"json parse error: {error} ({shown})"
+        ) from error
+    accepted = ", ".join(_ACCEPTED)
+    raise ApiError(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}",
+        code=415,
+        reason="UnsupportedMediaType",
+    )
+
+
+def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
+    if not isinstance(document, dict):
+        return expected.api_versions[0], expected.kind
+    version, kind = document.get("apiVersion"), document.get("kind")
+    for name, value in (("apiVersion", version), ("kind", kind)):
+        if not isinstance(value, str | None):
+            raise bad_request(f"couldn't get version/kind; json parse error: {name} is no text")
+    version = version or expected.api_versions[0]
+    kind = kind or expected.kind
+    if kind == expected.kind and version in expected.api_versions:
+        return version, kind
+    short = version.rpartition("/")[2]
+    label = f"{kind} in version {quote(short)} cannot be handled as a {expected.kind}"
+    if (version, kind) not in _KNOWN:
+        raise bad_request(f"{label}: no kind {quote(kind)} is registered for version {quote(version)} {_SCHEME}")
+    if kind == expected.kind:
+        served = expected.api_versions[0]
+        raise bad_request(f"the API version in the data ({version}) does not match the expected API version ({served})")
+    raise bad_request(f"{label}: converting ({short}.{kind}) to ({expected.internal}): unknown conversion")

@@ -1,0 +1,84 @@
+"""One state directory, served: store, identity, users and the API on them.
+
+<state_dir>/admin.kubeconfig, …        one per user, for people and programs
+<state_dir>/cluster/store.sqlite       the objects
+<state_dir>/cluster/pki/               the authority and the server's certificate
+<state_dir>/cluster/tokens.json        who may come in
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jettison.apiserver.app import Application
+from jettison.apiserver.auth import NODE_PREFIX, Authenticator
+from jettison.apiserver.bootstrap import ensure_system_objects
+from jettison.apiserver.certificates import ensure_identity
+from jettison.apiserver.housekeeping import Housekeeping
+from jettison.apiserver.kubeconfig import write_kubeconfig
+from jettison.apiserver.parts import LogSource
+from jettison.apiserver.private_files import make_private_folder
+from jettison.apiserver.server import Endpoint, listen, serve
+from jettison.apiserver.store import Store
+from jettison.apiserver.tokens import ensure_tokens
+from jettison.clock import Clock, SystemClock
+
+PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
+"""Users that every cluster has, with their roles; a node is added by whoever runs one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What to serve and where."""
+
+    state_dir: Path
+    endpoint: Endpoint
+    users: Mapping[str, str] = field(default_factory=lambda: PEOPLE)
+    clock: Clock = field(default_factory=SystemClock)
+    logs: LogSource | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the server keeps what is only its own."""
+        return self.state_dir / "cluster"
+
+    def kubeconfig(self, user: str) -> Path:
+        """`admin.kubeconfig`; a node's without the prefix that all nodes share."""
+        return self.state_dir / f"{user.removeprefix(NODE_PREFIX)}.kubeconfig"
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[Endpoint], None]) -> None:
+        """Serve until `stop` is set. The directory is locked first: two servers would fight over everything in it."""
+        make_private_folder(self.state_dir)
+        store = Store(self.folder)
+        try:
+            await ensure_system_objects(store, self.clock)
+            listener, endpoint = listen(self.endpoint)
+            with listener:
+                await self._serve(store, listener, endpoint, stop, on_ready)
+        finally:
+            await store.close()
+
+    async def _serve(
+        self,
+        store: Store,
+        listener: socket.socket,
+        endpoint: Endpoint,
+        stop: asyncio.Event,
+        on_ready: Callable[[Endpoint], None],
+    ) -> None:
+        identity = ensure_identity(self.folder / "pki", endpoint.names)
+        entries = ensure_tokens(self.folder / "tokens.json", self.users)
+        for entry in entries:
+            if entry.user in self.users:
+                path = self.kubeconfig(entry.user)
+                write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
+        app = Application(store, self.clock, Authenticator(entries), logs=self.logs)
+        keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
+        try:
+            await serve(app, listener, identity, stop, on_ready=lambda: on_ready(endpoint))
+        finally:
+            keeping.cancel()

@@ -1,0 +1,101 @@
+"""What a connection may cost before anybody knows who is on the other end: bytes and seconds until its headers are in.
+
+uvicorn parses with llhttp, which collects headers without any limit, and waits for them for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+MOST_HEAD_BYTES = 64 * 1024
+"""Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
+
+HEAD_SECONDS = 15.0
+"""From the first byte of a request (or from the handshake) to the end of its headers."""
+
+MOST_IGNORED_BYTES = 64 * 1024 * 1024
+"""Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
+
+_TOO_LARGE = "431 Request Header Fields Too Large"
+_TOO_SLOW = "408 Request Timeout"
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's connection with a limit on the size of a head and on the time it takes."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._head_bytes = 0
+        self._ignored_bytes = 0
+        self._is_in_head = True
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The clock runs from the handshake on: a connection that says nothing is the cheapest attack."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing to wait for any more."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """A head that is still open after this many bytes is refused, wherever its end may be."""
+        if self._is_in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._is_in_head and self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Called by the parser at the first byte of a request."""
+        super().on_message_begin()
+        self._is_in_head = True
+        self._head_bytes = self._ignored_bytes = 0
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
+
+    def on_headers_complete(self) -> None:
+        """The head may have come in one piece, so its size is known only now."""
+        self._is_in_head = False
+        self._stop_clock()
+        # Four more for each header: the colon, the blank and the end of its line.
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MOST_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+        elif not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """What follows a refused head belongs to no request; what follows an answer is of no use, and not for ever."""
+        if self.transport.is_closing():
+            return
+        if self.cycle.response_complete:
+            self._ignored_bytes += len(body)
+            if self._ignored_bytes > MOST_IGNORED_BYTES:
+                self.transport.close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """As above."""
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, status: str) -> None:
+        self._stop_clock()
+        if self.transport.is_closing():
+            return
+        # In the middle of a pipelined answer nothing may be written; the client sees the end of the connection.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        self.transport.close()

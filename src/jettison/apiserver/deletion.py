@@ -1,0 +1,216 @@
+"""Deleting: with grace, with finalizers, with preconditions; and a second time.
+
+The server runs no clock on a pod's grace: whoever runs the pod says that it has ended, by deleting it with grace 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from jettison.apiserver.bodies import Expected, parse_body
+from jettison.apiserver.options import boolean, dry_run_mistakes, integer, invalid_options
+from jettison.apiserver.requests import Request
+from jettison.apiserver.resources import NAMESPACES, PODS, Resource
+from jettison.apiserver.schema.reading import read_document
+from jettison.apiserver.statuses import bad_request, not_found
+from jettison.apiserver.store import Store
+from jettison.apiserver.stored import Stored
+from jettison.apiserver.timestamps import stamp
+from jettison.apiserver.validation.mistakes import Mistake, invalid, unsupported
+from jettison.engine.strconv import quote
+from jettison.errors import Conflict, InputError
+from jettison.manifests.times import parse_time
+
+Json = dict[str, Any]
+
+_SECOND_NS: Final = 10**9
+_POLICIES: Final = ("Foreground", "Background", "Orphan", "nil")
+_FOREGROUND: Final = "foregroundDeletion"
+_ORPHAN: Final = "orphan"
+# A grace of 300,000 years is a number but has no end that could be written; 9999-12-31 is the last day there is.
+_LATEST_NS: Final = 253_402_300_799 * _SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What a client may say about a deletion. None everywhere: it said nothing."""
+
+    grace_seconds: int | None = None
+    uid: str | None = None
+    version: str | None = None
+    policy: str | None = None
+    orphans: bool | None = None
+    dry_run: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, value: Json) -> DeleteOptions:
+        """From a DeleteOptions object whose types are right."""
+        preconditions = value.get("preconditions") or {}
+        return cls(
+            value.get("gracePeriodSeconds"),
+            preconditions.get("uid"),
+            preconditions.get("resourceVersion"),
+            value.get("propagationPolicy"),
+            value.get("orphanDependents"),
+            tuple(value.get("dryRun") or ()),
+        )
+
+    def check(self) -> None:
+        """Raise 422 for what cannot be."""
+        if mistakes := list(self._mistakes()):
+            raise invalid_options("DeleteOptions", mistakes)
+
+    def _mistakes(self) -> Iterator[Mistake]:
+        if self.orphans is not None and self.policy is not None:
+            yield invalid(
+                "propagationPolicy", self.policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
+        if self.policy is not None and self.policy not in _POLICIES[:3]:
+            yield unsupported("propagationPolicy", self.policy, _POLICIES)
+        yield from dry_run_mistakes(self.dry_run)
+
+
+class Deleted(NamedTuple):
+    """`stored` is the object as it was left, or as it was last; a dry run has only `value`."""
+
+    value: Json
+    is_removed: bool
+    stored: Stored | None
+
+
+def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOptions:
+    """From the body if there is one, else from the query; never from both."""
+    if not request.body:
+        return DeleteOptions(
+            grace_seconds=integer(request, "gracePeriodSeconds"),
+            policy=request.parameter("propagationPolicy") or None,
+            orphans=boolean(request, "orphanDependents"),
+            dry_run=tuple(each for each in request.parameters.get("dryRun", ()) if each),
+        )
+    document = parse_body(request.body, request.content_type, Expected("DeleteOptions", versions, "DeleteOptions"))
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in (None, "", "DeleteOptions"):
+        raise bad_request(f"decoded object cannot be converted to DeleteOptions: {kind}")
+    try:
+        value, _ = read_document("DeleteOptions", document)
+    except InputError as error:
+        raise bad_request(str(error)) from error
+    return DeleteOptions.of(value)
+
+
+def check_preconditions(
+    resource: Resource, stored: Stored, options: DeleteOptions, *, take_empty: bool = False
+) -> None:
+    """409 if this is not the object or the version that was meant. `take_empty`: an empty text is no condition."""
+    metadata = stored.metadata
+    name, uid, version = metadata["name"], metadata["uid"], metadata["resourceVersion"]
+    if options.uid is not None and options.uid != uid and not (take_empty and not options.uid):
+        why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid})"
+        raise _precondition_failed(resource, name, f"{why}. The object might have been deleted and then recreated")
+    if options.version is not None and options.version != version and not (take_empty and not options.version):
+        why = f"the ResourceVersion in the precondition ({options.version}) does not match"
+        raise _precondition_failed(
+            resource, name, f"{why} the ResourceVersion in record ({version}). The object might have been modified"
+        )
+
+
+def _precondition_failed(resource: Resource, name: str, why: str) -> Conflict:
+    message = f"Operation cannot be fulfilled on {resource.kind} {quote(name)}: {why}"
+    return Conflict(message, details={"name": name, "kind": resource.kind})
+
+
+class Deletions:
+    """Deletes on the head of the store; the caller waits for the disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions, now_ns: int) -> Deleted:
+        """Delete one object, or begin to."""
+        options.check()
+        found = self._store.head(resource, namespace, name)
+        if found is None:
+            raise not_found(resource, name)
+        check_preconditions(resource, found, options)
+        value = found.object
+        metadata = value["metadata"]
+        is_terminating = "deletionTimestamp" in metadata
+        if resource is NAMESPACES:
+            marked = value if is_terminating else _terminating_namespace(value, now_ns)
+            finalizers = [*(metadata.get("finalizers") or ()), *(value["spec"].get("finalizers") or ())]
+            return self._settle(resource, found, marked, bool(options.dry_run), is_final=not finalizers)
+        finalizers = _finalizers(metadata, options, is_terminating=is_terminating)
+        if resource is PODS:
+            marked = _shortened(value, options, now_ns) if is_terminating else _marked_pod(value, options, now_ns)
+        else:
+            marked = value if is_terminating or not finalizers else _mark(value, now_ns, 0)
+        if finalizers != (metadata.get("finalizers") or []):
+            marked = {**marked, "metadata": {**marked["metadata"], "finalizers": finalizers}}
+        is_final = not finalizers and not marked["metadata"].get("deletionGracePeriodSeconds")
+        return self._settle(resource, found, marked, bool(options.dry_run), is_final=is_final)
+
+    def _settle(self, resource: Resource, found: Stored, marked: Json, is_dry_run: bool, *, is_final: bool) -> Deleted:
+        if is_dry_run:
+            return Deleted(marked, is_final, None)
+        stored = self._store.put(resource, *found.key, marked)
+        if is_final:
+            return Deleted(stored.object, True, self._store.remove(resource, *found.key))
+        return Deleted(stored.object, False, stored)
+
+
+def _finalizers(metadata: Json, options: DeleteOptions, *, is_terminating: bool) -> list[str]:
+    """Who must still agree. The policy adds the garbage collector, but not any more once it is under way."""
+    finalizers = metadata.get("finalizers") or []
+    if is_terminating or (options.policy is None and options.orphans is None):
+        return finalizers
+    policy = options.policy or ("Orphan" if options.orphans else "Background")
+    kept = [each for each in finalizers if each not in (_FOREGROUND, _ORPHAN)]
+    added = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
+    return [*kept, *added]
+
+
+def _mark(value: Json, now_ns: int, grace: int) -> Json:
+    """The object with its end in sight: its deletionTimestamp is when the grace runs out."""
+    metadata = {
+        **value["metadata"],
+        "deletionTimestamp": stamp(min(now_ns + grace * _SECOND_NS, _LATEST_NS)),
+        "deletionGracePeriodSeconds": grace,
+    }
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    return {**value, "metadata": metadata}
+
+
+def _marked_pod(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
+    """Not on a node, or ended already: nothing to wait for. Negative: a second."""
+    grace = options.grace_seconds
+    if grace is None:
+        grace = pod["spec"].get("terminationGracePeriodSeconds", 0)
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        grace = 0
+    return _mark(pod, now_ns, 1 if grace < 0 else grace)
+
+
+def _shortened(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
+    """A grace under way can be made shorter, never longer. One that would have run out already becomes a second."""
+    metadata = pod["metadata"]
+    recorded, grace = metadata.get("deletionGracePeriodSeconds", 0), options.grace_seconds
+    if not recorded or grace is None or grace >= recorded:
+        return pod
+    end_ns = parse_time(metadata["deletionTimestamp"]) + (grace - recorded) * _SECOND_NS
+    if end_ns < now_ns:
+        end_ns, grace = now_ns, 1 if grace else 0
+    changed = {**metadata, "deletionTimestamp": stamp(end_ns), "deletionGracePeriodSeconds": grace}
+    return {**pod, "metadata": changed}
+
+
+def _terminating_namespace(namespace: Json, now_ns: int) -> Json:
+    metadata = {**namespace["metadata"], "deletionTimestamp": stamp(now_ns)}
+    return {**namespace, "metadata": metadata, "status": {**namespace["status"], "phase": "Terminating"}}
+
+
+def at_version(options: DeleteOptions, version: str) -> DeleteOptions:
+    """The same options, on the version that our own write has made."""
+    return replace(options, version=version) if options.version is not None else options

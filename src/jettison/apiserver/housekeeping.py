@@ -1,0 +1,98 @@
+"""What the server does on its own account: it empties namespaces that are to go, and drops old events.
+
+Both belong here and not to the controllers: emptying must know all resources there are, and a store without either
+would only ever grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from jettison.apiserver.deletion import DeleteOptions, Deletions
+from jettison.apiserver.resources import EVENTS, NAMESPACES, RESOURCES, Resource
+from jettison.apiserver.store import Store
+from jettison.apiserver.stored import Change, ChangeType, Stored
+from jettison.clock import Clock
+from jettison.manifests.times import parse_time
+
+_CONTENT: Final[tuple[Resource, ...]] = tuple(
+    each for each in RESOURCES if each.is_stored and each.is_namespaced and not each.stored_as
+)
+EVENT_LIFETIME_NS: Final = 3600 * 10**9
+"""How long an event is kept; as in Kubernetes."""
+_EVENT_ROUND_SECONDS: Final = 60.0
+
+
+class Housekeeping:
+    """Runs beside the server, on the store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._deletions = Deletions(store)
+        self._wake = asyncio.Event()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For ever: whenever something in a terminating namespace is gone, look what is left."""
+        for resource in (*_CONTENT, NAMESPACES):
+            self._store.follow(resource, self._store.version, self._notice)
+        try:
+            while True:
+                self._empty_all()
+                self._drop_old_events()
+                await self._store.settled()
+                self._wake.clear()
+                timer = asyncio.get_running_loop().call_later(_EVENT_ROUND_SECONDS, self._wake.set)
+                await self._wake.wait()
+                timer.cancel()
+        finally:
+            for resource in (*_CONTENT, NAMESPACES):
+                self._store.unfollow(resource, self._notice)
+
+    def _notice(self, change: Change) -> None:
+        namespace, name = change.stored.key
+        found = self._store.get(NAMESPACES, "", namespace or name)
+        is_leaving = found is not None and "deletionTimestamp" in found.metadata
+        if is_leaving and (change.type is ChangeType.DELETED or not namespace):
+            self._wake.set()
+
+    def _empty_all(self) -> None:
+        for namespace in self._store.list(NAMESPACES)[0]:
+            if "deletionTimestamp" in namespace.metadata and not self._empty(namespace):
+                self._finish(namespace)
+
+    def _empty(self, namespace: Stored) -> int:
+        """How many objects are left after all were asked to go. Pods have their grace, finalizers their say."""
+        left = 0
+        for resource in _CONTENT:
+            for item in self._store.list(resource, namespace.key[1])[0]:
+                current = self._store.head(resource, *item.key)
+                if current is None:
+                    continue
+                if "deletionTimestamp" not in current.metadata:
+                    options = DeleteOptions(uid=current.uid)
+                    left += not self._deletions.delete(resource, *item.key, options, self._clock.now_ns()).is_removed
+                else:
+                    left += 1
+        return left
+
+    def _finish(self, namespace: Stored) -> None:
+        current = self._store.head(NAMESPACES, *namespace.key)
+        if current is None:
+            return
+        value = current.object
+        kept = [each for each in value["spec"].get("finalizers") or () if each != "kubernetes"]
+        last = {**value, "spec": {**value["spec"], "finalizers": kept}}
+        if kept or current.metadata.get("finalizers"):
+            self._store.put(NAMESPACES, *current.key, last)
+        else:
+            self._store.remove(NAMESPACES, *current.key, last)
+
+    def _drop_old_events(self) -> None:
+        for item in self._store.list(EVENTS)[0]:
+            times = [item.object.get(key) for key in ("lastTimestamp", "eventTime")]
+            latest = max((parse_time(each) for each in (*times, item.metadata["creationTimestamp"]) if each), default=0)
+            if latest + EVENT_LIFETIME_NS < self._clock.now_ns() and self._store.head(EVENTS, *item.key) is not None:
+                self._store.remove(EVENTS, *item.key)

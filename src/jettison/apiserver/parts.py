@@ -1,0 +1,235 @@
+"""Parts of objects that have a path and rules of their own: scale, binding, eviction, finalize, log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from jettison.apiserver.bodies import Expected, check_object, read_object
+from jettison.apiserver.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
+from jettison.apiserver.json_texts import parse_json
+from jettison.apiserver.options import WriteOptions, integer, patch_options, write_options
+from jettison.apiserver.patch import PATCHERS
+from jettison.apiserver.patch.refusals import undecodable
+from jettison.apiserver.presenting import Response, encode, wants_table
+from jettison.apiserver.requests import Request, Target
+from jettison.apiserver.resources import PODS
+from jettison.apiserver.rest import Objects, warned
+from jettison.apiserver.statuses import bad_request, not_found, success_status
+from jettison.apiserver.stored import Stored
+from jettison.apiserver.timestamps import stamp
+from jettison.apiserver.validation.mistakes import invalid, refusal, required
+from jettison.apiserver.writing import check_address, check_namespace, check_version
+from jettison.engine.durations import parse_duration
+from jettison.engine.label_selectors import MatchExpression, SelectorObject, select
+from jettison.engine.strconv import quote
+from jettison.errors import ApiError, Conflict, InputError
+
+Json = dict[str, Any]
+
+SCALE: Final = Expected("Scale", ("autoscaling/v1",), "Scale")
+BINDING: Final = Expected("Binding", ("v1",), "Binding")
+_EVICTED: Final = Response(201, encode(success_status(201)))
+_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+
+
+class LogSource(Protocol):
+    """Whoever keeps what containers print: nodes in this process, or a way to those elsewhere."""
+
+    async def read_log(self, pod: Json, container: str, tail_lines: int | None) -> bytes:
+        """What a container has printed; raises ApiError."""
+
+
+class Parts:
+    """The handlers."""
+
+    def __init__(self, objects: Objects, evictions: Evictions, logs: LogSource | None = None) -> None:
+        self._objects = objects
+        self._evictions = evictions
+        self._logs = logs
+
+    async def evict(self, request: Request, target: Target) -> Response:
+        """POST of an eviction."""
+        wants_table(request, may_be_table=False)
+        options = write_options(request, "CreateOptions")
+        seconds = _timeout(request)
+        body, warnings = read_eviction(request, options)
+        check_namespace(body["metadata"], target.namespace)
+        self._objects.admission.check_namespace(PODS, target.namespace, target.name)
+        order = check_eviction(body, target.namespace, target.name, options)
+        await self._evictions.evict(order, seconds)
+        return warned(_EVICTED, warnings)
+
+    async def bind(self, request: Request, target: Target) -> Response:
+        """POST of a binding: the pod belongs to that node from now on."""
+        wants_table(request, may_be_table=False)
+        options = write_options(request, "CreateOptions")
+        binding, warnings = read_object(request.body, request.content_type, BINDING, options.validation)
+        name = target.name or binding["metadata"].get("name", "")
+        check_namespace(binding["metadata"], target.namespace)
+        if target.name and binding["metadata"].get("name", "") != target.name:
+            raise bad_request("name in URL does not match name in Binding object")
+        self._objects.admission.check_namespace(PODS, target.namespace, name)
+        node = _check_binding(binding, name)
+        store = self._objects.store
+        found = store.head(PODS, target.namespace, name)
+        if found is None:
+            raise not_found(PODS, name)
+        bound = _bound(found, binding, node, self._objects.clock.now_ns())
+        if not options.is_dry_run:
+            await store.durable(store.put(PODS, *found.key, bound))
+        return warned(_EVICTED, warnings)
+
+    async def read_scale(self, request: Request, target: Target) -> Response:
+        """GET of how many."""
+        wants_table(request, may_be_table=False)
+        found = self._objects.store.get(target.resource, target.namespace, target.name)
+        if found is None:
+            raise not_found(target.resource, target.name)
+        return _show_scale(found.object)
+
+    async def write_scale(self, request: Request, target: Target) -> Response:
+        """PUT or PATCH of how many: a change of the object itself, and of nothing else in it."""
+        wants_table(request, may_be_table=False)
+        is_put = request.method == "PUT"
+        options = write_options(request, "UpdateOptions") if is_put else patch_options(request, is_apply=False)
+
+        def scale(old: Json) -> Json:
+            wanted = self._wanted_scale(request, options, old, is_put=is_put)
+            check_address(wanted["metadata"], target.namespace, target.name)
+            check_version(target.resource, wanted["metadata"], old)
+            replicas = wanted["spec"].get("replicas", 0)
+            if replicas < 0:
+                raise refusal("autoscaling", "Scale", target.name, [invalid("spec.replicas", replicas, _NOT_NEGATIVE)])
+            return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
+
+        whole = replace(target, subresource="")
+        stored, value = self._objects.apply(request, whole, scale, is_dry_run=options.is_dry_run)
+        if stored is not None:
+            await self._objects.store.durable(stored)
+            value = stored.object
+        return _show_scale(value)
+
+    def _wanted_scale(self, request: Request, options: WriteOptions, old: Json, *, is_put: bool) -> Json:
+        if is_put:
+            return read_object(request.body, request.content_type, SCALE, options.validation)[0]
+        media_type = request.content_type.partition(";")[0].strip().lower()
+        if media_type not in PATCHERS:
+            raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
+        try:
+            patch = parse_json(request.body)
+        except InputError as error:
+            raise undecodable(str(error)) from error
+        return check_object(PATCHERS[media_type](_scale(old), patch, SCALE.fields), SCALE, options.validation)[0]
+
+    async def finalize(self, request: Request, target: Target) -> Response:
+        """PUT of a namespace without the finalizers that have done their work."""
+        wants_table(request, may_be_table=False)
+        return await self._objects.update(request, target)
+
+    async def read_log(self, request: Request, target: Target) -> Response:
+        """GET of what a container has printed."""
+        found = self._objects.store.get(PODS, target.namespace, target.name)
+        if found is None:
+            raise not_found(PODS, target.name)
+        container = request.parameter("container") or _only_container(found.object)
+        if self._logs is None:
+            message = "no node of this server keeps logs"
+            raise ApiError(message, code=503, reason="ServiceUnavailable", details={})
+        text = await self._logs.read_log(found.object, container, integer(request, "tailLines"))
+        return Response(200, text, "text/plain")
+
+
+def _timeout(request: Request) -> float:
+    text = request.parameter("timeout")
+    if not text:
+        return LONGEST_SECONDS
+    try:
+        return parse_duration(text) / 10**9
+    except InputError as error:
+        raise bad_request(f"invalid timeout specified in the request URL: {error}") from error
+
+
+def _check_binding(binding: Json, name: str) -> str:
+    target = binding["target"]
+    mistakes = []
+    if target.get("kind", "") not in ("", "Node"):
+        mistakes.append(invalid("target.kind", target["kind"], 'must be "Node" or empty'))
+    node: str = target.get("name", "")
+    if not node:
+        mistakes.append(required("target.name"))
+    if mistakes:
+        raise refusal("", "Binding", name, mistakes)
+    return node
+
+
+def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
+    pod, name = found.object, found.key[1]
+    for key, record in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        given = binding["metadata"].get(key)
+        if given and given != pod["metadata"][key]:
+            raise _unbindable(
+                name, f"the {record} in the precondition ({given}) does not match ({pod['metadata'][key]})"
+            )
+    if "deletionTimestamp" in pod["metadata"]:
+        raise _unbindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod["spec"].get("nodeName"):
+        raise _unbindable(name, f"pod {name} is already assigned to node {quote(pod['spec']['nodeName'])}")
+    conditions = [each for each in pod["status"].get("conditions") or () if each["type"] != "PodScheduled"]
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": stamp(now_ns),
+    }
+    given_annotations = binding["metadata"].get("annotations")
+    metadata = pod["metadata"]
+    if given_annotations:
+        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given_annotations}}
+    spec = {**pod["spec"], "nodeName": node}
+    return {
+        **pod,
+        "metadata": metadata,
+        "spec": spec,
+        "status": {**pod["status"], "conditions": [*conditions, scheduled]},
+    }
+
+
+def _unbindable(name: str, why: str) -> Conflict:
+    message = f"Operation cannot be fulfilled on pods/binding {quote(name)}: {why}"
+    return Conflict(message, details={"name": name, "kind": "pods/binding"})
+
+
+def _scale(value: Json) -> Json:
+    """Deployments and their like, reduced to a number. The uid is the object's own: the disruption controller looks."""
+    metadata, spec, status = value["metadata"], value["spec"], value["status"]
+    shared = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": SCALE.kind,
+        "apiVersion": SCALE.api_versions[0],
+        "metadata": {key: metadata[key] for key in shared if key in metadata},
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": status.get("replicas", 0), "selector": _selector_text(spec.get("selector") or {})},
+    }
+
+
+def _show_scale(value: Json) -> Response:
+    return Response(200, encode(_scale(value)))
+
+
+def _selector_text(selector: Json) -> str:
+    expressions = (
+        MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in selector.get("matchExpressions") or ()
+    )
+    return str(select(SelectorObject(selector.get("matchLabels") or {}, tuple(expressions))))
+
+
+def _only_container(pod: Json) -> str:
+    names = [each["name"] for each in pod["spec"].get("containers") or ()]
+    if len(names) == 1:
+        return str(names[0])
+    listed = " ".join(names)
+    raise bad_request(
+        f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: [{listed}]"
+    )

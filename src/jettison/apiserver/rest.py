@@ -1,0 +1,274 @@
+"""Create, read, change and delete: what every resource can do, whatever it is.
+
+Each write is made on the head of the store in one go, without giving way to anybody, and answered when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from jettison.apiserver.admission import Admission
+from jettison.apiserver.auth import node_refusal
+from jettison.apiserver.bodies import YAML, Expected, check_object, parse_body, read_object
+from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, read_delete_options
+from jettison.apiserver.event_forms import shown_event, stored_event
+from jettison.apiserver.json_texts import parse_json
+from jettison.apiserver.listing import read_page, selection_of
+from jettison.apiserver.options import WriteOptions, patch_options, write_options
+from jettison.apiserver.patch import APPLY_PATCH, PATCHERS
+from jettison.apiserver.patch.refusals import undecodable
+from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value, wants_table
+from jettison.apiserver.requests import Request, Target
+from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
+from jettison.apiserver.statuses import already_exists, forbidden, not_found, success_status
+from jettison.apiserver.store import Store
+from jettison.apiserver.stored import Stored
+from jettison.apiserver.validation.mistakes import invalid, refusal
+from jettison.apiserver.writing import check_address, check_namespace, check_version, prepare_changed, prepare_new
+from jettison.clock import Clock
+from jettison.errors import ApiError, InputError
+
+Json = dict[str, Any]
+Change = Callable[[Json], Json]
+
+_DELETE_VERSIONS: Final = ("v1", *(f"{group}/{version}" for group, version in GROUP_VERSIONS if group))
+
+
+class Objects:
+    """The handlers; each takes a request whose user may ask it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.admission = Admission(store)
+        self._deletions = Deletions(store)
+
+    async def read(self, request: Request, target: Target) -> Response:
+        """GET of an object."""
+        found = self.store.get(target.resource, target.namespace, target.name)
+        if found is None:
+            raise not_found(target.resource, target.name)
+        return show_object(request, target.resource, found, self.clock.now_ns())
+
+    async def list_all(self, request: Request, target: Target) -> Response:
+        """GET of a collection; listing a namespace that does not exist is fine and finds nothing."""
+        wants_table(request)
+        page = await read_page(self.store, request, target.resource, target.namespace or None)
+        return show_page(request, target.resource, page, self.clock.now_ns())
+
+    async def create(self, request: Request, target: Target) -> Response:
+        """POST to a collection."""
+        wants_table(request)
+        options = write_options(request, "CreateOptions")
+        resource = target.resource
+        value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
+        check_namespace(value["metadata"], target.namespace)
+        return await self.insert(request, target, value, options, warnings)
+
+    async def insert(
+        self, request: Request, target: Target, value: Json, options: WriteOptions, warnings: list[str]
+    ) -> Response:
+        """Store a new object."""
+        resource, namespace = target.resource, target.namespace
+        if resource is NEW_EVENTS:
+            value = stored_event(value)
+        name = value["metadata"].get("name", "")
+        if resource.is_namespaced:
+            self.admission.check_namespace(resource, namespace, name)
+        self.guard(request, resource, value)
+        admit = self.admission.admit_new
+        value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new))
+        warnings += resource.rules.warn(value)
+        name = value["metadata"]["name"]
+        taken = self.store.head(resource, namespace, name)
+        if taken is not None:
+            raise _taken(resource, taken)
+        if options.is_dry_run:
+            return warned(show_value(resource, _shown(resource, value), 201), warnings)
+        stored = await self.store.durable(self.store.put(resource, namespace, name, value))
+        return warned(show_object(request, resource, stored, self.clock.now_ns(), 201), warnings)
+
+    async def update(self, request: Request, target: Target) -> Response:
+        """PUT of an object, or of its status."""
+        wants_table(request)
+        options = write_options(request, "UpdateOptions")
+        resource = target.resource
+        value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
+        check_address(value["metadata"], target.namespace, target.name)
+        found = self.store.head(resource, target.namespace, target.name)
+        if found is None and resource.is_created_by_put and not target.subresource:
+            value["metadata"].pop("resourceVersion", None)
+            return await self.insert(request, target, value, options, warnings)
+
+        def replace(old: Json) -> Json:
+            check_version(resource, value["metadata"], old)
+            return stored_event(value) if resource is NEW_EVENTS else value
+
+        return await self.change(request, target, replace, options, warnings)
+
+    async def patch(self, request: Request, target: Target) -> Response:
+        """PATCH of an object, or of its status."""
+        wants_table(request)
+        media_type = request.content_type.partition(";")[0].strip().lower()
+        if media_type not in PATCHERS:
+            raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
+        is_apply = media_type == APPLY_PATCH
+        options = patch_options(request, is_apply=is_apply)
+        resource = target.resource
+        patch = _read_patch(request, resource, is_apply=is_apply)
+        warnings: list[str] = []
+        if is_apply and self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
+            value, warnings = check_object(patch, expected(resource), options.validation)
+            check_address(value["metadata"], target.namespace, target.name)
+            return await self.insert(request, target, value, options, warnings)
+
+        def merge(old: Json) -> Json:
+            shown = {"apiVersion": resource.api_version, "kind": resource.kind, **_shown(resource, old)}
+            merged = PATCHERS[media_type](shown, patch, resource.struct)
+            value = _check_patched(merged, resource, options.validation, warnings)
+            check_address(value["metadata"], target.namespace, target.name)
+            check_version(resource, value["metadata"], old)
+            return stored_event(value) if resource is NEW_EVENTS else value
+
+        return await self.change(request, target, merge, options, warnings)
+
+    async def change(
+        self, request: Request, target: Target, make: Change, options: WriteOptions, warnings: list[str]
+    ) -> Response:
+        """Store what `make` makes of the object. An object that was only waiting for this change is removed by it."""
+        stored, value = self.apply(request, target, make, is_dry_run=options.is_dry_run)
+        if stored is None:
+            return warned(show_value(target.resource, _shown(target.resource, value)), warnings)
+        await self.store.durable(stored)
+        return warned(show_object(request, target.resource, stored, self.clock.now_ns()), warnings)
+
+    def apply(
+        self, request: Request, target: Target, make: Change, *, is_dry_run: bool = False
+    ) -> tuple[Stored | None, Json]:
+        """As `change`, without waiting for the disk; the value alone if it is a dry run."""
+        resource, namespace, name = target.resource, target.namespace, target.name
+        found = self.store.head(resource, namespace, name)
+        if found is None:
+            raise not_found(resource, name)
+        old = found.object
+        self.guard(request, resource, old)
+        admit = self.admission.admit_change
+        is_status = target.subresource == "status"
+        new = make(old)
+        if resource is NAMESPACES and target.subresource != "finalize":
+            new["spec"] = old["spec"]
+        value = prepare_changed(resource, new, old, lambda new: admit(resource, new, old), is_status=is_status)
+        if is_dry_run:
+            return None, value
+        if _is_finished(resource, value):
+            return self.store.remove(resource, namespace, name, value), value
+        return self.store.put(resource, namespace, name, value), value
+
+    async def delete(self, request: Request, target: Target) -> Response:
+        """DELETE of an object."""
+        wants_table(request)
+        resource, name = target.resource, target.name
+        options = read_delete_options(request, _DELETE_VERSIONS)
+        self.admission.admit_deletion(resource, name)
+        found = self.store.head(resource, target.namespace, name)
+        if found is not None:
+            self.guard(request, resource, found.object)
+        deleted = self._deletions.delete(resource, target.namespace, name, options, self.clock.now_ns())
+        if deleted.stored is not None:
+            await self.store.durable(deleted.stored)
+        return _deletion_answer(resource, name, deleted, options)
+
+    async def delete_collection(self, request: Request, target: Target) -> Response:
+        """DELETE of a collection: one by one, and what vanishes meanwhile is as good as deleted."""
+        wants_table(request)
+        resource = target.resource
+        options = read_delete_options(request, _DELETE_VERSIONS)
+        options.check()
+        selection = selection_of(request, resource)
+        items, version = self.store.list(resource, target.namespace or None)
+        left: list[Json] = []
+        for item in items:
+            current = self.store.head(resource, *item.key)
+            if current is None or not selection.takes(current.object):
+                continue
+            self.admission.admit_deletion(resource, item.key[1])
+            left.append(self._deletions.delete(resource, *item.key, options, self.clock.now_ns()).value)
+        await self.store.settled()
+        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+        shown = [_shown(resource, each) for each in left]
+        return Response(200, encode({**head, "metadata": {"resourceVersion": str(version)}, "items": shown}))
+
+    def guard(self, request: Request, resource: Resource, value: Json) -> None:
+        """A node may write only what is its own."""
+        if request.user.node and (why := node_refusal(request.user, request.access, value)):
+            raise forbidden(resource, value["metadata"].get("name", ""), why)
+
+
+def expected(resource: Resource) -> Expected:
+    """What a body for this resource must be."""
+    return Expected(resource.kind, (resource.api_version,), resource.struct)
+
+
+def _shown(resource: Resource, value: Json) -> Json:
+    return shown_event(value) if resource is NEW_EVENTS else value
+
+
+def _taken(resource: Resource, stored: Stored) -> ApiError:
+    error = already_exists(resource, stored.key[1])
+    if "deletionTimestamp" in stored.metadata and resource.answers_with_object:
+        return ApiError(
+            f"object is being deleted: {error.message}", code=error.code, reason=error.reason, details=error.details
+        )
+    return error
+
+
+def _is_finished(resource: Resource, value: Json) -> bool:
+    """Whether it was only waiting for its last finalizer."""
+    metadata = value["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    if resource is NAMESPACES:
+        return not value["spec"].get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _read_patch(request: Request, resource: Resource, *, is_apply: bool) -> Any:
+    if is_apply:
+        # Named YAML, of which JSON is a part.
+        return parse_body(request.body, YAML, expected(resource))
+    try:
+        return parse_json(request.body)
+    except InputError as error:
+        raise undecodable(str(error)) from error
+
+
+def _check_patched(merged: Any, resource: Resource, validation: str, warnings: list[str]) -> Json:
+    """A patch that makes nonsense of an object is the patch's fault, and said so with the whole object."""
+    try:
+        value, unknown = check_object(merged, expected(resource), validation)
+    except ApiError as error:
+        text = encode(merged).decode("utf-8", "replace")
+        why = error.message.partition(f"cannot be handled as a {resource.kind}: ")[2] or error.message
+        raise refusal("", "", "", [invalid("patch", text, why)]) from error
+    warnings += unknown
+    return value
+
+
+def _deletion_answer(resource: Resource, name: str, deleted: Deleted, options: DeleteOptions) -> Response:
+    code = 202 if options.orphans is False and not deleted.is_removed else 200
+    if resource.answers_with_object or not deleted.is_removed:
+        return show_value(resource, _shown(resource, deleted.value), code)
+    details = {"name": name, "kind": resource.plural, "uid": deleted.value["metadata"]["uid"]}
+    if resource.group:
+        details["group"] = resource.group
+    return Response(code, encode(success_status(details=details)))
+
+
+def warned(response: Response, warnings: list[str]) -> Response:
+    """The answer with a header for each warning; kubectl prints them."""
+    if not warnings:
+        return response
+    escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in warnings)
+    headers = [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
+    return Response(response.code, response.body, response.content_type, [*response.headers, *headers])

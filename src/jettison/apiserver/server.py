@@ -1,0 +1,159 @@
+"""The listening socket, TLS and uvicorn: from an ASGI application to something that kubectl can talk to.
+
+Signals are not handled here: whoever starts the server may run other things beside it, and stops them all together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from jettison.apiserver.certificates import LOOPBACK_NAMES, ServerIdentity
+from jettison.apiserver.connections import GuardedProtocol
+from jettison.apiserver.limits import Allowance, Limits
+from jettison.errors import InputError, JettisonError
+
+MOST_CONNECTIONS = 4096
+"""Beyond that, uvicorn answers 503. Each costs a file descriptor and, with TLS, some 100 kB."""
+
+# client-go keeps idle connections for 90 s; the server must not be the first to hang up, or a request meets a closing
+# connection now and then.
+_IDLE_SECONDS = 100
+_GRACE_SECONDS = 5
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server listens; port 0 means any that is free."""
+
+    host: str
+    port: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What clients may call it: a wildcard is no name, but the machine has one."""
+        if self.is_wildcard:
+            return (*LOOPBACK_NAMES, socket.gethostname())
+        return tuple(dict.fromkeys((*LOOPBACK_NAMES, self.host)))
+
+    @property
+    def is_wildcard(self) -> bool:
+        """All addresses of the machine."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104  compared, not bound
+
+    @property
+    def url(self) -> str:
+        """For a kubeconfig on this machine."""
+        host = "127.0.0.1" if self.is_wildcard else self.host
+        return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`127.0.0.1:6443`, `[::1]:6443`, `localhost:0`."""
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not bare or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"`{text}` is not a place to listen at, expected an address and a port: `127.0.0.1:6443`")
+    if is_bracketed != (":" in bare):
+        raise InputError(f"`{text}` is not a place to listen at, IPv6 addresses are written as `[::1]:6443`")
+    return Endpoint(bare, int(port))
+
+
+def is_loopback(endpoint: Endpoint) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(endpoint.host).is_loopback
+    except ValueError:
+        return endpoint.host == "localhost"
+
+
+def listen(endpoint: Endpoint) -> tuple[socket.socket, Endpoint]:
+    """The socket, and the endpoint with the port that it got."""
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InputError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise JettisonError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
+    return listener, Endpoint(endpoint.host, listener.getsockname()[1])
+
+
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    identity: ServerIdentity,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+    allowance: Allowance | None = None,
+) -> None:
+    """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return."""
+    _allow_many_files()
+    # Every malformed request would be a line; what the application itself gets wrong still is one.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        Limits(app, stop, allowance),
+        http=GuardedProtocol,
+        ws="none",
+        ssl_certfile=identity.chain,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = _Server(config, on_ready)
+    waiting = asyncio.create_task(_stop(server, stop))
+    try:
+        await server.serve([listener])
+    finally:
+        waiting.cancel()
+
+
+async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, and with a word when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None of its business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """From here on clients are answered."""
+        await super().startup(sockets)
+        self._on_ready()
+
+
+def _allow_many_files() -> None:
+    """Every connection is a file; the usual soft limit of 1024 is for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,320 @@
+"""Where objects live: an append-only log on disk (`log`), and the current state in memory.
+
+Every write gets the next number of one counter, its resourceVersion, and becomes a row of the log. Reading the log from
+its beginning gives the state; its tail is what watches resume from, also after a restart.
+
+Two views of the state keep two promises. The *head* holds writes at once, and the next write builds on it: changes are
+made one after another without waiting for the disk, so none is ever based on an outdated object. What readers and
+watchers see is only what is *durable*: a version that was shown is never taken back, whatever happens to the machine.
+
+Durability is shared: all writes of one turn of the event loop, and all that arrive while the disk is busy, go into one
+transaction (600 µs for one write, 2 ms for a hundred). A write is acknowledged when the transaction that holds it is on
+disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from bisect import bisect_left, insort
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from jettison.apiserver.locking import lock_folder
+from jettison.apiserver.log import Log, Row
+from jettison.apiserver.resources import Resource
+from jettison.apiserver.statuses import already_exists, expired, internal_error, not_found
+from jettison.apiserver.stored import Change, ChangeType, Json, Stored
+from jettison.errors import ApiError
+
+Key = tuple[str, str]
+"""Namespace and name; what is in no namespace has an empty one."""
+Listener = Callable[[Change], None]
+Items = list[Stored]
+Changes = list[Change]
+
+HISTORY: Final = 10_000
+"""How many changes a watch may lag behind, as bytes: 15 MB of pods."""
+
+
+class _Shelf:
+    """The durable objects of one resource, and their keys in the order that lists have."""
+
+    __slots__ = ("keys", "listeners", "objects")
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.keys: list[Key] = []
+        self.listeners: set[Listener] = set()
+
+    def apply(self, change: Change) -> None:
+        key = change.stored.key
+        if change.type is ChangeType.DELETED:
+            del self.objects[key]
+            del self.keys[bisect_left(self.keys, key)]
+            return
+        if key not in self.objects:
+            insort(self.keys, key)
+        self.objects[key] = change.stored
+
+    def select(self, namespace: str | None) -> list[Stored]:
+        keys = self.keys
+        if namespace is not None:
+            # No name is empty, and U+0000 is in none: this is the whole namespace and nothing else.
+            keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (namespace + "\0", ""))]
+        return [self.objects[key] for key in keys]
+
+
+class _Batch:
+    """The writes that share a transaction."""
+
+    __slots__ = ("changes", "done", "failure", "superseded")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.superseded: list[int] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure: ApiError | None = None
+
+    def holds(self, version: int) -> bool:
+        return self.changes[0].stored.version <= version <= self.changes[-1].stored.version
+
+
+class Store:
+    """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
+
+    def __init__(self, folder: Path, history: int = HISTORY) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = lock_folder(folder)
+        self._log = Log(folder / "store.sqlite")
+        self._disk = ThreadPoolExecutor(1, "store")
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._history: deque[Change] = deque()
+        self._history_limit = history
+        # What is written but not durable yet; None is a removal.
+        self._ahead: dict[tuple[str, Key], tuple[int, Stored | None]] = {}
+        self._open: _Batch | None = None
+        self._committing: _Batch | None = None
+        self._superseded: list[int] = []
+        self._load()
+
+    def _load(self) -> None:
+        self._oldest, rows = self._log.read()
+        self.version = self._oldest
+        for row in rows:
+            shelf = self._shelves[row.storage]
+            key = (row.namespace, row.name)
+            previous = shelf.objects.get(key)
+            stored = Stored(row.storage, key, row.version, row.body, None)
+            kind = ChangeType.DELETED if row.is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
+            change = Change(kind, stored, previous)
+            if previous or not row.is_removal:
+                shelf.apply(change)
+            self.version = row.version
+            if row.version > self._oldest:
+                self._history.append(change)
+        self._last = self.version
+        self._forget_old()
+
+    # Reading: only what is durable.
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+        """The object, or None."""
+        return self._shelves[resource.storage].objects.get((namespace, name))
+
+    def list(self, resource: Resource, namespace: str | None = None) -> tuple[Items, int]:
+        """All of them, or those of one namespace, in order of namespace and name; and the version this is true for."""
+        return self._shelves[resource.storage].select(namespace), self.version
+
+    def list_at(self, resource: Resource, namespace: str | None, version: int) -> Items:
+        """As `list`, as it was at a version. Raises 410 when what happened since is no longer known."""
+        if version < self._oldest:
+            raise expired(f"The provided resource version `{version}` is too old, the oldest is `{self._oldest}`")
+        past = {stored.key: stored for stored in self._shelves[resource.storage].select(namespace)}
+        for change in reversed(self._history):
+            if change.stored.version <= version:
+                break
+            if change.stored.storage != resource.storage or namespace not in (None, change.stored.key[0]):
+                continue
+            if change.previous is None:
+                past.pop(change.stored.key, None)
+            else:
+                past[change.stored.key] = change.previous
+        return [past[key] for key in sorted(past)]
+
+    def follow(self, resource: Resource, since: int, listener: Listener) -> Changes:
+        """What happened after a version, and from now on a call for each change; raises 410 when `since` is too old.
+
+        The listener is called in the order of versions, in the event loop, and must not raise.
+        """
+        if since < self._oldest:
+            raise expired(f"too old resource version: {since} ({self._oldest})")
+        self._shelves[resource.storage].listeners.add(listener)
+        missed: Changes = []
+        for change in reversed(self._history):
+            if change.stored.version <= since:
+                break
+            if change.stored.storage == resource.storage:
+                missed.append(change)
+        missed.reverse()
+        return missed
+
+    def unfollow(self, resource: Resource, listener: Listener) -> None:
+        """No more calls."""
+        self._shelves[resource.storage].listeners.discard(listener)
+
+    # Writing: on the head, at once; `durable` then waits for the disk.
+
+    def head(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+        """The object as the next write will find it. Not for answers: it may not be durable yet."""
+        ahead = self._ahead.get((resource.storage, (namespace, name)))
+        return ahead[1] if ahead is not None else self.get(resource, namespace, name)
+
+    def put(self, resource: Resource, namespace: str, name: str, value: Json) -> Stored:
+        """Write the object, new or in place of the one there is. A value that changes nothing is no write.
+
+        `value` keeps the resourceVersion it came with, so that the two can be compared.
+        """
+        previous = self.head(resource, namespace, name)
+        if previous is not None and previous.object == value:
+            return previous
+        return self._write(resource.storage, (namespace, name), value, previous, is_removal=False)
+
+    def remove(self, resource: Resource, namespace: str, name: str, last: Json | None = None) -> Stored:
+        """Remove the object; the answer is its last state, at the version of the removal.
+
+        A change that ends the object gives that state itself, as `last`.
+        """
+        previous = self.head(resource, namespace, name)
+        if previous is None:
+            raise not_found(resource, name)
+        return self._write(resource.storage, previous.key, last or previous.object, previous, is_removal=True)
+
+    async def durable(self, stored: Stored) -> Stored:
+        """Wait until the version is on disk. Until then nobody may be told of it."""
+        if stored.version > self.version:
+            batch = next((each for each in (self._committing, self._open) if each and each.holds(stored.version)), None)
+            if batch is None:
+                raise internal_error("the write was given up together with an earlier one")
+            # Shielded: who stops waiting must not cancel it for the others.
+            await asyncio.shield(batch.done)
+            if batch.failure is not None:
+                raise batch.failure
+        return stored
+
+    async def settled(self) -> None:
+        """Wait until everything that was written so far is on disk."""
+        batch = self._open or self._committing
+        if batch is not None:
+            await asyncio.shield(batch.done)
+            if batch.failure is not None:
+                raise batch.failure
+
+    async def create(self, resource: Resource, value: Json) -> Stored:
+        """Write a new object under the name in its metadata; 409 when the name is taken."""
+        metadata = value["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if self.head(resource, namespace, name) is not None:
+            raise already_exists(resource, name)
+        return await self.durable(self.put(resource, namespace, name, value))
+
+    async def update(self, resource: Resource, namespace: str, name: str, change: Callable[[Json], Json]) -> Stored:
+        """Write what `change` makes of the object. It gets the newest one, must not alter it, and may raise."""
+        found = self.head(resource, namespace, name)
+        if found is None:
+            raise not_found(resource, name)
+        return await self.durable(self.put(resource, namespace, name, change(found.object)))
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """Remove the object, without grace and without a look at its finalizers."""
+        return await self.durable(self.remove(resource, namespace, name))
+
+    async def close(self) -> None:
+        """Wait for the writes that are under way, then let go of the directory."""
+        while (batch := self._committing or self._open) is not None:
+            await asyncio.shield(batch.done)
+        self._disk.shutdown()
+        self._log.close()
+        os.close(self._lock)
+
+    def _write(self, storage: str, key: Key, value: Json, previous: Stored | None, *, is_removal: bool) -> Stored:
+        self._last += 1
+        stored = Stored.of(storage, key, self._last, value)
+        kind = ChangeType.DELETED if is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
+        if self._open is None:
+            self._open = _Batch()
+            if self._committing is None:
+                asyncio.get_running_loop().call_soon(self._flush)
+        self._open.changes.append(Change(kind, stored, previous))
+        self._ahead[storage, key] = (stored.version, None if is_removal else stored)
+        return stored
+
+    def _flush(self) -> None:
+        batch, self._open = self._open, None
+        if batch is None:
+            return
+        self._committing = batch
+        batch.superseded, self._superseded = self._superseded, []
+        try:
+            self._log.append([_row(change) for change in batch.changes], batch.superseded, self._oldest)
+        except sqlite3.Error as error:
+            self._give_up(error)
+            return
+        loop = asyncio.get_running_loop()
+        committed = self._disk.submit(self._log.commit)
+        committed.add_done_callback(lambda done: loop.call_soon_threadsafe(self._committed, done))
+
+    def _committed(self, done: Future[None]) -> None:
+        if (error := done.exception()) is not None:
+            self._give_up(error)
+            return
+        batch, self._committing = self._committing, None
+        assert batch is not None
+        for change in batch.changes:
+            self._publish(change)
+        self._forget_old()
+        batch.done.set_result(None)
+        self._flush()
+
+    def _publish(self, change: Change) -> None:
+        stored = change.stored
+        shelf = self._shelves[stored.storage]
+        shelf.apply(change)
+        self.version = stored.version
+        self._history.append(change)
+        if self._ahead[stored.storage, stored.key][0] == stored.version:
+            del self._ahead[stored.storage, stored.key]
+        for listener in tuple(shelf.listeners):
+            listener(change)
+        if change.previous is not None:
+            change.previous.release()
+
+    def _forget_old(self) -> None:
+        while len(self._history) > self._history_limit:
+            change = self._history.popleft()
+            self._oldest = change.stored.version
+            if change.previous is not None:
+                self._superseded.append(change.previous.version)
+            if change.type is ChangeType.DELETED:
+                self._superseded.append(change.stored.version)
+
+    def _give_up(self, error: BaseException) -> None:
+        """The disk refused: nothing of it happened, nor what was built on it. Numbers given out are not used again."""
+        self._log.rollback()
+        failure = internal_error(f"the store cannot write: {error}")
+        for batch in (self._committing, self._open):
+            if batch is not None:
+                self._superseded += batch.superseded
+                batch.failure = failure
+                batch.done.set_result(None)
+        self._committing = self._open = None
+        self._ahead.clear()
+
+
+def _row(change: Change) -> Row:
+    stored = change.stored
+    return Row(stored.version, stored.storage, *stored.key, change.type is ChangeType.DELETED, stored.body)

@@ -1,0 +1,107 @@
+"""PodDisruptionBudgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from jettison.apiserver.validation.mistakes import Mistake, invalid, required, too_long, unsupported
+from jettison.apiserver.validation.selectors import validate_selector
+from jettison.engine.labels import label_key_complaints
+
+Json = dict[str, Any]
+
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_PERCENT_RULE: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+    "regex used for validation is '[0-9]+%')"
+)
+_POLICIES: Final = ("AlwaysAllow", "IfHealthyBudget")
+_REASON: Final = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_REASON_RULE: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    f"'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '{_REASON}')"
+)
+_LONGEST_REASON: Final = 1024
+_LONGEST_MESSAGE: Final = 32 * 1024
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+
+
+def validate_budget(budget: Json) -> Iterator[Mistake]:
+    """The spec. Neither number given is fine, and is a budget that never allows anything."""
+    spec = budget["spec"]
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        yield invalid("spec", _as_go(spec), "minAvailable and maxUnavailable cannot be both set")
+    for key in ("minAvailable", "maxUnavailable"):
+        if key in spec:
+            yield from _validate_amount(spec[key], f"spec.{key}")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in _POLICIES:
+        yield unsupported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES)
+    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
+
+
+def validate_budget_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """Everything may change."""
+    del old
+    yield from validate_budget(new)
+
+
+def validate_budget_status(new: Json, old: Json) -> Iterator[Mistake]:
+    """What the disruption controller writes, or whoever claims to be it."""
+    del old
+    status = new["status"]
+    seen: set[str] = set()
+    for index, condition in enumerate(status.get("conditions") or ()):
+        yield from _validate_condition(condition, f"status.conditions[{index}]", seen)
+    for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        if status[key] < 0:
+            yield invalid(f"status.{key}", status[key], NOT_NEGATIVE)
+
+
+def _validate_amount(amount: int | str, field: str) -> Iterator[Mistake]:
+    if isinstance(amount, int):
+        if amount < 0:
+            yield invalid(field, amount, NOT_NEGATIVE)
+    elif not _PERCENT.fullmatch(amount):
+        yield invalid(field, amount, _PERCENT_RULE)
+    elif len(amount.lstrip("0")) > len("100%") or int(amount[:-1]) > 100:
+        yield invalid(field, amount, "must not be greater than 100%")
+
+
+def _validate_condition(condition: Json, field: str, seen: set[str]) -> Iterator[Mistake]:
+    kind = condition["type"]
+    if not kind:
+        yield required(f"{field}.type", "must be set")
+    elif kind in seen:
+        yield Mistake(f"{field}.type", "FieldValueDuplicate", f'Duplicate value: "{kind}"')
+    else:
+        yield from (invalid(f"{field}.type", kind, why) for why in label_key_complaints(kind))
+    seen.add(kind)
+    if condition["status"] not in ("True", "False", "Unknown"):
+        yield unsupported(f"{field}.status", condition["status"], ("False", "True", "Unknown"))
+    if condition.get("observedGeneration", 0) < 0:
+        yield invalid(f"{field}.observedGeneration", condition["observedGeneration"], NOT_NEGATIVE)
+    if condition["lastTransitionTime"] is None:
+        yield required(f"{field}.lastTransitionTime", "must be set")
+    reason = condition["reason"]
+    if not reason:
+        yield required(f"{field}.reason", "must be set")
+    elif len(reason) > _LONGEST_REASON:
+        yield too_long(f"{field}.reason", _LONGEST_REASON)
+    elif not re.fullmatch(_REASON, reason):
+        yield invalid(f"{field}.reason", reason, _REASON_RULE)
+    if len(condition["message"]) > _LONGEST_MESSAGE:
+        yield too_long(f"{field}.message", _LONGEST_MESSAGE)
+
+
+def _as_go(spec: Json) -> Json:
+    """The spec as Go prints its own value: names of Go's fields, null for what is absent."""
+    return {
+        "MinAvailable": spec.get("minAvailable"),
+        "Selector": spec.get("selector"),
+        "MaxUnavailable": spec.get("maxUnavailable"),
+        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+    }

@@ -1,0 +1,34 @@
+"""Label selectors inside objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jettison.apiserver.validation.metadata import validate_labels
+from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, required
+from jettison.engine.labels import label_key_complaints, label_value_complaints
+
+Json = dict[str, Any]
+
+
+def validate_selector(selector: Json, field: str) -> Iterator[Mistake]:
+    """Everything wrong with it; an absent selector is for the caller to judge."""
+    yield from validate_labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+    for index, each in enumerate(selector.get("matchExpressions") or ()):
+        yield from _validate_expression(each, f"{field}.matchExpressions[{index}]")
+
+
+def _validate_expression(expression: Json, field: str) -> Iterator[Mistake]:
+    operator, values = expression["operator"], expression.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    else:
+        yield invalid(f"{field}.operator", operator, "not a valid selector operator")
+    yield from (invalid(f"{field}.key", expression["key"], why) for why in label_key_complaints(expression["key"]))
+    for index, value in enumerate(values):
+        yield from (invalid(f"{field}.values[{index}]", value, why) for why in label_value_complaints(value))

@@ -1,0 +1,184 @@
+"""Watches: what happens to objects, told as it happens, to as many as want to know.
+
+Every watcher has a buffer of its own, filled by the store at the moment a change is durable and emptied at the client's
+pace. Who cannot keep up loses the watch, never anybody else's time: the buffer is bounded, and filling it never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from jettison.apiserver import tables
+from jettison.apiserver.listing import resource_version, selection_of, wait_for_version
+from jettison.apiserver.options import boolean, integer, invalid_options
+from jettison.apiserver.presenting import document, encode, wants_table
+from jettison.apiserver.requests import Request
+from jettison.apiserver.resources import Resource
+from jettison.apiserver.selection import Selection
+from jettison.apiserver.statuses import failure_status
+from jettison.apiserver.store import Store
+from jettison.apiserver.stored import Change, ChangeType, Stored
+from jettison.apiserver.validation.mistakes import forbidden
+from jettison.clock import Clock
+from jettison.errors import ApiError
+
+MOST_BUFFERED_BYTES: Final = 8 * 1024 * 1024
+"""How far a watcher may lag: 5,000 pods."""
+
+BOOKMARK_SECONDS: Final = 60.0
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+
+
+class Watcher:
+    """One watch. Make it with `open_watch`; then `chunks` until they end, then `close`."""
+
+    def __init__(self, store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._resource = resource
+        self._namespace = namespace
+        self._selection: Selection = selection_of(request, resource)
+        self._name = self._selection.name
+        self._include = request.parameter("includeObject")
+        self._is_table = wants_table(request)
+        self._has_columns = False
+        self._is_bookmarked = request.is_set("allowWatchBookmarks")
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._is_over = False
+        self._wake = asyncio.Event()
+
+    def begin(self, since: int | None, *, ends_initial: bool) -> None:
+        """Fill the buffer with what the client has missed: all objects (None), or what happened after a version."""
+        if since is None:
+            items, version = self._store.list(self._resource, self._namespace)
+            for item in items:
+                self._tell(ChangeType.ADDED, item, None)
+            self._store.follow(self._resource, version, self.tell)
+            if ends_initial:
+                self._push(self._bookmark({_INITIAL_END: "true"}))
+            return
+        try:
+            missed = self._store.follow(self._resource, since, self.tell)
+        except ApiError as error:
+            # The headers say 200 by then: a watch reports its own end as an event.
+            self._push(b'{"type":"ERROR","object":%s}\n' % encode(failure_status(error)))
+            self._is_over = True
+            return
+        for change in missed:
+            self.tell(change)
+
+    def tell(self, change: Change) -> None:
+        """Called by the store."""
+        self._tell(change.type, change.stored, change.previous)
+
+    def close(self) -> None:
+        """No more events."""
+        self._is_over = True
+        self._store.unfollow(self._resource, self.tell)
+        self._wake.set()
+
+    async def chunks(self, seconds: float) -> AsyncIterator[bytes]:
+        """Whatever has come together, as often as the client takes it; ends after some time, or when it is too slow."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
+        while True:
+            if self._buffer:
+                chunk = b"".join(self._buffer)
+                self._buffer.clear()
+                self._buffered = 0
+                yield chunk
+                continue
+            now = loop.time()
+            if self._is_over or now >= end:
+                return
+            if self._is_bookmarked and now >= next_bookmark:
+                next_bookmark = now + BOOKMARK_SECONDS
+                self._push(self._bookmark({}))
+                continue
+            self._wake.clear()
+            timer = loop.call_later((min(end, next_bookmark) if self._is_bookmarked else end) - now, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+
+    def _tell(self, kind: ChangeType, stored: Stored, previous: Stored | None) -> None:
+        namespace, name = stored.key
+        if self._is_over or self._namespace not in (None, namespace) or self._name not in (None, name):
+            return
+        if not self._selection.is_everything:
+            was = previous is not None and self._selection.takes(previous.object)
+            is_now = kind is not ChangeType.DELETED and self._selection.takes(stored.object)
+            if was and not is_now and kind is not ChangeType.DELETED and previous is not None:
+                # Gone for this watcher: told with the object as it last was for him, at the version of the change.
+                stored = Stored.of(previous.storage, previous.key, stored.version, previous.object)
+            if not was and not is_now:
+                return
+            kind = ChangeType.DELETED if not is_now else ChangeType.MODIFIED if was else ChangeType.ADDED
+        self._push(b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored)))
+
+    def _shown(self, stored: Stored) -> bytes:
+        if not self._is_table:
+            return document(self._resource, stored)
+        return self._table([stored.object], stored.version)
+
+    def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:
+        drawn = tables.render(
+            self._resource,
+            objects,
+            self._clock.now_ns(),
+            metadata={"resourceVersion": str(version)},
+            include_object=self._include,
+            has_columns=not self._has_columns,
+        )
+        self._has_columns = True
+        return encode(drawn)
+
+    def _bookmark(self, annotations: dict[str, str]) -> bytes:
+        version = self._store.version
+        if self._is_table:
+            shown = self._table([], version)
+        else:
+            metadata: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
+            if annotations:
+                metadata["annotations"] = annotations
+            kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
+            shown = encode({**kind, "metadata": metadata})
+        return b'{"type":"BOOKMARK","object":%s}\n' % shown
+
+    def _push(self, line: bytes) -> None:
+        self._buffer.append(line)
+        self._buffered += len(line)
+        if self._buffered > MOST_BUFFERED_BYTES:
+            self._buffer.clear()
+            self.close()
+        self._wake.set()
+
+
+async def open_watch(
+    store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None
+) -> tuple[Watcher, float]:
+    """A watch that has begun, and how long it lasts; or what is wrong with the request."""
+    wants_initial = _check_options(request)
+    since = resource_version(request)
+    watcher = Watcher(store, clock, request, resource, namespace)
+    seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
+    await wait_for_version(store, since)
+    is_fresh = since == 0 if wants_initial is None else wants_initial
+    watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
+    return watcher, float(max(seconds, 0))
+
+
+def _check_options(request: Request) -> bool | None:
+    wants_initial, match = boolean(request, "sendInitialEvents"), request.parameter("resourceVersionMatch")
+    name = "resourceVersionMatch"
+    if wants_initial is None and match:
+        why = f"{name} is forbidden for watch unless sendInitialEvents is provided"
+        raise invalid_options("ListOptions", [forbidden(name, why)])
+    if wants_initial is not None and match != "NotOlderThan":
+        why = f"sendInitialEvents requires setting {name} to NotOlderThan"
+        raise invalid_options("ListOptions", [forbidden(name, why)])
+    return wants_initial

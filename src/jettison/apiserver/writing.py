@@ -1,0 +1,135 @@
+"""What becomes of an object on its way into the store: what the server fills in, keeps, counts and checks."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from jettison.apiserver.resources import Resource
+from jettison.apiserver.statuses import bad_request, conflict
+from jettison.apiserver.timestamps import stamp
+from jettison.apiserver.validation.metadata import validate_metadata, validate_metadata_update
+from jettison.apiserver.validation.mistakes import invalid, refusal
+from jettison.errors import ApiError
+
+Json = dict[str, Any]
+
+# No vowels and no 0, 1 or 3: a random name must not spell anything, nor look like another one.
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_BASE: Final = 63 - 5
+_OUTDATED: Final = "the object has been modified; please apply your changes to the latest version and try again"
+# What the server alone decides; a client that leaves it out means no change.
+_KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace")
+
+
+def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, admit: Callable[[Json], None]) -> Json:
+    """A new object, ready to be stored; `admit` has its say between the defaults and the validation."""
+    metadata = value["metadata"]
+    if metadata.get("resourceVersion"):
+        raise ApiError("resourceVersion should not be set on objects to be created")
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "generation"):
+        metadata.pop(key, None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = _generated(metadata["generateName"])
+    if resource.is_namespaced:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = stamp(now_ns)
+    if resource.counts_generations:
+        metadata["generation"] = 1
+    rules = resource.rules
+    rules.default(value)
+    admit(value)
+    rules.prepare(value)
+    mistakes = [*validate_metadata(metadata, rules.name), *rules.validate(value)]
+    if mistakes:
+        raise refusal(resource.group, resource.kind, metadata.get("name", ""), mistakes)
+    return value
+
+
+def prepare_changed(
+    resource: Resource, new: Json, old: Json, admit: Callable[[Json], None], *, is_status: bool = False
+) -> Json:
+    """A changed object, ready to be stored; equal to the old one if nothing has changed.
+
+    A write of the status keeps everything else, a write of the rest keeps the status.
+    """
+    rules = resource.rules
+    rules.default(new)
+    former = old["metadata"]
+    metadata = _kept_metadata(new["metadata"], former)
+    if is_status:
+        for key in ("ownerReferences", "finalizers"):
+            _take(metadata, former, key)
+        changed = {**old, "metadata": metadata, "status": new["status"]}
+        mistakes = [*validate_metadata_update(metadata, former), *rules.validate_status(changed, old)]
+    else:
+        changed = new
+        changed["metadata"] = metadata
+        if resource.has_status:
+            changed["status"] = old["status"]
+        admit(changed)
+        if resource.counts_generations and _is_new_generation(resource, changed, old):
+            metadata["generation"] = former.get("generation", 0) + 1
+        mistakes = [*validate_metadata_update(metadata, former), *rules.validate_update(changed, old)]
+    if mistakes:
+        raise refusal(resource.group, resource.kind, former["name"], mistakes)
+    return changed
+
+
+def check_address(metadata: Json, namespace: str, name: str) -> None:
+    """What the object calls itself must be what the path calls it; saying nothing is fine for the namespace."""
+    if metadata.get("name", "") != name:
+        raise bad_request(
+            f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL ({name})"
+        )
+    check_namespace(metadata, namespace)
+
+
+def check_namespace(metadata: Json, namespace: str) -> None:
+    """As above, for the namespace alone."""
+    if namespace and metadata.get("namespace", namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_version(resource: Resource, metadata: Json, old: Json) -> None:
+    """The object must be built on the one that is stored; no version at all means: whatever is stored."""
+    given, name = metadata.get("resourceVersion", ""), old["metadata"]["name"]
+    if given in ("", "0"):
+        if not resource.takes_unconditional_put:
+            mistake = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise refusal(resource.group, resource.plural, name, [mistake])
+    elif given != old["metadata"]["resourceVersion"]:
+        raise conflict(resource, name, _OUTDATED)
+
+
+def _kept_metadata(new: Json, old: Json) -> Json:
+    metadata = {key: value for key, value in new.items() if key not in ("managedFields", "selfLink")}
+    for key in _KEPT:
+        if key not in metadata and key in old:
+            metadata[key] = old[key]
+    for key in ("resourceVersion", "generation"):
+        _take(metadata, old, key)
+    return metadata
+
+
+def _take(target: Json, source: Json, key: str) -> None:
+    if key in source:
+        target[key] = source[key]
+    else:
+        target.pop(key, None)
+
+
+def _is_new_generation(resource: Resource, new: Json, old: Json) -> bool:
+    if new.get("spec") != old.get("spec"):
+        return True
+    is_counted = resource.rules.counts_annotations
+    return is_counted and new["metadata"].get("annotations") != old["metadata"].get("annotations")
+
+
+def _generated(base: str) -> str:
+    return base[:_LONGEST_BASE] + "".join(secrets.choice(_LETTERS) for _ in range(5))

@@ -1,0 +1,106 @@
+"""`jettison logs POD`: what a container wrote, also when its pod is gone and the agent down."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from jettison.agent.journal_reading import PodQuery
+from jettison.cli.log_files import PodLogs, find_pod_logs, last_lines, read_from, runs_of, size_and_time
+from jettison.cli.log_follower import Fate, LogFollower
+from jettison.cli.output import remark
+from jettison.cli.recorded_pods import read_record, recorded_status
+from jettison.cli.watched_node import WatchedNode, watched_node_options
+from jettison.errors import InputError, JettisonError, ManifestError
+from jettison.runtimes.host.logs import files_of, log_file
+from jettison.runtimes.host.phases import TERMINAL
+from jettison.runtimes.protocol import PodStatus
+
+
+@click.command()
+@click.argument("pod")
+@watched_node_options
+@click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
+@click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
+def command(node: WatchedNode, pod: str, container: str | None, follow: bool, tail: int | None, previous: bool) -> None:
+    """What a container of POD wrote to standard output and standard error.
+
+    POD is a name, `namespace/name`, or a uid. Logs outlive their pod until the disk is needed.
+    """
+    if follow and previous:
+        raise InputError("--previous has ended, there is nothing to --follow")
+    logs = find_pod_logs(node.logs_dir, PodQuery.parse(pod))
+    name = _container(logs, container, _status(node, logs))
+    directory = logs.directory / name
+    run = _run(logs, name, directory, is_previous=previous)
+    place = _print(log_file(directory, run), tail)
+    if not follow:
+        return
+    follower = LogFollower(directory, run, place, lambda: _fate(node, logs, name))
+    for block in follower.follow():
+        sys.stdout.buffer.write(block)
+        if follower.run != run:
+            run = follower.run
+            sys.stdout.buffer.flush()
+            remark("note", f"container `{name}` was started again, this is run {run}")
+        elif not block:
+            sys.stdout.buffer.flush()
+
+
+def _print(path: Path, tail: int | None) -> int:
+    """The log of one run with everything that was rotated out of it; how much of the newest file that was."""
+    files = list(files_of(path))
+    for file, place in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+        end = place
+        for block in read_from(file, place):
+            sys.stdout.buffer.write(block)
+            end += len(block)
+        if file == path:
+            sys.stdout.buffer.flush()
+            return end
+    sys.stdout.buffer.flush()
+    return size_and_time(path)[0]
+
+
+def _container(logs: PodLogs, wanted: str | None, status: PodStatus | None) -> str:
+    # In the order of the pod, init containers last: nobody asks for those first. Of a pod that is gone, by name.
+    known = [] if status is None else sorted(status.containers, key=lambda each: each.is_init)
+    names = [each.name for each in known if each.name in logs.containers] or logs.containers
+    if not names:
+        raise JettisonError(f"no container of pod `{logs}` has written anything")
+    if wanted is None:
+        if len(names) > 1:
+            remark("note", f"container `{names[0]}` of {', '.join(names)}; -c chooses another")
+        return names[0]
+    if wanted not in names:
+        raise InputError(f"pod `{logs}` has no container `{wanted}` with logs, there is {', '.join(names)}")
+    return wanted
+
+
+def _run(logs: PodLogs, name: str, directory: Path, *, is_previous: bool) -> int:
+    runs = runs_of(directory)
+    if is_previous and len(runs) < 2:
+        raise JettisonError(f"of container `{name}` of pod `{logs}` there is no run before the last one")
+    if not runs:
+        raise JettisonError(f"container `{name}` of pod `{logs}` has written nothing")
+    return runs[-2] if is_previous else runs[-1]
+
+
+def _status(node: WatchedNode, logs: PodLogs) -> PodStatus | None:
+    record = read_record(node.records, logs.uid)
+    try:
+        return None if record is None else recorded_status(record)
+    except ManifestError:
+        return None  # written by another version of this program; the logs are there all the same
+
+
+def _fate(node: WatchedNode, logs: PodLogs, name: str) -> Fate:
+    status = _status(node, logs)
+    if status is None or status.phase in TERMINAL:
+        return Fate.OVER
+    state = next((each.state for each in status.containers if each.name == name), "terminated")
+    return Fate.ENDED if state == "terminated" else Fate.LIVES

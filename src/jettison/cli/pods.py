@@ -1,0 +1,67 @@
+"""`jettison pods`: the pods of a node and how each of them is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from jettison.apiserver.tables.ages import UNKNOWN
+from jettison.apiserver.tables.pods import cells
+from jettison.cli.known_pods import known_pods
+from jettison.cli.output import TABLE, output_option, print_document, remark
+from jettison.cli.recorded_pods import read_records
+from jettison.cli.tables import NOTHING, table
+from jettison.cli.watched_node import WatchedNode, watched_node_options
+
+_HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIORITY")
+
+
+@click.command()
+@watched_node_options
+@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this namespace.")
+@output_option
+def command(node: WatchedNode, namespace: str | None, output: str) -> None:
+    """The pods of a node, those that have ended included, as `kubectl get pods` lists them.
+
+    With -o json and -o yaml the answer is a v1 PodList, which `jettison rank --pods` takes. Without an agent it comes
+    from the node's records.
+    """
+    found = known_pods(node)
+    if found.note:
+        remark("note", found.note)
+    items = [item for item in found.items if namespace in (None, item["metadata"]["namespace"])]
+    if output != TABLE:
+        print_document(output, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+    elif items:
+        click.echo(_table(items, _endings(node)))
+    else:
+        remark("note", f"there are no pods in namespace `{namespace}`" if namespace else "there are no pods")
+
+
+def _endings(node: WatchedNode) -> dict[str, str]:
+    """What the status of pods on their way out is called; a pod's document does not tell, its record does."""
+    return {
+        record.uid: "Terminating" if record.ending.order is None else "Evicting"
+        for record in read_records(node.records)
+        if record.ending is not None and record.verdict is None
+    }
+
+
+def _table(items: Iterable[Mapping[str, Any]], endings: Mapping[str, str]) -> str:
+    now_ns = time.time_ns()
+    return table(_HEAD, (_row(item, endings, now_ns) for item in items), right=("PRIORITY",))
+
+
+def _row(item: Mapping[str, Any], endings: Mapping[str, str], now_ns: int) -> tuple[str, ...]:
+    metadata, status = item["metadata"], item["status"]
+    priority = (item.get("spec") or {}).get("priority") or 0
+    # Manifests from files have no time of creation, and nothing is waited for between that and the start.
+    dated = {"creationTimestamp": status.get("startTime"), **metadata}
+    name, ready, state, restarts, age, *_ = map(str, cells({**item, "metadata": dated}, now_ns))
+    # kubectl prefers the last word of a container, and calls a pod that was evicted `Error`.
+    state = endings.get(metadata["uid"]) or status.get("reason") or state
+    age = NOTHING if age == UNKNOWN else age
+    return metadata["namespace"], name, ready, state, restarts, age, status["qosClass"], str(priority)

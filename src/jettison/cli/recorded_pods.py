@@ -1,0 +1,109 @@
+"""The pods of a node as their records tell it, for when the agent is down.
+
+Only the agent may change records, so whatever is odd about one is passed over here and left for it to complain about.
+Of a container that is recorded as running it is looked up whether it still does: nobody was there to notice its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from jettison.errors import InputError, ManifestError, ObservationFailed
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.host import reports, runs
+from jettison.runtimes.host.phases import FAILED, Seen
+from jettison.runtimes.host.probe_specs import ProbeKind
+from jettison.runtimes.host.records import ContainerRecord, PodRecord, Verdict, boot_id
+from jettison.runtimes.host.settings import checked_uid
+from jettison.runtimes.host.spec import ContainerSpec, pod_spec
+from jettison.runtimes.linux.kernel_files import reason
+from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.processes import read_process
+from jettison.runtimes.protocol import PodManifest, PodStatus
+
+_DECODER = msgspec.json.Decoder(PodRecord)
+
+
+def read_records(directory: Path) -> list[PodRecord]:
+    """All that can be understood, oldest first."""
+    try:
+        paths = [path for path in directory.iterdir() if path.suffix == ".json"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{directory}`: {reason(error)}") from error
+    found = (_read(path) for path in paths)
+    return sorted((each for each in found if each is not None), key=lambda each: (each.created_ns, each.uid))
+
+
+def read_record(directory: Path, uid: str) -> PodRecord | None:
+    """Of one pod; None when there is none (any more)."""
+    return _read(directory / f"{checked_uid(uid)}.json")
+
+
+def recorded_statuses(directory: Path) -> Iterator[PodStatus]:
+    """As the agent would tell them."""
+    for record in read_records(directory):
+        try:
+            yield recorded_status(record)
+        except ManifestError:
+            continue
+
+
+def recorded_status(record: PodRecord) -> PodStatus:
+    """As the agent would tell it; ready is what runs and has no probe that would have to be asked."""
+    document = record.document
+    manifest = PodManifest(pod_from(document, record.uid), document, record.origin)
+    try:
+        spec = pod_spec(document, str(manifest.pod))
+    except ManifestError as error:
+        return _without_containers(manifest, record.verdict or Verdict(FAILED, "InvalidPod", str(error)))
+    if record.verdict is not None and not record.containers:
+        return _without_containers(manifest, record.verdict)
+    inits, regulars = _seen(record, spec.init_containers), _seen(record, spec.containers)
+    return reports.pod_status(manifest, spec, record, inits, regulars)
+
+
+def _without_containers(manifest: PodManifest, verdict: Verdict) -> PodStatus:
+    return PodStatus(manifest.pod, verdict.phase, verdict.reason, verdict.message, document=manifest.document)
+
+
+def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
+    known = {each.name: each for each in record.containers}
+    is_same_boot = record.boot_id == boot_id(PROC)
+    found = []
+    for each in wanted:
+        container = known.get(each.name, ContainerRecord(each.name))
+        lives = is_same_boot and _lives(container)
+        if container.state == "running" and not lives:
+            # Without a back-off: nobody is there to start it again.
+            container = replace(runs.ended(container, time.time_ns(), None), back_off=0)
+        has_probe = any(probe.kind is ProbeKind.READINESS for probe in each.probes)
+        is_ready = lives and container.is_started and not has_probe
+        found.append(Seen(each, container, is_ready=is_ready, has_life=lives))
+    return found
+
+
+def _lives(container: ContainerRecord) -> bool:
+    if container.pid is None or container.start_ticks is None:
+        return False
+    process = read_process(container.pid)
+    return process is not None and process.start_ticks == container.start_ticks and not process.is_zombie
+
+
+def _read(path: Path) -> PodRecord | None:
+    try:
+        record = _DECODER.decode(path.read_bytes())
+        checked_uid(record.uid)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError):
+        return None
+    return record

@@ -1,0 +1,124 @@
+"""`jettison why POD`: why a pod was evicted, or why it was not; told from the journal, so also of pods long gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from jettison.agent.explanations import explain
+from jettison.agent.journal_reading import PodName, PodQuery, Record, read_journal
+from jettison.agent.stories import Story, tell
+from jettison.cli.output import Remarks, emit, output_option
+from jettison.cli.ranking_report import ranking_data
+from jettison.cli.watched_node import WatchedNode, watched_node_options
+from jettison.errors import JettisonError
+from jettison.manifests.times import exact_time_text
+
+_STARTED = "eviction_started"
+
+
+@click.command()
+@click.argument("pod")
+@watched_node_options
+@output_option
+def command(node: WatchedNode, pod: str, output: str) -> None:
+    """Why POD was evicted, or why it was not.
+
+    POD is a name, `namespace/name`, or a uid. Of several pods with that name it is the one that was evicted last, or
+    else the one that was heard of last.
+    """
+    remarks = Remarks()
+    story = _story(node, PodQuery.parse(pod), remarks)
+    if story is None:
+        raise JettisonError(f"no pod `{pod}` is on record for node `{node.name}`")
+    emit(output, remarks, lambda: "\n".join(explain(story)), lambda: _data(node, story))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Who else was met on the way through the journal."""
+
+    query: PodQuery
+    pods: set[PodName] = field(default_factory=set)
+    # By namespace and name, the uid of the one that was evicted last.
+    evicted: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def pass_on(self, newest_first: Iterable[Record]) -> Iterator[Record]:
+        """The same records."""
+        for record in newest_first:
+            for namespace, name, uid in filter(self.query.matches, record.pods):
+                self.pods.add((namespace, name, uid))
+                if record.event == _STARTED:
+                    self.evicted.setdefault((namespace, name), uid)
+            yield record
+
+
+def _story(node: WatchedNode, query: PodQuery, remarks: Remarks) -> Story | None:
+    seen = _Seen(query)
+    story = tell(seen.pass_on(read_journal(node.journal, newest_first=True)), query)
+    if story is None:
+        return None
+    namespace, name, uid = story.pod
+    others = sorted({f"{each[0]}/{each[1]}" for each in seen.pods if each[:2] != (namespace, name)})
+    if others:
+        remarks.notes.append(f"also called so: {', '.join(others)}")
+    earlier = seen.evicted.get((namespace, name))
+    if story.started is None and earlier is not None:
+        # It was admitted again, and is another pod now. Nobody asks why that one still runs.
+        remarks.notes.append(f"{namespace}/{name} is back since, as `{uid}`, and {_outcome(story)}")
+        return tell(read_journal(node.journal, newest_first=True), PodQuery(uid=earlier)) or story
+    return story
+
+
+def _data(node: WatchedNode, story: Story) -> dict[str, Any]:
+    namespace, name, uid = story.pod
+    return {
+        "kind": "Explanation",
+        "node": node.name,
+        "pod": {"namespace": namespace, "name": name, "uid": uid},
+        "outcome": _outcome(story),
+        "text": explain(story),
+        "decision": _decision(story),
+        "facts": [
+            _fact(story.facts[event]) for event in sorted(story.facts, key=lambda each: story.facts[each].time_ns)
+        ],
+        "oomKills": [_fact(record) for record in story.kills],
+    }
+
+
+def _outcome(story: Story) -> str:
+    if story.started is not None:
+        return "preempted" if story.is_preempted else "evicted"
+    if story.step is not None and story.is_chosen:
+        return "chosen" if story.step.acts else "would be evicted"
+    rejected = story.facts.get("pod_rejected")
+    if rejected is not None and story.after("pod_admitted", rejected) is None:
+        return "rejected"
+    return "not evicted"
+
+
+def _decision(story: Story) -> dict[str, Any] | None:
+    """Of the step that chose the pod, or else of the last one that ranked it."""
+    step = story.step
+    if step is None:
+        return None
+    look = step.looks[-1]
+    starved = look.decision.starved
+    return {
+        "time": exact_time_text(step.time_ns),
+        "choseIt": story.is_chosen,
+        "dryRun": not step.acts,
+        "alarm": step.alarm or None,
+        "latencyNs": step.latency_ns,
+        "threshold": None if starved is None else starved.threshold,
+        "available": None if starved is None else starved.available,
+        "capacity": None if starved is None else starved.capacity,
+        "ranking": [] if look.ranking is None else ranking_data(look.ranking),
+    }
+
+
+def _fact(record: Record) -> dict[str, Any]:
+    return {"time": exact_time_text(record.time_ns), "event": record.event, "values": record.values}

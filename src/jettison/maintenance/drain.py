@@ -1,0 +1,164 @@
+"""Empties nodes, one after the other, in kubectl's order and words.
+
+First every node is cordoned. If that fails for one, nothing is evicted anywhere: a pod that goes might come back to a
+node that was to be emptied. (kubectl mentions the failure and goes on.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jettison.clock import Clock
+from jettison.engine.drain import NodePod, aggregated
+from jettison.engine.strconv import quote
+from jettison.errors import ApiError, RuntimeFailure
+from jettison.maintenance.deadline import Deadline
+from jettison.maintenance.eviction import Evictor
+from jettison.maintenance.nodes import set_unschedulable
+from jettison.maintenance.progress import Progress
+from jettison.maintenance.selection import read_selection
+from jettison.maintenance.settings import DrainSettings, DryRun, Voice
+from jettison.maintenance.wording import server_text
+from jettison.runtimes.kube.client import Document, KubeClient
+
+_LAST_LOOK_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why a node is not empty: as one line among others, and as the last lines of all."""
+
+    text: str
+    lines: tuple[str, ...]
+
+
+async def drain_nodes(
+    client: KubeClient, nodes: Sequence[Document], settings: DrainSettings, voice: Voice, clock: Clock
+) -> bool:
+    """Whether all of them were emptied. Everything there is to say has been said."""
+    dry_run = settings.eviction.dry_run
+    if not await _cordon_all(client, nodes, settings, voice):
+        return False
+    troubles: dict[str, _Trouble] = {}
+    for node in nodes:
+        name = node["metadata"]["name"]
+        trouble = await _Drain(client, name, settings, voice, clock).run()
+        if trouble is None:
+            voice.say(f"node/{name} drained{dry_run.suffix}")
+        else:
+            voice.complain(
+                f"error: unable to drain node {quote(name)} due to error: {trouble.text}, continuing command..."
+            )
+            troubles[name] = trouble
+    if troubles:
+        voice.complain("There are pending nodes to be drained:")
+        for name in troubles:
+            voice.complain(f" {name}")
+        for line in dict.fromkeys(line for trouble in troubles.values() for line in trouble.lines):
+            voice.complain(line)
+    return not troubles
+
+
+async def _cordon_all(client: KubeClient, nodes: Sequence[Document], settings: DrainSettings, voice: Voice) -> bool:
+    deadline = Deadline(settings.eviction.timeout_ns)
+    try:
+        async with deadline.limit():
+            failed = await set_unschedulable(client, nodes, wanted=True, dry_run=settings.eviction.dry_run, voice=voice)
+    except TimeoutError:
+        voice.complain(f"error: nothing is evicted, cordoning the nodes took longer than {deadline.text}")
+        return False
+    if failed:
+        voice.complain(f"error: nothing is evicted because of nodes that are not cordoned: {', '.join(failed)}")
+    return not failed
+
+
+class _Drain:
+    """One node. Its deadline begins with the reading of its pods."""
+
+    def __init__(self, client: KubeClient, node: str, settings: DrainSettings, voice: Voice, clock: Clock) -> None:
+        self._client = client
+        self._node = node
+        self._settings = settings
+        self._voice = voice
+        self._clock = clock
+        self._deadline = Deadline(settings.eviction.timeout_ns)
+
+    async def run(self) -> _Trouble | None:
+        """Filter, warn, evict, wait."""
+        try:
+            async with self._deadline.limit():
+                selection = await read_selection(self._client, self._node, self._settings, self._clock)
+                is_asked = bool(selection.going) and not self._settings.deletes
+                version = await self._client.eviction_version() if is_asked else ""
+        except TimeoutError:
+            return _trouble([f"global timeout reached: {self._deadline.text}"])
+        except (ApiError, RuntimeFailure) as error:
+            return _Trouble(str(error), (server_text(error),))
+        if selection.errors:
+            return _trouble(selection.errors)
+        if selection.warning:
+            self._voice.complain(f"Warning: {selection.warning}")
+        if self._settings.eviction.dry_run is DryRun.CLIENT:
+            for pod in selection.going:
+                self._voice.say(f"evicting pod {pod}{DryRun.CLIENT.suffix}")
+            return None
+        trouble = await self._remove(selection.going, version)
+        if trouble is not None:
+            await self._say_what_is_left(trouble)
+        return trouble
+
+    async def _remove(self, pods: Sequence[NodePod], version: str) -> _Trouble | None:
+        if not pods:
+            return None
+        progress = Progress(f"node/{self._node}", pods, self._voice)
+        evictor = Evictor(self._client, self._settings.eviction, self._deadline, self._voice, progress, self._clock)
+        reports = asyncio.create_task(progress.report_for_ever())
+        try:
+            return await (_evict_all(evictor, pods, version) if version else self._delete_all(evictor, pods))
+        finally:
+            reports.cancel()
+            progress.report()
+
+    async def _delete_all(self, evictor: Evictor, pods: Sequence[NodePod]) -> _Trouble | None:
+        """One after the other, the first failure ends it; then wait for all together."""
+        try:
+            for pod in pods:
+                await evictor.delete(pod)
+            if self._settings.eviction.dry_run is not DryRun.SERVER:
+                async with self._deadline.limit():
+                    waits = (evictor.departure(pod, "deleted") for pod in pods)
+                    for failure in await asyncio.gather(*waits, return_exceptions=True):
+                        if failure is not None:
+                            raise failure
+        except TimeoutError:
+            return _trouble(["context deadline exceeded"])
+        except (ApiError, RuntimeFailure) as error:
+            return _Trouble(str(error), (server_text(error),))
+        return None
+
+    async def _say_what_is_left(self, trouble: _Trouble) -> None:
+        """Look once more, for a moment only: the deadline may be over already."""
+        try:
+            async with asyncio.timeout(_LAST_LOOK_SECONDS):
+                selection = await read_selection(self._client, self._node, self._settings, self._clock)
+        except (ApiError, RuntimeFailure, TimeoutError):
+            return
+        if selection.going:
+            name = quote(self._node)
+            self._voice.complain(f"There are pending pods in node {name} when an error occurred: {trouble.text}")
+            for pod in selection.going:
+                self._voice.complain(f"pod/{pod.name}")
+
+
+async def _evict_all(evictor: Evictor, pods: Sequence[NodePod], version: str) -> _Trouble | None:
+    """All at once; the failure of one does not stop the others."""
+    failures = await asyncio.gather(*(evictor.evict(pod, version) for pod in pods))
+    texts = [failed.text for failed in failures if failed is not None]
+    return _trouble(texts) if texts else None
+
+
+def _trouble(texts: Sequence[str]) -> _Trouble:
+    return _Trouble(aggregated(texts), tuple(dict.fromkeys(texts)))

@@ -1,0 +1,118 @@
+"""A real node for the commands that look at one: `jettison up` as a process, with small pods."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from click.testing import Result
+from tests.cli.running import run
+from tests.live.node import GROW, LiveNode, python
+
+PATIENCE = 30.0
+NOBODY = 65534
+FLAGS = ("--eviction-hard", "memory.available<32Mi", "--node-memory", "128Mi")
+
+TICKS = 'n=0; while true; do echo "tick $n"; n=$((n+1)); sleep 0.2; done'
+FLAKY = "if [ -e data/seen ]; then echo second run; sleep 600; else touch data/seen; echo first run; exit 3; fi"
+
+
+class Guarded(LiveNode):
+    """A node, and the commands that are put to it."""
+
+    @property
+    def node_state(self) -> Path:
+        return self.state / "node" / self.name
+
+    @property
+    def where(self) -> Sequence[str]:
+        return ("--state-dir", str(self.state), "--node-name", self.name)
+
+    def write(self, *pods: Mapping[str, Any]) -> None:
+        """Unlike everywhere else there are two pods of one name here."""
+        for each in pods:
+            metadata = each["metadata"]
+            (self.manifests / f"{metadata['namespace']}-{metadata['name']}.json").write_text(json.dumps(each))
+
+    def up(self) -> None:
+        """Start the agent and wait until it answers."""
+        self.start()
+        self.wait(lambda: self.ask("/rank") is not None, "the agent")
+
+    def down(self) -> None:
+        """Stop the agent; the pods live on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE)
+        self.process = None
+
+    def run(self, command: str, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+        """A command about this node, as a process of its own."""
+        line = [sys.executable, "-m", "jettison", command, *self.where, *arguments]
+        return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False, **settings)
+
+    def here(self, command: str, *arguments: str) -> Result:
+        """The same in this process, which takes a tenth of the time."""
+        return run(command, *self.where, *arguments)
+
+    def answer(self, command: str, *arguments: str) -> dict[str, Any]:
+        """The JSON that a command prints; it must succeed."""
+        done = self.here(command, *arguments, "-o", "json")
+        assert done.exit_code == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
+
+    def has_on_record(self, event: str, pod: str) -> bool:
+        return any(record.event == event and record.values.get("pod") == pod for record in self.journal())
+
+
+def shell(name: str, script: str, memory: str = "", **more: Any) -> dict[str, Any]:
+    """A container; `memory` is its request."""
+    resources = {"requests": {"memory": memory}} if memory else {}
+    return {"name": name, "command": ["sh", "-c", script], "resources": resources, **more}
+
+
+def pod(name: str, *containers: dict[str, Any], namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": list(containers), **spec},
+    }
+
+
+WORLD = (
+    pod("web", shell("main", TICKS, "16Mi"), shell("side", "echo aside; sleep 600")),
+    pod("web", shell("main", "echo other; sleep 600", "16Mi"), namespace="shop"),
+    pod("guard", shell("main", "sleep 600"), namespace="kube-system", priorityClassName="system-node-critical"),
+    pod(
+        "flaky",
+        shell("main", FLAKY, "8Mi", volumeMounts=[{"name": "data", "mountPath": "/data"}]),
+        volumes=[{"name": "data", "emptyDir": {}}],
+    ),
+    pod("refused", shell("main", "true"), nodeSelector={"disk": "ssd"}),
+    pod(
+        "leak",
+        {"name": "main", "command": python(f"print('leaking', flush=True); {GROW.format(pause=0.02)}")},
+        namespace="shop",
+    ),
+)
+
+
+def as_nobody(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Imports as root, because an interpreter may lie where nobody else can read it; asks as nobody."""
+    program = (
+        f"import os, sys, jettison.cli.{command}\n"
+        "from jettison.cli import main\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        f"sys.argv[0] = 'jettison'\n"
+        "main()\n"
+    )
+    line = [sys.executable, "-c", program, command, *arguments]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd="/")

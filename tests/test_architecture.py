@@ -1,0 +1,79 @@
+"""The shape of the code: layers, sizes, names and charters. What a review would have to say again and again."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "jettison"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PACKAGES = sorted(path.parent for path in MODULES if path.name == "__init__.py")
+
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 60
+SHORTEST_CHARTER = 80
+# Names that say nothing about what lives inside, so that everything ends up there.
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(SOURCE.parent))
+
+
+def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_there_is_something_to_check() -> None:
+    """A moved folder must not make these tests pass."""
+    assert len(MODULES) > 40
+    assert SOURCE / "engine" in PACKAGES
+
+
+def test_the_layers_hold() -> None:
+    """The import contracts of pyproject.toml: each layer imports only what is below it, and the engine is pure."""
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_modules_fit_into_a_head(path: Path) -> None:
+    """At most 400 lines, and no function above 60."""
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= LONGEST_MODULE, f"{lines} lines"
+    long = [
+        f"{node.name} has {length} lines"
+        for node in _functions(path)
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+    assert not long, long
+
+
+def test_names_say_what_lives_inside() -> None:
+    """No module is called utils, helpers, common, base or manager."""
+    strangers = [_name(path) for path in [*MODULES, *PACKAGES] if path.stem in FORBIDDEN_NAMES]
+    assert not strangers
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=_name)
+def test_every_package_has_a_charter(path: Path) -> None:
+    """What lives here, in words, before anything else."""
+    charter = ast.get_docstring(ast.parse((path / "__init__.py").read_text(encoding="utf-8")))
+    assert charter is not None
+    assert len(charter) >= SHORTEST_CHARTER
+
+
+@pytest.mark.parametrize("path", [each for each in MODULES if each.name != "__init__.py"], ids=_name)
+def test_every_module_says_why_it_is_there(path: Path) -> None:
+    """In a docstring, which is where a newcomer begins."""
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -1,0 +1,115 @@
+"""What starting costs: modules and milliseconds. A starving node is no time to load code, and no time to wait for it.
+
+Everything is measured in fresh interpreters with warm bytecode, in CPU time, and the best of several runs counts: noise
+only ever adds. Where the machine's speed would decide, the bar is a multiple of something measured beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jettison import engine
+
+RUNS = 25
+ENGINE_BAR_MS = 30.0
+HELP_BAR_MS = 150.0
+# Measured 2.5: some thirty frozen dataclasses cost as much as the library that makes them.
+DECIDE_BAR = 3.5
+LIBRARY = "dataclasses, enum, re, typing, collections.abc"
+ENGINE_MODULES = sorted(f"jettison.engine.{path.stem}" for path in Path(engine.__path__[0]).glob("[a-z]*.py"))
+# Each costs as much as all of the engine, and none has any business in it.
+HEAVY = {"asyncio", "json", "logging", "socket", "subprocess", "msgspec", "yaml", "click"}
+
+LIST_MODULES = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Bytecode is written and read, as it is for an installed program."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode"))}
+
+
+def run(code: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def loaded(code: str, environment: dict[str, str]) -> set[str]:
+    """Top-level modules that `code` loads beyond those of a bare interpreter."""
+    bare = set(run(LIST_MODULES, environment).split())
+    return set(run(f"{code}\n{LIST_MODULES}", environment).splitlines()[-1].split()) - bare
+
+
+def third_party(modules: set[str]) -> set[str]:
+    return modules - set(sys.stdlib_module_names) - {"jettison"}
+
+
+def import_ms(modules: str, environment: dict[str, str], enough: float = 0.0) -> float:
+    """CPU milliseconds of an import in the best of several fresh interpreters; stops once it is `enough`."""
+    probe = f"import time; began = time.process_time(); import {modules}; print(time.process_time() - began)"
+    best = float("inf")
+    for _ in range(RUNS):
+        best = min(best, float(run(probe, environment)) * 1e3)
+        if best <= enough:
+            break
+    return best
+
+
+@pytest.mark.parametrize("module", ENGINE_MODULES)
+def test_every_engine_module_can_be_imported_alone(module: str, environment: dict[str, str]) -> None:
+    """First of all: no circle, no third-party module, whichever is imported first."""
+    assert third_party(loaded(f"import {module}", environment)) == set()
+
+
+def test_the_engine_loads_nothing_heavy(environment: dict[str, str]) -> None:
+    """All of its modules together: standard library only, and only its small parts."""
+    modules = loaded(f"import {', '.join(ENGINE_MODULES)}", environment)
+    assert third_party(modules) == set()
+    assert modules & HEAVY == set()
+
+
+def test_importing_the_engine_is_quick(environment: dict[str, str]) -> None:
+    """At most 30 ms beyond a bare interpreter."""
+    assert import_ms("jettison.engine", environment, ENGINE_BAR_MS) <= ENGINE_BAR_MS
+
+
+def test_importing_the_core_call_is_quick(environment: dict[str, str]) -> None:
+    """All that a decision needs, against the part of the standard library that nobody can do without."""
+    library = import_ms(LIBRARY, environment)
+    assert import_ms("jettison.engine.decide", environment, DECIDE_BAR * library) <= DECIDE_BAR * library
+
+
+HELP = """
+import sys
+from jettison.cli import main
+sys.argv = ["jettison", "--help"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+
+
+def test_help_loads_click_and_nothing_else(environment: dict[str, str]) -> None:
+    """Neither asyncio nor a third-party module beyond click, nor the engine."""
+    modules = loaded(HELP, environment)
+    assert third_party(modules) == {"click"}
+    assert "asyncio" not in modules
+    assert "jettison.engine.decide" not in run(f"{HELP}\nprint(*sys.modules)", environment).splitlines()[-1].split()
+
+
+def test_help_answers_at_once(environment: dict[str, str]) -> None:
+    """In under 150 ms from the start of the process."""
+    probe = f"{HELP}\nimport time\nprint(time.process_time())"
+    best = float("inf")
+    for _ in range(RUNS):
+        best = min(best, float(run(probe, environment).splitlines()[-1]) * 1e3)
+        if best < HELP_BAR_MS:
+            break
+    assert best < HELP_BAR_MS

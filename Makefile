@@ -1,22 +1,25 @@
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
 
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv; }
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PYTHON) -m venv --clear .venv
+	$(PIP) --require-hashes -r requirements-dev.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
+demo: $(READY)  ## a small node under real memory pressure, explained
+	$(BIN)/jettison demo
+up: $(READY)  ## guard this machine; ARGS="--manifests DIR ..."
+	$(BIN)/jettison up $(ARGS)
+
 check: $(READY)  ## linters, types and import contracts
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 test: check  ## the whole suite
 	$(BIN)/pytest
@@ -31,6 +34,6 @@ lock: $(READY)  ## pin the dependencies again
 	$(LOCK) --extra dev -o requirements-dev.lock pyproject.toml
 
 clean:  ## forget the virtual environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help check test bench lock clean
+.PHONY: help demo up check test bench lock clean

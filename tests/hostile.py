@@ -139,16 +139,23 @@ CONFIG = document(
 CLASS = {"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 100, "globalDefault": True}
 EXPRESSION = {"key": "zone", "operator": "In", "values": ["a"]}
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}]}
-AFFINITY = {
-    "nodeSelector": {"zone": "a"},
-    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}},
+# Small, because YAML is slow to read and the fields of a pod are tried with JSON.
+SMALL_POD = {
+    "kind": "Pod",
+    "metadata": {"name": "web", "annotations": {"a": "b"}},
+    "spec": {
+        "priorityClassName": "gold",
+        "containers": [{"name": "c"}],
+        "nodeSelector": {"zone": "a"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}},
+    },
 }
 VALID: dict[str, Any] = {
     "pods": {"kind": "List", "items": [POD, POD]},
     "summary": SUMMARY,
     "config": CONFIG,
     "history": _history_document(),
-    "manifests": {"kind": "List", "items": [CLASS, POD | {"spec": POD["spec"] | AFFINITY}]},
+    "manifests": {"kind": "List", "items": [CLASS, SMALL_POD]},
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import document, node, policy, snapshot
 from tests.hostile import (
@@ -242,7 +242,6 @@ CONFIG_KEYS = st.sampled_from([*BY_KEY, *Signal, "memory", "cpu"])
 
 
 @given(any_json(POD_KEYS))
-@settings(max_examples=150)
 def test_any_json_as_pods(value: Any) -> None:
     """Alone, as a spec, and in a list."""
     for made in (value, {"metadata": value, "spec": value}, {"items": [value]}, {"items": [{"spec": value}]}):
@@ -250,7 +249,6 @@ def test_any_json_as_pods(value: Any) -> None:
 
 
 @given(any_json(SUMMARY_KEYS))
-@settings(max_examples=150)
 def test_any_json_as_a_summary(value: Any) -> None:
     """Alone, as the node, and as a pod."""
     for made in (value, {"node": value}, {"pods": [value]}, {"node": {"memory": value, "fs": value, "rlimit": value}}):
@@ -258,7 +256,6 @@ def test_any_json_as_a_summary(value: Any) -> None:
 
 
 @given(any_json(CONFIG_KEYS), CONFIG_KEYS)
-@settings(max_examples=150)
 def test_any_json_as_a_configuration(value: Any, key: str) -> None:
     """As a file, as a drop-in, as one field of either."""
     fields = document(**value) if isinstance(value, dict) and "apiVersion" not in value else value
@@ -268,14 +265,12 @@ def test_any_json_as_a_configuration(value: Any, key: str) -> None:
 
 
 @given(st.sampled_from([*BY_FLAG, "unheard-of"]), wild_texts)
-@settings(max_examples=300)
 def test_any_text_as_a_flag(flag: str, text: str) -> None:
     """Every flag takes text, and says what is wrong with it."""
     attempt(lambda: build_policy(assemble(flags=[(flag, text)])))
 
 
 @given(wild_texts)
-@settings(max_examples=300)
 def test_any_text_as_a_value(text: str) -> None:
     """Quantities, durations, percentages and CPU lists."""
     for work in (parse, parse_duration, parse_percentage, count_cpus):
@@ -283,7 +278,6 @@ def test_any_text_as_a_value(text: str) -> None:
 
 
 @given(st.text("0123456789.+-eEinumkKMGTPhsµ%_x", max_size=30))
-@settings(max_examples=300)
 def test_any_text_that_looks_like_a_value(text: str) -> None:
     """Made of the letters that the grammars use, and what is read can be printed."""
     for work in (parse, parse_duration, parse_percentage, count_cpus):
@@ -291,7 +285,6 @@ def test_any_text_that_looks_like_a_value(text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200)
 def test_any_bytes(data: bytes) -> None:
     """No reader trusts its input to be text."""
     for reader in READERS.values():

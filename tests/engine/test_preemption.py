@@ -155,4 +155,4 @@ def test_a_recovery_carries_the_orders() -> None:
     """Missing 300 thousandths of a cpu and 5 bytes: one pod frees both."""
     running = [Pod("v", uid="v", containers=(container("c", None, cpu="300m", memory="5"),))]
     recovery = handle_admission_failure(CRITICAL, running, SHORT)
-    assert recovery == Recovery((preemption_of(running[0]),))
+    assert recovery == Recovery((preemption_of(running[0], SHORT[0].resource),))

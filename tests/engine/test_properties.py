@@ -152,14 +152,12 @@ def _run(policy: Policy, first: Snapshot, second: Snapshot) -> list[Outcome]:
 
 
 @given(policies(), snapshots(), snapshots())
-@settings(max_examples=120)
 def test_deciding_twice_is_deciding_once(policy: Policy, first: Snapshot, second: Snapshot) -> None:
     """No clock, no chance, no memory of its own: the same world gives the same outcome."""
     assert _run(policy, first, second) == _run(policy, first, second)
 
 
 @given(policies(), snapshots(), snapshots())
-@settings(max_examples=120)
 def test_no_eviction_without_a_reason(policy: Policy, first: Snapshot, second: Snapshot) -> None:
     """A pod goes for a threshold that is met and was read below its target, or because it is over a limit."""
     for outcome, view in zip(_run(policy, first, second), (first, second), strict=True):

@@ -116,12 +116,19 @@ TYPES = [
     "application/json;",
     "*/*",
 ]
+
+
+def nest(levels: int) -> bytes:
+    """A good name, and an unknown field that is nested deeper than anybody thinks of."""
+    return b'{"metadata":{"name":"x"},"a":' + b'[{"a":' * levels + b"1" + b"}]" * levels + b"}"
+
+
 noise = st.binary(max_size=120) | st.sampled_from(
     [
+        nest(20), nest(100), nest(200), nest(450), nest(900), nest(10_000), b"[" * 300_000, b"{a: " * 300_000,
         b"", b"{", b"[]", b"null", b'"', b"{}{}", b'{"a":1,"a":2}', b"NaN", b"[" * 5000, b'{"a":' * 5000,
         b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}", b"k8s\x00", b"k8s\x00\x12\xff", b"a: &a [*a]",
-        b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx",
-        b"a: !!python/object/apply:os.system [id]", b"? : :", b"a: 1\na: 2", b"- " * 2000,
+        b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx", b"a: !!python/object/apply:os.system [id]", b"? : :", b"a: 1\na: 2", b"- " * 2000,
     ]
 )  # fmt: skip
 
@@ -130,8 +137,7 @@ segments = st.sampled_from(
     [
         b"api", b"apis", b"v1", b"policy", b"namespaces", b"default", b"pods", b"victim", b"status", b"eviction",
         b"nodes", b"..", b".", b"", b"%2e%2e", b"%2f", b"%00", b"%ff", b"%", b"%zz", b"healthz", b"version",
-        b"openapi", b"v3",
-        b"metrics", b"~", b"\xc3\xa9", b"a" * 300, b"*", b"@", b":80", b"log", b"scale",
+        b"openapi", b"v3", b"metrics", b"~", b"\xc3\xa9", b"a" * 300, b"*", b"@", b":80", b"log", b"scale",
     ]
 )  # fmt: skip
 queries = st.sampled_from(

@@ -188,14 +188,15 @@ def test_huge_bodies(client: RawClient, hostile: Served, size: int) -> None:
     assert stranger.code == 403
 
 
-def test_a_bomb_of_aliases_is_defused(client: RawClient, hostile: Served) -> None:
+@pytest.mark.parametrize("place", ["metadata: {name: bomb, annotations: {x: *a8}}", "metadata: {name: bomb}"])
+def test_a_bomb_of_aliases_is_defused(client: RawClient, hostile: Served, place: str) -> None:
     """Nine levels of nine references each: 400 million texts for whoever expands them."""
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
-    body = "\n".join([*lines, "metadata: {name: bomb, annotations: {x: *a8}}"]).encode()
+    body = "\n".join([*lines, place]).encode()
     headers = [*token(hostile, "admin"), (b"content-type", b"application/yaml")]
     for target in sorted(DOCUMENTS):
-        assert well_formed(client.request(b"POST", target.encode(), headers, body)).code in (400, 404, 405, 422)
+        assert well_formed(client.request(b"POST", target.encode(), headers, body)).code == 400
 
 
 def test_the_server_went_on(client: RawClient, hostile: Served) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from jettison.apiserver import protobuf
 from jettison.apiserver.json_texts import duplicate_keys, parse_json
 from jettison.apiserver.resources import RESOURCES
 from jettison.apiserver.schema.reading import read_document
 from jettison.apiserver.statuses import bad_request
+from jettison.apiserver.yaml_texts import parse_yaml
 from jettison.engine.strconv import quote
 from jettison.errors import ApiError, InputError
 
@@ -20,7 +19,6 @@ Json = dict[str, Any]
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 _ACCEPTED: Final = (JSON, YAML, protobuf.CONTENT_TYPE)
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Versions that are no longer served but whose kinds the decoder still knows.
 _FORMER: Final = frozenset({("policy/v1beta1", "PodDisruptionBudget"), ("policy/v1beta1", "Eviction")})
 _KNOWN: Final = frozenset(
@@ -85,10 +83,10 @@ def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
         if media_type in ("", JSON):
             return parse_json(body)
         if media_type == YAML:
-            return yaml.load(body, Loader=_LOADER)  # noqa: S506  the loader is a safe one
+            return parse_yaml(body)
         if media_type == protobuf.CONTENT_TYPE:
             return protobuf.decode(body, expected.api_versions[0], expected.kind)
-    except (InputError, yaml.YAMLError, RecursionError, ValueError) as error:
+    except InputError as error:
         shown = body[:256].decode("utf-8", "replace") or "<empty>"
         raise bad_request(
             f"the object provided is unrecognized (must be of type {expected.kind}): couldn't get version/kind; "

@@ -47,6 +47,7 @@ class LogFollower:
             if later:
                 yield from self._news()
                 self.run, self._place = later[0], 0
+                looked, last = time.monotonic(), self._fate()
                 yield b""
                 continue
             if last is Fate.OVER:

@@ -60,6 +60,9 @@ class Records:
     def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
         self.steps.append(outcome)
 
+    def prepare(self, snapshot: Snapshot) -> None:
+        pass
+
     def settle(self) -> None:
         pass
 

@@ -135,3 +135,13 @@ def test_a_missing_directory_is_said_once(tmp_path: Path) -> None:
     node.pods()
     node.pods()
     assert len(node.said) == 1
+
+
+def test_limits_become_requests(node: Node) -> None:
+    """As the API of a cluster would default it: a pod with limits alone is Guaranteed; a request of its own stays."""
+    limited = POD.format(name="a", priority='""').replace("main,", "main, resources: {limits: {cpu: 1, memory: 64Mi}},")
+    node.write("a.yaml", limited)
+    node.write("b.yaml", limited.replace("name: a", "name: b").replace("}},", "}, requests: {memory: 32Mi}},"))
+    pods = node.pods()
+    assert {name: each.pod.qos for name, each in pods.items()} == {"a": "Guaranteed", "b": "Burstable"}
+    assert str(pods["b"].pod.memory_request) == "32Mi"

@@ -103,6 +103,7 @@ class Served:
         content_type: str | None = "application/json",
         accept: str = "application/json",
         token: str = "admin",
+        leave: asyncio.Event | None = None,
     ) -> Answer:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = [(b"accept", accept.encode()), (b"authorization", f"Bearer {token}".encode())]
@@ -112,8 +113,9 @@ class Served:
         sent: list[Any] = []
 
         async def receive() -> Json:
-            if sent:  # only a watch asks again; it ends when its time is over
-                await asyncio.Event().wait()
+            if sent:  # only a watch asks again: it listens for the client's end
+                await (leave or asyncio.Event()).wait()
+                return {"type": "http.disconnect"}
             return {"type": "http.request", "body": content, "more_body": False}
 
         async def send(message: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -218,3 +219,25 @@ def test_a_stop_lets_an_answer_end(tmp_path: Path) -> None:
         assert (await slow).endswith(b"hello\r\n0\r\n\r\n")
 
     with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize("path", [b"/", b"/slow"])
+def test_a_client_that_does_not_let_go_does_not_hold_up_a_stop(tmp_path: Path, path: bytes) -> None:
+    """It neither reads on nor closes, and so never answers the goodbye of TLS. uvicorn would wait for 5 s."""
+    held: list[socket.socket] = []
+    begun = 0.0
+
+    def ask(endpoint: Endpoint, client: ssl.SSLContext) -> None:
+        plain = socket.create_connection((endpoint.host, endpoint.port))
+        held.append(client.wrap_socket(plain, server_hostname=endpoint.host))
+        held[0].sendall(b"GET %s HTTP/1.1\r\n\r\n" % path)
+        assert held[0].recv(8) == b"HTTP/1.1"
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        nonlocal begun
+        await asyncio.to_thread(ask, endpoint, client)
+        begun = time.monotonic()
+
+    with_server(tmp_path, work)
+    held[0].close()
+    assert time.monotonic() - begun < 3

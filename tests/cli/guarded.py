@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from click.testing import Result
 from tests.cli.running import run
 from tests.live.node import GROW, LiveNode, python
+
+from jettison.cli.recorded_pods import read_records
 
 PATIENCE = 30.0
 NOBODY = 65534
@@ -38,6 +41,10 @@ class Guarded(LiveNode):
         for each in pods:
             metadata = each["metadata"]
             (self.manifests / f"{metadata['namespace']}-{metadata['name']}.json").write_text(json.dumps(each))
+
+    def records(self) -> list[dict[str, Any]]:
+        """As the commands read them."""
+        return [msgspec.to_builtins(record) for record in read_records(self.node_state / "pods")]
 
     def up(self) -> None:
         """Start the agent and wait until it answers."""
@@ -108,7 +115,7 @@ WORLD = (
 def as_nobody(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Imports as root, because an interpreter may lie where nobody else can read it; asks as nobody."""
     program = (
-        f"import os, sys, jettison.cli.{command}\n"
+        f"import difflib, os, sys, jettison.cli.{command}\n"
         "from jettison.cli import main\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         f"sys.argv[0] = 'jettison'\n"

@@ -17,6 +17,8 @@ DISRUPTION = "disruption-controller"
         (["*"], ALL),
         ([], frozenset()),
         ([""], frozenset()),
+        (["-"], frozenset()),
+        ([" - "], frozenset()),
         (["disruption"], {DISRUPTION}),
         (["disruption-controller, job"], {DISRUPTION, "job-controller"}),
         (["*,-disruption"], ALL - {DISRUPTION}),
@@ -29,6 +31,13 @@ DISRUPTION = "disruption-controller"
 )
 def test_the_first_word_about_a_controller_counts(texts: list[str], expected: frozenset[str]) -> None:
     assert choose_controllers(texts) == expected
+
+
+@pytest.mark.parametrize("texts", [["*,-"], ["-", "disruption"], ["-,-"]])
+def test_none_stands_alone(texts: list[str]) -> None:
+    """`*,-` could mean all or none; nobody should have to guess."""
+    with pytest.raises(InputError, match="`-` is none of them"):
+        choose_controllers(texts)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-nonsense", "--disruption", "-*", "*disruption"])

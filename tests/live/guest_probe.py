@@ -5,29 +5,21 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import msgspec
 import yaml
+from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 import jettison
 import jettison.engine
-
-CGROUPS = Path("/sys/fs/cgroup")
-MIB = 1024 * 1024
-
-
-def report(**values: object) -> None:
-    print("RESULT", json.dumps(values))
 
 
 def cgroup(name: str, **settings: str) -> Path:
@@ -39,23 +31,9 @@ def cgroup(name: str, **settings: str) -> Path:
     return path
 
 
-def start_in(path: Path, work: Callable[[], object]) -> int:
-    """Fork rather than start a program: the child's first instruction is then already charged to the cgroup."""
-    pid = os.fork()
-    if pid == 0:
-        (path / "cgroup.procs").write_text("0")
-        work()
-        os._exit(0)
-    return pid
-
-
 def touch(mib: int) -> None:
     block = b"\1" * (mib * MIB)
     time.sleep(600 if block else 0)
-
-
-def counters(path: Path) -> dict[str, int]:
-    return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
 
 
 def system() -> None:

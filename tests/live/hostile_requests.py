@@ -128,7 +128,8 @@ noise = st.binary(max_size=120) | st.sampled_from(
         nest(20), nest(100), nest(200), nest(450), nest(900), nest(10_000), b"[" * 300_000, b"{a: " * 300_000,
         b"", b"{", b"[]", b"null", b'"', b"{}{}", b'{"a":1,"a":2}', b"NaN", b"[" * 5000, b'{"a":' * 5000,
         b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}", b"k8s\x00", b"k8s\x00\x12\xff", b"a: &a [*a]",
-        b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx", b"a: !!python/object/apply:os.system [id]", b"? : :", b"a: 1\na: 2", b"- " * 2000,
+        b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx", b"a: !!python/object/apply:os.system [id]", b"? : :",
+        b"a: 1\na: 2", b"- " * 2000,
     ]
 )  # fmt: skip
 

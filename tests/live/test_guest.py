@@ -22,8 +22,9 @@ EVERY_BYTE = bytes(range(256))
 @pytest.fixture(scope="module")
 def probed(guest: Guest) -> GuestResult:
     """One boot answers all questions."""
-    probe = Path(__file__).with_name("guest_probe.py").read_text()
-    return guest.run(probe, {"cargo/bytes": EVERY_BYTE}, timeout=90)
+    here = Path(__file__).parent
+    files = {"cargo/bytes": EVERY_BYTE, "tests/live/guest_side.py": (here / "guest_side.py").read_bytes()}
+    return guest.run((here / "guest_probe.py").read_text(), files, timeout=90)
 
 
 def test_the_exit_code_and_the_files_pass_through(probed: GuestResult) -> None:

@@ -66,7 +66,7 @@ def well_formed(answer: Answer) -> Answer:
     return answer
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1400)
 @given(
     sent=broken_documents(),
     query=st.sampled_from(["", "?dryRun=All", "?fieldValidation=Strict", "?dryRun=x", "?pretty=1&x=y"]),

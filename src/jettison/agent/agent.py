@@ -36,6 +36,9 @@ class Recorder(Protocol):
     def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
         """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next."""
 
+    def prepare(self, snapshot: Snapshot) -> None:
+        """Do beforehand what a record of this node will need: the first one over 110 pods takes 19 ms otherwise."""
+
     def settle(self) -> None:
         """Make the records safe against a loss of power, too. That takes milliseconds, so it comes after the act."""
 
@@ -99,7 +102,8 @@ class Agent:
         except ObservationFailed as error:
             self.emit(events.ObservationFailed(str(error)))
             return
-        outcome = decide(self.policy, self.history, snapshot)
+        before = self.history
+        outcome = decide(self.policy, before, snapshot)
         self._record(snapshot, outcome, alarm)
         if isinstance(outcome.decision, Reclaim):
             self._say(*outcome.facts)
@@ -109,6 +113,10 @@ class Agent:
         if isinstance(outcome.decision, Evict):
             self._evict(outcome.decision, started_ns)
             self._soon(self.recorder.settle)
+        else:
+            self._soon(lambda: self.recorder.prepare(snapshot))
+        if _outlives(before) != _outlives(self.history):
+            self._soon(lambda: self.recorder.history(self.history))
         self._say(*outcome.facts)
         await self.runtime.report(self.history.conditions)
 
@@ -116,8 +124,6 @@ class Agent:
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
         if outcome.facts or isinstance(outcome.decision, Evict):
             self.recorder.step(before, snapshot, outcome, alarm)
-        if _outlives(before) != _outlives(self.history):
-            self._soon(lambda: self.recorder.history(self.history))
 
     def _say(self, *facts: Fact) -> None:
         self._soon(lambda: [self.emit(fact) for fact in facts])
@@ -246,10 +252,10 @@ class Agent:
 
     async def _listen(self) -> None:
         async for alarm in self.runtime.alarms():
-            self.emit(events.AlarmRaised(alarm.source))
             if self._alarm is None:
                 self._alarm = alarm
             self._wake.set()
+            self._say(events.AlarmRaised(alarm.source))
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

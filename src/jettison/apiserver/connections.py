@@ -16,6 +16,9 @@ MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 15.0
 """From the first byte of a request (or from the handshake) to the end of its headers."""
 
+FAREWELL_SECONDS = 0.5
+"""How long a connection may take to close when the server stops."""
+
 MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
 
@@ -31,6 +34,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._ignored_bytes = 0
         self._is_in_head = True
+        self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -84,6 +88,22 @@ class GuardedProtocol(HttpToolsProtocol):
         """As above."""
         if not self.transport.is_closing():
             super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """TLS says goodbye and waits for an answer; a client that keeps an idle connection may never give one."""
+        super().shutdown()
+        self._is_stopping = True
+        self._part()
+
+    def on_response_complete(self) -> None:
+        """The last answer of a connection that stops closes it, too."""
+        super().on_response_complete()
+        if self._is_stopping:
+            self._part()
+
+    def _part(self) -> None:
+        if self.transport.is_closing():
+            self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

@@ -13,8 +13,12 @@ from jettison.errors import InputError
 _decode = msgspec.json.Decoder().decode
 _KEY: Final = re.compile(rb'"\s*:')
 _LONG_NUMBER: Final = re.compile(rb"\d{19}")
+# A text without an end goes to the end: trying again behind its quote would take the square of the time.
+_BRACKET_OR_TEXT: Final = re.compile(rb'[][{}]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _UINT64: Final = 2**64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
+# No Kubernetes object has 20 levels. Whoever walks a value behind this door may do so by recursion.
+_DEEPEST: Final = 100
 # What Python's decoder says, and where in the grammar Go would say it is.
 _PLACES: Final = {
     "Expecting value": "looking for beginning of value",
@@ -31,13 +35,27 @@ _PLACES: Final = {
 
 def parse_json(data: bytes) -> Any:
     """The value, or an InputError with what Go would say."""
+    if data.count(b"[") + data.count(b"{") > _DEEPEST and _is_too_deep(data):
+        raise InputError("exceeded max depth")
     try:
         value = _decode(data)
-    except RecursionError as error:
-        raise InputError("exceeded max depth") from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _parse_slowly(data)
     return _within_64_bits(value) if _LONG_NUMBER.search(data) else value
+
+
+def _is_too_deep(data: bytes) -> bool:
+    """Counts brackets outside texts; a broken document may be called deep, and is refused one way or the other."""
+    depth = 0
+    for token in _BRACKET_OR_TEXT.finditer(data):
+        first = token[0][0]
+        if first in b"[{":
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif first in b"]}":
+            depth -= 1
+    return False
 
 
 def _parse_slowly(data: bytes) -> Any:

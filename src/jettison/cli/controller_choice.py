@@ -1,11 +1,14 @@
 """`--controllers`, as kube-controller-manager has it: `*` is all, `foo` adds one, `-foo` leaves one out.
 
 The first entry that names a controller decides about it, whatever comes later; without a `*`, only what is named runs.
+A `-` alone is none at all, which is easier to see in a command line than nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
+import click
 
 from jettison.errors import InputError
 
@@ -25,16 +28,31 @@ CONTROLLERS: Mapping[str, str] = {
 }
 """Names with their short forms of old. Kubernetes runs its scheduler apart; here it is one of them."""
 
+NONE = "-"
+
 _FULL_NAMES = {short: name for name, short in CONTROLLERS.items() if short}
+
+controllers_option = click.option(
+    "--controllers",
+    multiple=True,
+    default=["*"],
+    metavar="NAMES",
+    help="`*` for all, `foo` for one more, `-foo` for one less, with commas between them; `-` for none. [default: *]",
+)
 
 
 def choose_controllers(texts: Iterable[str]) -> frozenset[str]:
     """The full names of those that are to run; each text may hold several, with commas between them."""
-    wanted = [_entry(each.strip()) for text in texts for each in text.split(",") if each.strip()]
+    entries = [each.strip() for text in texts for each in text.split(",") if each.strip()]
+    if entries == [NONE]:
+        return frozenset()
+    wanted = [_entry(each) for each in entries]
     return frozenset(name for name in CONTROLLERS if _is_chosen(name, wanted))
 
 
 def _entry(text: str) -> str:
+    if text == NONE:
+        raise InputError("--controllers: `-` is none of them, so nothing else can stand beside it")
     sign = "-" if text.startswith("-") else ""
     name = text.removeprefix("-")
     name = _FULL_NAMES.get(name, name)

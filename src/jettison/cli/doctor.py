@@ -61,11 +61,19 @@ def _agent(node: WatchedNode) -> Check:
     try:
         node.ask("/healthz")
     except ObservationFailed as failure:
-        alive = sum(1 for record in read_records(node.records) if record.verdict is None)
-        pods = f", and nobody guards {'its only pod' if alive == 1 else f'its {alive} pods'}" if alive else ""
-        return Check("node", State.DEGRADED, f"{failure}{pods}", f"jettison up --node-name {node.name} …")
+        if isinstance(failure.__cause__, PermissionError):
+            return Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
+        return Check("node", State.DEGRADED, f"{failure}{_unguarded(node)}", f"jettison up --node-name {node.name} …")
     dry_run = ", in a dry run: nobody is evicted" if node.card is not None and node.card.is_dry_run else ""
     return Check("node", State.OK, f"the agent of node `{node.name}` is well{dry_run}")
+
+
+def _unguarded(node: WatchedNode) -> str:
+    try:
+        alive = sum(1 for record in read_records(node.records) if record.verdict is None)
+    except ObservationFailed:
+        return ""  # somebody else's node
+    return f", and nobody guards {'its only pod' if alive == 1 else f'its {alive} pods'}" if alive else ""
 
 
 def _machine_line() -> str:

@@ -21,6 +21,7 @@ COMMANDS = {
     "up": "Run pods on this machine and guard it, in the foreground.",
     "demo": "A small node under real memory pressure, explained; about a minute.",
     "serve": "The Kubernetes API on this machine: evictions, budgets and drains for kubectl.",
+    "controllers": "Keep budgets, taints and pods of a Kubernetes API as they should be.",
     "pods": "The pods of a node of this machine, and how each of them is.",
     "top": "Readings against thresholds and pods in eviction order, live.",
     "why": "Why was a pod evicted, or why not? Also for pods long gone.",

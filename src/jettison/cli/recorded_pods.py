@@ -97,13 +97,20 @@ def _lives(container: ContainerRecord) -> bool:
 
 
 def _read(path: Path) -> PodRecord | None:
+    """A record is appended to the file as a line; the last whole one counts, and half of one may be behind it."""
     try:
-        record = _DECODER.decode(path.read_bytes())
-        checked_uid(record.uid)
+        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+    return next((record for line in reversed(lines) if (record := _decode(line)) is not None), None)
+
+
+def _decode(line: bytes) -> PodRecord | None:
+    try:
+        record = _DECODER.decode(line)
+        checked_uid(record.uid)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError):
         return None
     return record

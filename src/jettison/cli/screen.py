@@ -58,7 +58,7 @@ class Screen:
         """In place of what is there, and cut to what fits: a line that wraps would push the others away."""
         columns, rows = os.get_terminal_size(self._output)
         shown = [self._coloured(line, columns) + _REST_OF_LINE for line in list(lines)[:rows]]
-        self._write(_HOME + "\r\n".join(shown) + _REST_OF_PAGE)
+        self._write(_HOME + "\n".join(shown) + _REST_OF_PAGE)
 
     def wait(self, seconds: float) -> str:
         """The key that was pressed; empty when none was, or when the window has another size now."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from jettison.apiserver.cluster import Cluster
+from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
-from jettison.cli.controller_choice import choose_controllers
+from jettison.cli.controller_choice import choose_controllers, controllers_option
 from jettison.cli.host_options import absolute, default_state_dir
+from jettison.controllers.runner import run_controllers
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+_CONTROLLERS = "controllers"
+"""The user that the controllers are; `controllers.kubeconfig` lets them run elsewhere too."""
 
 
 @click.command("serve", short_help="The Kubernetes API on this machine.")
@@ -29,13 +37,7 @@ from jettison.cli.host_options import absolute, default_state_dir
     show_default=True,
     help="Port 0 takes one that is free.",
 )
-@click.option(
-    "--controllers",
-    multiple=True,
-    default=["*"],
-    metavar="NAMES",
-    help="`*` for all, `foo` for one more, `-foo` for one less, with commas between them. [default: *]",
-)
+@controllers_option
 def command(state_dir: Path, listen: str, controllers: tuple[str, ...]) -> None:
     """Serve pods, nodes, disruption budgets and the rest of what evictions need to kubectl and every other client.
 
@@ -45,21 +47,38 @@ def command(state_dir: Path, listen: str, controllers: tuple[str, ...]) -> None:
 
     Whoever has a kubeconfig can come in: admin may do all, viewer only look, evictor evict and cordon.
     """
-    choose_controllers(controllers)
+    names = choose_controllers(controllers)
     endpoint = parse_endpoint(listen)
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
-    cluster = Cluster(absolute(state_dir), endpoint)
-    asyncio.run(_serve(cluster))
+    cluster = Cluster(absolute(state_dir), endpoint, {**PEOPLE, _CONTROLLERS: "admin"})
+    asyncio.run(_serve(cluster, names))
 
 
-async def _serve(cluster: Cluster) -> None:
-    stop = asyncio.Event()
+async def _serve(cluster: Cluster, names: Collection[str]) -> None:
+    stop, ready = asyncio.Event(), asyncio.Event()
+    controlling = asyncio.create_task(_control(cluster, names, ready))
+    # Controllers that end would leave a cluster in which nothing happens.
+    controlling.add_done_callback(lambda _: stop.set())
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop.set)
+        loop.add_signal_handler(each, controlling.cancel)
 
     def tell(endpoint: Endpoint) -> None:
+        ready.set()
         click.echo(f"serving {endpoint.url}, try: kubectl --kubeconfig {cluster.kubeconfig('admin')} get namespaces")
 
-    await cluster.run(stop, tell)
+    try:
+        await cluster.run(stop, tell)
+    finally:
+        controlling.cancel()
+        with suppress(asyncio.CancelledError):
+            await controlling
+
+
+async def _control(cluster: Cluster, names: Collection[str], ready: asyncio.Event) -> None:
+    """Through the front door, like controllers anywhere else: what they may see and do is what the API says."""
+    await ready.wait()
+    access = load_access(Overrides(kubeconfig=str(cluster.kubeconfig(_CONTROLLERS))))
+    async with KubeClient(access) as client:
+        await run_controllers(client, names)

@@ -92,6 +92,7 @@ def prepare_pod(
     prepared = {**document, "metadata": dict(metadata), "spec": dict(spec)}
     prepared["metadata"].setdefault("namespace", "default")
     classes.resolve(prepared["spec"], f"{source}: pod `{metadata['name']}`")
+    _default_requests(prepared["spec"])
     if is_static:
         annotations = prepared["metadata"].get("annotations") or {}
         if not isinstance(annotations, dict):
@@ -101,3 +102,21 @@ def prepare_pod(
     digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
     prepared["metadata"].setdefault("uid", str(uuid.UUID(bytes=digest[:16], version=5)))
     return prepared
+
+
+def _default_requests(spec: dict[str, Any]) -> None:
+    """Who sets a limit and no request asks for the limit, as in every cluster: else no such pod were Guaranteed."""
+    for kind in ("containers", "initContainers"):
+        if isinstance(spec.get(kind), list):
+            spec[kind] = [_with_requests(each) for each in spec[kind]]
+
+
+def _with_requests(container: object) -> object:
+    resources = container.get("resources") if isinstance(container, dict) else None
+    limits = resources.get("limits") if isinstance(resources, dict) else None
+    if not isinstance(container, dict) or not isinstance(resources, dict) or not isinstance(limits, dict):
+        return container
+    requests = resources.get("requests") or {}
+    if not isinstance(requests, dict):
+        return container
+    return {**container, "resources": {**resources, "requests": {**limits, **requests}}}

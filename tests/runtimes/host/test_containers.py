@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -148,7 +147,9 @@ def test_a_failing_liveness_probe_restarts_the_container(tmp_path: Path) -> None
         await scene.supervisor.start(manifest(one, restartPolicy="OnFailure", terminationGracePeriodSeconds=5))
         await until(lambda: scene.container().restarts == 1 and scene.container().state == "running")
         failed = scene.said(events.ProbeFailed)
-        assert [(fact.container, fact.probe, fact.why) for fact in failed] == [("c", "liveness", "`test` exited with 1")]
+        assert [(fact.container, fact.probe, fact.why) for fact in failed] == [
+            ("c", "liveness", "`test` exited with 1")
+        ]
         assert [fact.exit_code for fact in scene.said(events.ContainerFinished)] == [0]
 
     play(tmp_path, scenario)
@@ -221,7 +222,7 @@ def test_a_directory_that_the_pod_made_unreadable_goes_all_the_same(tmp_path: Pa
         await until(lambda: oct((scene.write_dir()).stat().st_mode)[-3:] == "000")
         await scene.supervisor.stop("uid-a", 0)
         assert not scene.settings.pod_dir("uid-a").exists()
-        assert os.listdir(scene.settings.pods_dir) == []
+        assert not list(scene.settings.pods_dir.iterdir())
 
     play(tmp_path, scenario)
     remove_directory(tmp_path / "node")

@@ -52,7 +52,7 @@ def test_a_round_runs_when_it_is_due_or_somebody_is_new(pool: ThreadPoolExecutor
 
     async def settle(disks: DiskWatch) -> None:
         await disks.refresh()
-        while disks._running is not None:
+        while disks._running is not None or disks._soon is not None:
             await asyncio.sleep(0.001)
 
     async def scenario() -> None:

@@ -56,7 +56,14 @@ def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("", "/w"), ("sub", "/w/sub"), ("/srv", "/srv"), ("/cache", "/w/cache"), ("/cache/x", "/w/cache/x"), ("/ca", "/ca")],
+    [
+        ("", "/w"),
+        ("sub", "/w/sub"),
+        ("/srv", "/srv"),
+        ("/cache", "/w/cache"),
+        ("/cache/x", "/w/cache/x"),
+        ("/ca", "/ca"),
+    ],
 )
 def test_the_working_directory_is_the_hosts_unless_it_lies_in_a_volume(asked: str, found: str) -> None:
     mount = MountSpec("v", PurePosixPath("cache"), PurePosixPath())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tests.runtimes.host.pods import until
 
@@ -37,13 +37,11 @@ def spec(kind: ProbeKind) -> ProbeSpec:
     return ProbeSpec(kind, ExecAction((kind.value,)), period=1, failures=1)
 
 
-def play(kinds: list[ProbeKind], scenario: Callable[[Health, Patient], object]) -> None:
+def play(kinds: list[ProbeKind], scenario: Callable[[Health, Patient], Awaitable[None]]) -> None:
     async def run() -> None:
         patient = Patient()
         health = Health([spec(kind) for kind in kinds], patient.run_command, patient)
-        outcome = scenario(health, patient)
-        assert asyncio.iscoroutine(outcome)
-        await outcome
+        await scenario(health, patient)
         health.end()
 
     asyncio.run(run())
@@ -52,11 +50,11 @@ def play(kinds: list[ProbeKind], scenario: Callable[[Health, Patient], object]) 
 def test_without_probes_a_container_is_ready_while_it_runs() -> None:
     async def scenario(health: Health, _: Patient) -> None:
         assert health.starts_by_itself
-        assert not health.is_ready
+        states = [health.is_ready]
         health.begin(is_started=True)
-        assert health.is_ready
+        states.append(health.is_ready)
         health.end()
-        assert not health.is_ready
+        assert [*states, health.is_ready] == [False, True, False]
 
     play([], scenario)
 

@@ -67,7 +67,7 @@ def test_hardly_anything_is_lost_while_somebody_writes(tmp_path: Path) -> None:
     path = logs.log_file(tmp_path, 0)
     writer = subprocess.Popen(["seq", "-f", "%07.0f", "1000000"], stdout=descriptor)
     os.close(descriptor)
-    copies = []
+    copies: list[bytes] = []
     while writer.poll() is None and len(copies) < 3:
         time.sleep(0.02)
         if path.stat().st_size:
@@ -86,7 +86,7 @@ def test_hardly_anything_is_lost_while_somebody_writes(tmp_path: Path) -> None:
 def test_on_a_full_disk_nothing_is_cut(small_disk: Path) -> None:
     path = small_disk / "0.log"
     path.write_bytes(b"x" * 700_000)
-    with pytest.raises(ActionFailed, match="cannot rotate log .*: no space left on device"):
+    with pytest.raises(ActionFailed, match=r"cannot rotate log .*: no space left on device"):
         logs.rotate(path)
     assert path.stat().st_size == 700_000
     assert [file.name for file in small_disk.iterdir()] == ["0.log"]

@@ -130,7 +130,9 @@ def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path, monkey
 
 def test_a_sidecar_that_dies_is_started_again_even_if_the_pod_never_restarts(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        side = shell("[ -e $HOME/../0/died ] || { touch died; sleep 0.1; exit 0; }; sleep 60", "s", restartPolicy="Always")
+        side = shell(
+            "[ -e $HOME/../0/died ] || { touch died; sleep 0.1; exit 0; }; sleep 60", "s", restartPolicy="Always"
+        )
         await scene.supervisor.start(manifest(container(SLEEPS), initContainers=[side], restartPolicy="Never"))
         await until(lambda: scene.container("s").restarts == 1 and scene.container("s").state == "running")
         assert scene.container("c").restarts == 0
@@ -140,7 +142,9 @@ def test_a_sidecar_that_dies_is_started_again_even_if_the_pod_never_restarts(tmp
 
 def test_one_container_that_ends_does_not_end_the_others(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        await scene.supervisor.start(manifest(shell("exit 0", "short"), container(SLEEPS, "long"), restartPolicy="Never"))
+        await scene.supervisor.start(
+            manifest(shell("exit 0", "short"), container(SLEEPS, "long"), restartPolicy="Never")
+        )
         await until(lambda: scene.container("short").state == "terminated")
         assert scene.status().phase == "Running"
         assert scene.condition("Ready").message == "containers with unready status: [short]"

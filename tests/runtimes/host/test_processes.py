@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from tests.runtimes.host.pods import until
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import processes
+from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.places import CgroupPlace, Place
-from jettison.runtimes.host.processes import Launch
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.processes import read_process
@@ -227,6 +228,28 @@ def test_a_command_that_is_cancelled_takes_its_group_with_it(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
+def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path) -> None:
+    async def scenario(place: Place) -> None:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        outcomes = set()
+        for spare in range(16):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + spare, limits[1]))
+            try:
+                process = await processes.spawn(sh("exec sleep 60"), place, nothing)
+                process.signal(signal.SIGKILL)
+                await process.exited
+                outcomes.add("started")
+            except ActionFailed as failure:
+                outcomes.add(str(failure).rpartition(": ")[2])
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            await until(lambda: not place.processes())
+        assert "started" in outcomes
+        assert "too many open files" in outcomes
+
+    play(tmp_path, scenario)
+
+
 def test_no_signal_of_a_child_is_taken_for_ours(tmp_path: Path) -> None:
     """Python's handler in the child would write into the pipe by which our loop learns of its own signals."""
 
@@ -251,7 +274,9 @@ def test_no_signal_of_a_child_is_taken_for_ours(tmp_path: Path) -> None:
 
 def orphan(script: str) -> int:
     """A process whose parent is not this one."""
-    starter = "import os, sys; print(os.posix_spawn('/bin/sh', ['sh', '-c', 'exec >/dev/null 2>&1; ' + sys.argv[1]], {}))"
+    starter = (
+        "import os, sys; print(os.posix_spawn('/bin/sh', ['sh', '-c', 'exec >/dev/null 2>&1; ' + sys.argv[1]], {}))"
+    )
     made = subprocess.run([sys.executable, "-c", starter, script], capture_output=True, check=True, text=True)
     return int(made.stdout)
 
@@ -310,7 +335,8 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from jettison.runtimes.host.families import Families
 from jettison.runtimes.host.places import FamilyPlace
-from jettison.runtimes.host.processes import Launch, spawn
+from jettison.runtimes.host.forking import Launch
+from jettison.runtimes.host.processes import spawn
 
 def note(pid, ticks):
     print(pid, flush=True)

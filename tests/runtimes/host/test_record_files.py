@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, or not at all."""
+"""Lines that are written as a whole, or not at all; the last one counts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,42 @@ def test_what_was_saved_is_found_again_oldest_first(tmp_path: Path) -> None:
     play(tmp_path / "deep" / "pods", scenario)
 
 
+def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        large = replace(RECORD, document={"x": "y" * 3000})
+        path = tmp_path / "uid-1.json"
+        sizes = []
+        for number in range(60):
+            files.save(replace(large, created_ns=number))
+            sizes.append(path.stat().st_size)
+        assert 60_000 < max(sizes) < 70_000
+        assert min(sizes[20:]) < 4000
+        assert files.load().records[0].created_ns == 59
+        huge = replace(RECORD, document={"x": "y" * 100_000})
+        for number in range(10):
+            files.save(replace(huge, created_ns=number))
+        assert path.stat().st_size < 500_000
+        assert files.load().records[0].created_ns == 9
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"uid": "uid-1", "docum', b"\0" * 500, b"\xff\n", b"\n\n", b'{"uid": "x", "document": {}}\n']
+)
+def test_of_a_torn_file_the_last_whole_line_counts(tmp_path: Path, tail: bytes) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(replace(RECORD, origin="old"))
+        files.save(RECORD)
+        with (tmp_path / "uid-1.json").open("ab") as file:
+            file.write(tail)
+        assert files.load().records == (RECORD,)
+        files.save(replace(RECORD, origin="new"))
+        assert [each.origin for each in files.load().records] == ["new"]
+
+    play(tmp_path, scenario)
+
+
 def test_only_we_can_read_them(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
         files.save(RECORD)
@@ -70,6 +107,7 @@ def test_broken_files_are_put_aside_and_reported_once(tmp_path: Path) -> None:
         assert len(found.broken) == 6
         assert any("it speaks of pod `somebody-else`" in why for why in found.broken)
         assert not files.load().broken
+        assert files.load().records == (RECORD,)
         assert not (tmp_path / "uid-1.json.tmp").exists()
         assert (tmp_path / "torn.json.broken").exists()
 
@@ -98,13 +136,18 @@ def test_what_is_not_json_is_refused_and_the_old_record_stays(tmp_path: Path, va
     play(tmp_path, scenario)
 
 
+def fill(path: Path) -> None:
+    """Until the disk is full."""
+    with path.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(b"x" * 65536)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small filesystem")
 def test_on_a_full_disk_the_old_record_stays(tmp_path: Path, small_disk: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
         files.save(RECORD)
-        with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
-            while True:
-                filler.write(b"x" * 65536)
+        fill(small_disk / "filler")
         larger = replace(RECORD, containers=tuple(ContainerRecord(f"c{number}" * 50) for number in range(200)))
         with pytest.raises(ActionFailed, match="cannot record pod `uid-1`: no space left on device"):
             files.save(larger)

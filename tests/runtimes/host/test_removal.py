@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_removed_is_an_error_and_can_be_tried_again(tmp_pa
     (top / "file").write_text("x")
     if subprocess.run(["chattr", "+i", top / "file"], capture_output=True, check=False).returncode:
         pytest.skip("this filesystem has no immutable files")
-    with pytest.raises(ActionFailed, match="cannot remove .*: operation not permitted"):
+    with pytest.raises(ActionFailed, match=r"cannot remove .*: operation not permitted"):
         remove_directory(top)
     subprocess.run(["chattr", "-i", top / "file"], check=True)
     remove_directory(top)

@@ -171,10 +171,11 @@ def test_logs_are_rotated_while_they_are_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("jettison.runtimes.host.logs.is_due", lambda path: path.exists() and path.stat().st_size > 1000)
 
     async def scenario(scene: Scene) -> None:
-        await scene.supervisor.start(manifest(shell("for i in $(seq 400); do echo line $i; sleep 0.002; done; sleep 60")))
-        directory = scene.settings.logs_dir / "default_a_uid-a" / "c"
-        await until(lambda: (directory / "0.log.2").exists())
-        assert (directory / "0.log.2").read_text().startswith("line 1\n")
+        script = "for i in $(seq 400); do echo line $i; sleep 0.002; done; sleep 60"
+        await scene.supervisor.start(manifest(shell(script)))
+        rotated = scene.settings.logs_dir / "default_a_uid-a" / "c" / "0.log.2"
+        await until(rotated.exists)
+        assert rotated.read_text().startswith("line 1\n")
 
     play(tmp_path, scenario)
 
@@ -204,7 +205,7 @@ def twice(
 def rewritten(made: Node, change: Callable[[dict[str, object]], None]) -> None:
     """Change the record on the disk, as if the agent had died a little earlier."""
     path = made.settings.records_dir / "uid-a.json"
-    record = json.loads(path.read_text())
+    record = json.loads(path.read_text().splitlines()[-1])
     change(record)
     path.write_text(json.dumps(record))
 
@@ -456,7 +457,11 @@ def test_rejected_pods_are_remembered(tmp_path: Path) -> None:
         await scene.supervisor.reject(manifest(container(SLEEPS)), "OutOfcpu", "no room")
 
     async def after(scene: Scene) -> None:
-        assert (scene.status().phase, scene.status().reason, scene.status().message) == ("Failed", "OutOfcpu", "no room")
+        assert (scene.status().phase, scene.status().reason, scene.status().message) == (
+            "Failed",
+            "OutOfcpu",
+            "no room",
+        )
 
     twice(tmp_path, before, after)
 
@@ -479,15 +484,15 @@ async def run():
         side = shell("sleep 60", "side", restartPolicy="Always")
         volumes = [{"name": "v", "emptyDir": {"medium": "Memory"}}]
         mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-        forks = "(setsid sleep 60 &) ; sleep 60"
+        forks = shell("(setsid sleep 60 &) ; sleep 60", **mounts)
         for number in range(100):
-            for kind, more in (
-                ("plain", manifest(container(SLEEPS), name=f"plain{number}")),
-                ("crash", manifest(shell("exit 1"), name=f"crash{number}")),
-                ("full", manifest(shell(forks, **mounts), name=f"full{number}", initContainers=[side], volumes=volumes)),
+            for wanted in (
+                manifest(container(SLEEPS), name=f"plain{number}"),
+                manifest(shell("exit 1"), name=f"crash{number}"),
+                manifest(forks, name=f"full{number}", initContainers=[side], volumes=volumes),
             ):
-                await scene.supervisor.start(more)
-                say("started", more.pod.name)
+                await scene.supervisor.start(wanted)
+                say("started", wanted.pod.name)
             evicting = scene.supervisor.evict(eviction(scene.status(f"full{number}").pod))
             evicting = asyncio.ensure_future(evicting)
             await asyncio.sleep(0)

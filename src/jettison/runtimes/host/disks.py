@@ -22,6 +22,8 @@ from jettison.runtimes.linux.project_quota import NoQuota, project_usage
 
 _BLOCK = 512
 _PORTION = 1000
+# Seconds from a look to the round that it found to be due.
+_AFTERWARDS = 0.05
 
 
 # By path; True for a log directory, of which only plain files directly in it count, and not the directory itself: so
@@ -43,6 +45,7 @@ class DiskWatch:
         self._is_new = True
         self._round_ns: int | None = None
         self._running: asyncio.Future[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._is_closed = False
         # Directories that could not be measured in the last round, and why.
         self.failures: Mapping[str, str] = {}
@@ -58,23 +61,37 @@ class DiskWatch:
         self._wanted = targets
 
     async def refresh(self, patience: float = 0.0) -> None:
-        """Begin a round if it is time for one, and wait for its end as long as `patience` seconds."""
-        is_urgent = patience > 0
-        if self._running is None and not self._is_closed and (is_urgent or self._is_due()):
-            self._round_ns, self._is_new = self._clock.monotonic_ns(), False
-            self._running = asyncio.get_running_loop().run_in_executor(self._pool, self._round, self._wanted)
-            self._running.add_done_callback(self._finish)
-        if is_urgent and self._running is not None:
-            await asyncio.wait([self._running], timeout=patience)
+        """Have a round if it is time for one; with `patience` in any case, and wait for its end so many seconds.
+
+        A round for which nobody waits begins when what this look leads to is over: its thread would hold up the
+        eviction by a millisecond or two for each time that the two compete for the interpreter.
+        """
+        if patience > 0:
+            self._begin()
+            if self._running is not None:
+                await asyncio.wait([self._running], timeout=patience)
+        elif self._soon is None and self._is_due():
+            self._soon = asyncio.get_running_loop().call_later(_AFTERWARDS, self._begin)
 
     async def close(self) -> None:
         """Ends a round under way at its next portion."""
         self._is_closed = True
+        if self._soon is not None:
+            self._soon.cancel()
         if self._running is not None:
             await asyncio.wait([self._running])
         for walk in self._walks.values():
             walk.close()
         self._walks.clear()
+
+    def _begin(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._running is None and not self._is_closed:
+            self._round_ns, self._is_new = self._clock.monotonic_ns(), False
+            self._running = asyncio.get_running_loop().run_in_executor(self._pool, self._round, self._wanted)
+            self._running.add_done_callback(self._finish)
 
     def _is_due(self) -> bool:
         is_old = self._round_ns is None or self._clock.monotonic_ns() - self._round_ns >= self._period_ns

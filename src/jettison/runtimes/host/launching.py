@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import logs, processes, volumes
 from jettison.runtimes.host.environment import environment, expand, working_directory
+from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.homes import PodHome
 from jettison.runtimes.host.places import Place
-from jettison.runtimes.host.processes import Launch, Process
+from jettison.runtimes.host.processes import Process
 from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.linux import kernel_files
 
@@ -35,6 +37,8 @@ class Launcher:
         await household.vacate(self._place, f"what is left of container {self._spec.name} of {self._home.pod}")
         await household.wait_for(self._prepare, self._home.writable_dir(self._spec.name, run))
         self._place.create()
+        # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
+        await asyncio.sleep(0)
         output = logs.open_log(self._home.log_dir(self._spec.name), run)
         try:
             return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)

@@ -21,6 +21,7 @@ from jettison.runtimes.host.deadlines import Deadline
 from jettison.runtimes.host.ending import Ending, clean_up
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household, PodHome
+from jettison.runtimes.host.kept_answers import KeptAnswer
 from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord
 from jettison.runtimes.host.spec import ContainerSpec, PodSpec
 from jettison.runtimes.protocol import PodManifest, PodStatus
@@ -44,11 +45,12 @@ class PodWorker:
         self._inits = [self._container(each, known) for each in spec.init_containers]
         self._regulars = [self._container(each, known) for each in spec.containers]
         self._trouble = ""
-        self._active: tuple[tuple[object, ...], ActivePod] | None = None
         self._ending: Ending | None = None
         # Found after a restart: nobody waits for an eviction that was under way, so its end must be told from here.
         self._is_resumed = False
         self._life: asyncio.Task[None] | None = None
+        self._status = KeptAnswer[PodStatus]()
+        self._active = KeptAnswer[ActivePod]()
         self._errands = Errands(household.emit, f"pod {manifest.pod}")
         # Of each container the run whose back-off was told.
         self._announced: dict[str, int] = {}
@@ -70,6 +72,7 @@ class PodWorker:
     def start(self) -> None:
         """Begin to live."""
         self._life = self._errands.begin(self._live())
+        self._life.add_done_callback(lambda _: self._say_begun())
 
     def adopt(self, boot_id: str) -> None:
         """Go on where an agent that died has left off."""
@@ -129,19 +132,28 @@ class PodWorker:
 
     def status(self) -> PodStatus:
         """As Kubernetes would tell it."""
-        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
-        return reports.pod_status(self.manifest, self._spec, self.record, inits, regulars, self._trouble)
+        return self._status.get(self._parts(), self._make_status)
 
     def active(self) -> ActivePod:
-        """What there is to be measured; the same value until something of it has changed, because it is asked often."""
-        key = (self._home.volumes, [(each.record.run, each.pid, each.is_active) for each in self.containers])
-        if self._active is None or key != self._active[0]:
-            self._active = (key, reports.active_pod(self.manifest, self._home, self.containers))
-        return self._active[1]
+        """What there is to be measured."""
+        return self._active.get(self._parts(), self._make_active)
 
     def logs(self) -> Iterator[Path]:
         """Those that are being written."""
         return (logs.log_file(each.log_dir, each.record.run) for each in self.containers if each.is_active)
+
+    def _parts(self) -> list[object]:
+        parts: list[object] = [self.record, self._trouble, self._home.volumes]
+        for each in self.containers:
+            parts += (each.record, each.pid, each.is_active, each.is_ready)
+        return parts
+
+    def _make_status(self) -> PodStatus:
+        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
+        return reports.pod_status(self.manifest, self._spec, self.record, inits, regulars, self._trouble)
+
+    def _make_active(self) -> ActivePod:
+        return reports.active_pod(self.manifest, self._home, self.containers)
 
     def _container(self, spec: ContainerSpec, known: Mapping[str, ContainerRecord]) -> Container:
         return Container(spec, self._home, known.get(spec.name) or ContainerRecord(spec.name), self._keep)
@@ -161,7 +173,6 @@ class PodWorker:
             # What was started may already allow the next step.
             if not plan.start:
                 await self._rest(plan.due_ns)
-        self._say_begun()
         self._life = None
         self._begin_ending(self._spec.grace_seconds, is_at_once=False)
 
@@ -210,7 +221,6 @@ class PodWorker:
         if self._life is not None:
             await asyncio.wait([self._life])
         await ending.run()
-        self._say_begun()
         last = self.record.ending
         order = last.order.eviction(self.manifest.pod) if last is not None and last.order is not None else None
         inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)

@@ -4,46 +4,24 @@ A new process runs nothing foreign until its number is written down. It enters i
 records it and lets it go; if the parent dies meanwhile, the child reads the end of the pipe and leaves. So there is no
 moment at which SIGKILL of the agent leaves a program running that no record knows.
 
-`os.fork` rather than `posix_spawn`, because nothing else lets the child enter a cgroup before it becomes something that
-forks; it costs 1 to 2 ms with an agent of 28 MB. Not asyncio's subprocesses: those take a thread per child.
+asyncio's own subprocesses will not do: they take a thread per child.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import signal
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
-from jettison.errors import ActionFailed
+from jettison.errors import ActionFailed, RuntimeFailure
 from jettison.runtimes.host import system_calls
-from jettison.runtimes.host.places import Gate, Place
+from jettison.runtimes.host.forking import WORD, Launch, fork
+from jettison.runtimes.host.places import Place
 from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.processes import read_process
-
-_WORD = b"\n"
-_NULL_DEVICE = "/dev/null"
-_MASK = 0o022
-# A name was not found in one directory of the search path: look in the next.
-_ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What to run and as whom. `output` is a descriptor for stdout and stderr; None discards both."""
-
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    output: int | None = None
-    user: int | None = None
-    group: int | None = None
 
 
 class Process:
@@ -112,19 +90,20 @@ async def spawn(launch: Launch, place: Place, note: Callable[[int, int], None]) 
     `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
     will.
     """
+    command = launch.command[0]
     gate = place.gate()
-    told, tell = os.pipe()
-    ask, answer = os.pipe()
     try:
-        pid = _fork(launch, gate, (ask, tell), (told, answer))
-    except BaseException:
-        _close(told, answer)
-        raise
-    finally:
+        told, tell, ask, answer = _pipes(command)
+    except ActionFailed:
         gate.close()
-        _close(ask, tell)
+        raise
     try:
-        return await _guide(pid, place, note, told, answer, launch.command[0])
+        try:
+            pid = fork(launch, gate, (ask, tell), (told, answer))
+        finally:
+            gate.close()
+            _close(ask, tell)
+        return await _guide(_hold(pid, command), place, note, told, answer, command)
     finally:
         _close(told, answer)
 
@@ -142,18 +121,39 @@ async def run(launch: Launch, place: Place) -> int | None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _guide(
-    pid: int, place: Place, note: Callable[[int, int], None], told: int, answer: int, command: str
-) -> Process:
-    # A child that nobody has asked after keeps its number and its place in /proc, dead or alive.
-    born = read_process(pid)
-    process = Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, is_child=True)
+def _pipes(command: str) -> tuple[int, int, int, int]:
+    """From the child to us, then from us to the child; of each the end to be read comes first."""
+    opened: list[int] = []
     try:
-        place.lead(pid)
+        opened += os.pipe()
+        opened += os.pipe()
+    except OSError as error:
+        _close(*opened)
+        raise ActionFailed(f"cannot start `{command}`: {kernel_files.reason(error)}") from error
+    return opened[0], opened[1], opened[2], opened[3]
+
+
+def _hold(pid: int, command: str) -> Process:
+    """A child that nobody has asked after keeps its number and its place in /proc, dead or alive."""
+    try:
+        born = read_process(pid)
+        return Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, is_child=True)
+    except (OSError, RuntimeFailure) as error:
+        # It has run nothing foreign and cannot be held: then there must be none. Waiting takes microseconds.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise ActionFailed(f"cannot start `{command}`: {error}") from error
+
+
+async def _guide(
+    process: Process, place: Place, note: Callable[[int, int], None], told: int, answer: int, command: str
+) -> Process:
+    try:
+        place.lead(process.pid)
         word = await _read(told)
-        if word == _WORD:
-            note(pid, process.start_ticks)
-            os.write(answer, _WORD)
+        if word == WORD:
+            note(process.pid, process.start_ticks)
+            os.write(answer, WORD)
             word = await _read(told)
         if word:
             raise ActionFailed(f"cannot start `{command}`: {word.decode('utf-8', 'replace')}")
@@ -174,81 +174,6 @@ async def _read(descriptor: int) -> bytes:
     finally:
         loop.remove_reader(descriptor)
     return os.read(descriptor, 1024)
-
-
-def _fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int, int]) -> int:
-    environment = {os.fsencode(name): os.fsencode(value) for name, value in launch.environment.items()}
-    # No signal may reach the child while it still has our handlers: Python's would write into the pipe by which this
-    # event loop learns of its own signals, and the agent would believe that it was told to stop.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        with warnings.catch_warnings():
-            # From 3.12 on Python warns of a fork beside threads. The child takes no lock and calls only the kernel.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            _become(launch, environment, gate, childs, parents)
-    except OSError as error:
-        raise ActionFailed(f"cannot start `{launch.command[0]}`: {kernel_files.reason(error)}") from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pid
-
-
-def _become(
-    launch: Launch, environment: dict[bytes, bytes], gate: Gate, childs: tuple[int, int], parents: tuple[int, int]
-) -> NoReturn:
-    """The child, from fork to exec. Whatever goes wrong goes through the pipe; nothing gets out of here."""
-    ask, tell = childs
-    try:
-        gc.disable()
-        signal.set_wakeup_fd(-1)
-        # With the parent's end open in the child itself the pipe would not end with the parent.
-        _close(*parents)
-        gate.enter()
-        os.write(tell, _WORD)
-        if os.read(ask, 1) == _WORD:
-            _dress(launch)
-            _execute(launch.command, environment)
-    except OSError as error:
-        os.write(tell, kernel_files.reason(error).encode())
-    finally:
-        os._exit(127)
-
-
-def _dress(launch: Launch) -> None:
-    """Everything a program inherits: files, directory, identity, signals."""
-    nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-    output = nothing if launch.output is None else launch.output
-    for target, source in ((0, nothing), (1, output), (2, output)):
-        os.dup2(source, target)
-    os.umask(_MASK)
-    if launch.group is not None:
-        os.setgroups([launch.group])
-        os.setgid(launch.group)
-    if launch.user is not None:
-        os.setuid(launch.user)
-    os.chdir(launch.directory)
-    for number in signal.valid_signals():
-        if signal.getsignal(number) not in (signal.SIG_DFL, None):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _execute(command: Sequence[str], environment: dict[bytes, bytes]) -> None:
-    """Raises the kernel's last word when the program is nowhere; of several, the first that is not `no such file`."""
-    program = os.fsencode(command[0])
-    search = environment.get(b"PATH", b"").split(b":")
-    candidates = [program] if b"/" in program else [directory + b"/" + program for directory in search if directory]
-    failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    for candidate in candidates:
-        try:
-            os.execve(candidate, [os.fsencode(word) for word in command], environment)  # noqa: S606  that is the point
-        except OSError as error:
-            if error.errno not in _ELSEWHERE:
-                failure = error
-                break
-    raise failure
 
 
 def _reap(descriptor: int) -> int | None:

@@ -1,9 +1,11 @@
-"""One JSON file per pod, replaced as a whole.
+"""One file per pod, to which every new record is appended as a line; the last whole line counts.
 
-Two dangers, two answers. SIGKILL of the agent: the new file has its name before `save` returns, and what the kernel
-holds it keeps; that takes 0.1 ms, for which an eviction can wait. Loss of the machine: a thread brings the file to the
-disk right after, at 1 to 50 ms for which nobody waits, because no process that a record speaks of survives such a loss
-anyway. A file torn by it is put aside and reported.
+Appending takes 0.03 ms. Replacing the file instead takes 1 ms on ext4 and 4 ms on a busy disk, which is too long for an
+eviction to wait; so that is done later, when a file has grown.
+
+Two dangers, two answers. SIGKILL of the agent: what the kernel has it keeps, so a line that was written is safe, and
+half a line is passed over for the one before it. Loss of the machine: a thread brings the files to the disk soon after,
+at 1 to 50 ms for which nobody waits, because no process that a record speaks of survives such a loss anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +23,13 @@ from jettison.errors import ActionFailed, InputError, ManifestError
 from jettison.runtimes.host.records import PodRecord
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.linux import kernel_files
+
+# A file is cut to its last line when it is larger than this and than four such lines.
+_LARGEST = 65_536
+_LINES = 4
+# Long enough for the signals that follow a record to be sent before a thread competes for the interpreter, and for the
+# three records of a starting container to become one write.
+_SYNC_DELAY = 0.02
 
 _SUFFIX = ".json"
 _BROKEN = ".broken"
@@ -48,12 +57,14 @@ class RecordFiles:
         self._decoder = msgspec.json.Decoder(PodRecord)
         self._unsynced: set[str] = set()
         self._syncing: asyncio.Future[str | None] | None = None
+        self._sync_timer: asyncio.TimerHandle | None = None
 
     def load(self) -> Loaded:
         """All records, oldest first. Files that are none get another name, so that they are complained about once."""
         records, broken = list[PodRecord](), list[str]()
         try:
-            self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.chmod(_DIRECTORY_MODE)
             for path in sorted(self._directory.iterdir()):
                 if path.name.endswith(_TEMPORARY):
                     path.unlink()
@@ -65,13 +76,13 @@ class RecordFiles:
         return Loaded(tuple(records), tuple(broken))
 
     def save(self, record: PodRecord) -> None:
-        """Replace the pod's file. When this returns, no SIGKILL undoes it; when it raises, the old one is in place."""
+        """When this returns, no SIGKILL undoes it; when it raises, the record before it counts."""
         name = checked_uid(record.uid) + _SUFFIX
-        data = self._encode(record)
-        temporary = self._directory / (name + _TEMPORARY)
+        line = self._encode(record) + b"\n"
         try:
-            _write(temporary, data)
-            temporary.replace(self._directory / name)
+            size = _append(self._directory / name, line)
+            if size > max(_LARGEST, _LINES * len(line)):
+                self._replace(self._directory / name, line)
         except OSError as error:
             raise ActionFailed(f"cannot record pod `{record.uid}`: {kernel_files.reason(error)}") from error
         self._sync_soon(name)
@@ -86,20 +97,33 @@ class RecordFiles:
 
     async def settle(self) -> None:
         """Wait until everything is on the disk."""
-        while self._syncing is not None:
-            await asyncio.wait([self._syncing])
+        while self._syncing is not None or self._unsynced:
+            if self._syncing is None:
+                self._sync_now()
+            else:
+                await asyncio.wait([self._syncing])
 
     def _read(self, path: Path, records: list[PodRecord], broken: list[str]) -> None:
-        try:
-            record = self._decoder.decode(path.read_bytes())
-            if checked_uid(record.uid) + _SUFFIX == path.name:
-                records.append(record)
+        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+        why = ""
+        for line in reversed(lines):
+            found = self._decode(line, path.name.removesuffix(_SUFFIX))
+            if isinstance(found, PodRecord):
+                records.append(found)
+                if why:
+                    # What is appended next must not continue half a line.
+                    self._replace(path, line + b"\n")
                 return
-            why = f"it speaks of pod `{record.uid}`"
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError) as error:
-            why = str(error)
+            why = why or found
         path.rename(path.with_name(path.name + _BROKEN))
         broken.append(f"`{path.name}`: {why}")
+
+    def _decode(self, line: bytes, uid: str) -> PodRecord | str:
+        try:
+            record = self._decoder.decode(line)
+            return record if checked_uid(record.uid) == uid else f"it speaks of pod `{record.uid}`"
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError) as error:
+            return str(error)
 
     def _encode(self, record: PodRecord) -> bytes:
         try:
@@ -107,12 +131,21 @@ class RecordFiles:
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ManifestError(f"pod `{record.uid}` cannot be written as JSON: {error}") from error
 
+    def _replace(self, path: Path, line: bytes) -> None:
+        temporary = path.with_name(path.name + _TEMPORARY)
+        temporary.unlink(missing_ok=True)
+        _append(temporary, line)
+        temporary.replace(path)
+
     def _sync_soon(self, name: str) -> None:
         self._unsynced.add(name)
-        if self._syncing is None:
-            self._sync_now()
+        if self._syncing is None and self._sync_timer is None:
+            self._sync_timer = asyncio.get_running_loop().call_later(_SYNC_DELAY, self._sync_now)
 
     def _sync_now(self) -> None:
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+            self._sync_timer = None
         names, self._unsynced = self._unsynced, set()
         self._syncing = asyncio.get_running_loop().run_in_executor(self._pool, _sync, self._directory, names)
         self._syncing.add_done_callback(self._synced)
@@ -122,21 +155,29 @@ class RecordFiles:
         if not done.cancelled() and (why := done.result()) is not None:
             self._emit(events.ActionFailed("bring records to the disk", why))
         if self._unsynced:
-            self._sync_now()
+            self._sync_soon("")
 
 
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode=_FILE_MODE)
+def _append(path: Path, line: bytes) -> int:
+    """Write a whole line or nothing; returns how large the file is then."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode=_FILE_MODE)
     try:
-        # A disk that is nearly full takes part of it and says so only in the count.
-        while data:
-            data = data[os.write(descriptor, data) :]
+        before = os.fstat(descriptor).st_size
+        try:
+            # A disk that is nearly full takes part of it and says so only in the count.
+            rest = line
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+        return before + len(line)
     finally:
         os.close(descriptor)
 
 
 def _sync(directory: Path, names: set[str]) -> str | None:
-    """In a thread. A file that was replaced again meanwhile is brought to the disk in its newer form."""
+    """In a thread. A file that was appended to meanwhile is brought to the disk in its newer form."""
     try:
         for path in (*(directory / name for name in names if name), directory):
             try:

@@ -35,6 +35,9 @@ from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed
 COLLECT_SECONDS = 60.0
 """How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
 
+# Seconds from the start of a container to the first look at it; all that start meanwhile are met together.
+_ACQUAINTANCE = 0.1
+
 
 class HostRuntime:
     """One node of this machine. Made by `open`; pods outlive it, and the next one finds them."""
@@ -64,6 +67,7 @@ class HostRuntime:
             settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
         )
         self._collecting: asyncio.Task[None] | None = None
+        self._newcomers: asyncio.TimerHandle | None = None
         self._weighed: list[str] = []
         self._unmeasured: frozenset[str] = frozenset()
         # What this machine does not permit, one line each.
@@ -157,6 +161,13 @@ class HostRuntime:
         # Its memory is free now, and a decision may be waiting for that.
         if isinstance(fact, events.ContainerFinished):
             self._bell.ring("pods")
+        elif isinstance(fact, events.ContainerStarted) and self._newcomers is None:
+            self._newcomers = asyncio.get_running_loop().call_later(_ACQUAINTANCE, self._meet_newcomers)
+
+    def _meet_newcomers(self) -> None:
+        """Look at them before anything is the matter: the first look at a pod takes four times as long as the next."""
+        self._newcomers = None
+        self._bell.ring("pods")
 
     def _weigh(self, snapshot: Snapshot) -> None:
         uids = [pod.uid for pod in snapshot.pods]

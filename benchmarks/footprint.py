@@ -1,0 +1,101 @@
+"""What guarding costs a node on which nothing happens: 110 idle pods, the memory and the processor time of the agent.
+
+Memory is resident size with shared libraries, against a bare interpreter with asyncio in the same run. Processor time
+is that of all threads, over half a minute that begins when everything has settled: two of the agent's own rounds, three
+of its disk's, thirty looks for changed manifests.
+
+The bars: 28 MB and 0.5 % of a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the node is that of the live tests
+
+from benchmarks.harness.nodes import running
+from tests.live.node import LiveNode, pod
+
+from jettison.runtimes.linux.cgroup_mounts import discover
+
+PODS = 110
+RSS_BAR_MB, CPU_BAR_PERCENT = 28.0, 0.5
+SETTLE, WATCH = 15.0, 30.0
+# Seconds for all pods to start; 20 are enough on a busy machine with two cores.
+PATIENCE = 120.0
+BASELINE = "import asyncio, sys; print(flush=True); sys.stdin.read()"
+
+
+def main() -> int:
+    """Print both; exit 1 when a bar is not met."""
+    parser = argparse.ArgumentParser(description="memory and processor time of an agent with idle pods")
+    parser.add_argument("--pods", type=int, default=PODS, help="[110]")
+    parser.add_argument("--seconds", type=float, default=WATCH, help="for which processor time is counted [30]")
+    options = parser.parse_args()
+    if discover().holding("memory") is None or os.geteuid() != 0:
+        print("footprint: skipped, needs root and the memory controller")
+        return 0
+    baseline_mb = bare_interpreter_mb()
+    with tempfile.TemporaryDirectory() as directory:
+        node = LiveNode(Path(directory))
+        node.write(*(pod(f"idle-{number}", ["sleep", "3600"], memory="1Mi") for number in range(options.pods)))
+        with running(node):
+            measured_mb, cpu_percent = watch(node, options.pods, options.seconds)
+    print(f"footprint: {options.pods} idle pods, a bare interpreter with asyncio has {baseline_mb:.1f} MB")
+    is_small = row(
+        "resident memory", measured_mb, "MB", RSS_BAR_MB, f"{measured_mb / baseline_mb:.2f} times the bare one"
+    )
+    is_quiet = row("processor time", cpu_percent, "%", CPU_BAR_PERCENT, f"of a core, over {options.seconds:.0f} s")
+    return 0 if is_small and is_quiet else 1
+
+
+def watch(node: LiveNode, pods: int, seconds: float) -> tuple[float, float]:
+    """Megabytes and percent of a core, once all pods run and the agent has settled."""
+    node.wait(lambda: node.log.exists() and len(node.facts("container_started")) == pods, "all pods to run", PATIENCE)
+    time.sleep(SETTLE)
+    assert node.process is not None
+    pid = node.process.pid
+    began, used_before = time.monotonic(), cpu_seconds(pid)
+    time.sleep(seconds)
+    used, elapsed = cpu_seconds(pid) - used_before, time.monotonic() - began
+    return rss_mb(pid), 100 * used / elapsed
+
+
+def bare_interpreter_mb() -> float:
+    """What nobody who uses asyncio can do without."""
+    command = [sys.executable, "-c", BASELINE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = rss_mb(process.pid)
+        process.communicate()
+    return found
+
+
+def rss_mb(pid: int) -> float:
+    """Megabytes, of a million bytes each."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all threads, to the nanosecond; the clock ticks of /proc/PID/stat are 10 ms."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def row(name: str, measured: float, unit: str, bar: float, remark: str) -> bool:
+    """One line; True when the bar is met."""
+    is_met = measured <= bar
+    print(f"{name:16}{measured:>8.2f} {unit:3} bar {bar:>5.1f} {unit:3} {'met' if is_met else 'MISSED':7} {remark}")
+    return is_met
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""`jettison controllers`: the controllers as a process of their own, against our API server or any other."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+import click
+
+from jettison.cli.cluster import cluster_options, run_against
+from jettison.cli.controller_choice import choose_controllers, controllers_option
+from jettison.cli.go_flags import GoCommand
+from jettison.controllers.runner import MAKERS, run_controllers
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides
+
+
+@click.command("controllers", cls=GoCommand, short_help="Keep a Kubernetes API as it should be.")
+@controllers_option
+@cluster_options
+def command(controllers: tuple[str, ...], overrides: Overrides, request_seconds: float) -> int:
+    """Keep disruption budgets, node taints and pods of a cluster as they should be, until interrupted.
+
+    \b
+    jettison serve --state-dir ./cluster --controllers=-
+    jettison controllers --kubeconfig ./cluster/controllers.kubeconfig
+
+    Beside a kube-controller-manager, choose only what that one leaves out: two of a kind are twice the work.
+    """
+    names = choose_controllers(controllers)
+
+    async def work(client: KubeClient) -> int:
+        running = asyncio.create_task(run_controllers(client, names))
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, running.cancel)
+        click.echo(f"running against {client.access.server}: {', '.join(sorted(names & MAKERS.keys())) or 'nothing'}")
+        with suppress(asyncio.CancelledError):
+            await running
+        return 0
+
+    return run_against(overrides, request_seconds, work)

@@ -1,0 +1,235 @@
+"""All objects of one kind, as the server last told: one list, then a watch, and another list where that breaks.
+
+Every controller that needs a kind shares one cache of it. What is in it is old by some milliseconds: a write that
+depends on it must carry the resourceVersion it was decided on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from jettison.clock import Clock
+from jettison.errors import ApiError, ManifestError, RuntimeFailure
+from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.kinds import Kind
+
+Key = tuple[str, str]
+"""Namespace and name; the namespace is empty where the kind has none."""
+
+RESYNC_SECONDS: Final = 45.0
+"""How often listeners hear of every object again. Kubernetes does it every 12 to 24 hours, which suits 5,000 nodes."""
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_EXPIRED: Final = 410
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Change(NamedTuple):
+    """What became of an object. Without `old` it is new, without `new` it is gone; a resync has the same twice."""
+
+    old: Document | None
+    new: Document | None
+
+    @property
+    def is_resync(self) -> bool:
+        """Nothing happened: this is the regular look at everything."""
+        return self.old is self.new
+
+    @property
+    def newest(self) -> Document:
+        """As it is, or as it was last."""
+        found = self.new or self.old
+        if found is None:
+            raise ValueError("a change without an object")
+        return found
+
+    def differs(self, part: Callable[[Document], object]) -> bool:
+        """Whether that part of the object is another; where there was or is none it always is."""
+        return self.old is None or self.new is None or part(self.old) != part(self.new)
+
+
+Listener = Callable[[Change], None]
+
+
+def key_of(document: Document) -> Key:
+    """Where the object is found."""
+    metadata = document["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+class Cache:
+    """One kind. Objects are shared: nobody changes one, everybody makes another."""
+
+    def __init__(self, client: KubeClient, kind: Kind, namespace: str, clock: Clock, resync_seconds: float) -> None:
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._clock = clock
+        self._resync_seconds = resync_seconds
+        self._objects: dict[Key, Document] = {}
+        self._listeners: list[Listener] = []
+        self._is_listed = asyncio.Event()
+        self.listed_ns = 0
+        """When the last list was begun: whatever was so before is known."""
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(tuple(self._objects.values()))
+
+    def get(self, key: Key) -> Document | None:
+        """One object, if the server told of it."""
+        return self._objects.get(key)
+
+    def listen(self, listener: Listener) -> None:
+        """Be told of every change from now on, and of everything at a resync. A listener must not fail or wait."""
+        self._listeners.append(listener)
+
+    async def listed(self) -> None:
+        """Return when there was a first complete list."""
+        await self._is_listed.wait()
+
+    async def run(self) -> None:
+        """Keep up with the server for ever; while it does not answer, what is known stays."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_up())
+            group.create_task(self._resync())
+
+    async def _keep_up(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                since = await self._list()
+                pause = _FIRST_PAUSE
+                while True:
+                    since = await self._follow(since)
+            except (ApiError, RuntimeFailure, ManifestError) as error:
+                if not (isinstance(error, ApiError) and error.code == _EXPIRED):
+                    _log.warning("%s: %s; trying again in %.1f s", self._kind.plural, error, pause)
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _list(self) -> str:
+        begun_ns = self._clock.now_ns()
+        listing = await self._client.list(self._kind, self._namespace)
+        found = {key_of(each): each for each in listing.items}
+        self.listed_ns = begun_ns
+        gone = [(key, old) for key, old in self._objects.items() if key not in found]
+        for key, old in gone:
+            self._store(key, Change(old, None))
+        for key, new in found.items():
+            known = self._objects.get(key)
+            if known is None or known["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
+                self._store(key, Change(known, new))
+        self._is_listed.set()
+        return listing.resource_version
+
+    async def _follow(self, since: str) -> str:
+        """Until the server ends the watch, as it does every few minutes; the version to go on from."""
+        async for kind, document in self._client.watch(self._kind, since, self._namespace):
+            since = document["metadata"]["resourceVersion"]
+            if kind == "BOOKMARK":
+                continue
+            key = key_of(document)
+            known = self._objects.get(key)
+            if kind != "DELETED":
+                self._store(key, Change(known, document))
+            elif known is not None:
+                self._store(key, Change(document, None))
+        # A server that is stopping may take watches only to end them.
+        await asyncio.sleep(_FIRST_PAUSE)
+        return since
+
+    def _store(self, key: Key, change: Change) -> None:
+        if change.new is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = change.new
+        for listener in self._listeners:
+            listener(change)
+
+    async def _resync(self) -> None:
+        await self._is_listed.wait()
+        while True:
+            # Not all caches at the same moment.
+            await asyncio.sleep(self._resync_seconds * random.uniform(0.75, 1.25))  # noqa: S311  no secret
+            for document in self:
+                for listener in self._listeners:
+                    listener(Change(document, document))
+
+
+class Caches:
+    """One cache for each kind that somebody asked for."""
+
+    def __init__(self, client: KubeClient, clock: Clock, resync_seconds: float = RESYNC_SECONDS) -> None:
+        self._client = client
+        self._clock = clock
+        self._resync_seconds = resync_seconds
+        self._caches: dict[tuple[Kind, str], Cache] = {}
+
+    def of(self, kind: Kind, namespace: str = "") -> Cache:
+        """The one of this kind; to be asked for before `run`."""
+        if (kind, namespace) not in self._caches:
+            self._caches[kind, namespace] = Cache(self._client, kind, namespace, self._clock, self._resync_seconds)
+        return self._caches[kind, namespace]
+
+    async def listed(self) -> None:
+        """Return when all of them know their objects: half a picture must not be acted on."""
+        for cache in self._caches.values():
+            await cache.listed()
+
+    async def run(self) -> None:
+        """Keep them all up for ever."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self._caches.values():
+                group.create_task(cache.run())
+
+
+class View(Generic[T]):
+    """The objects of a cache as values, each made once per change, in groups such as all pods of a node.
+
+    An object that cannot be read is left out and complained about: a server that has checked it is at fault.
+    """
+
+    def __init__(
+        self, cache: Cache, value_of: Callable[[Document], T], group_of: Callable[[Document], str] | None = None
+    ) -> None:
+        self._value_of = value_of
+        self._group_of = group_of or (lambda document: key_of(document)[0])
+        self._groups: dict[str, dict[Key, T]] = {}
+        cache.listen(self._take)
+
+    def group(self, name: str) -> Mapping[Key, T]:
+        """All values of a group by key; to be read at once, it changes with the next event."""
+        return self._groups.get(name, {})
+
+    def values(self, group: str) -> Iterable[T]:
+        """The values of a group, in the order in which they appeared."""
+        return tuple(self.group(group).values())
+
+    def _take(self, change: Change) -> None:
+        if change.is_resync:
+            return
+        if change.old is not None and (change.new is None or change.differs(self._group_of)):
+            self._drop(change.old)
+        if change.new is None:
+            return
+        try:
+            value = self._value_of(change.new)
+        except ManifestError as error:
+            _log.warning("left out: %s", error)
+            self._drop(change.new)
+            return
+        self._groups.setdefault(self._group_of(change.new), {})[key_of(change.new)] = value
+
+    def _drop(self, document: Document) -> None:
+        name = self._group_of(document)
+        group = self._groups.get(name, {})
+        group.pop(key_of(document), None)
+        if not group:
+            self._groups.pop(name, None)

@@ -1,0 +1,182 @@
+"""The disruption controller: keeps the status of every PodDisruptionBudget true, from which evictions are granted.
+
+The eviction handler only ever spends what is written here, and both write with compare-and-swap on the budget. That is
+all the locking there is: the numbers may be old, but they are never made from an older budget than the one they
+replace, and a pod whose eviction was granted counts as gone from that moment on.
+
+Upstream is woken by pods and budgets alone, by a pod only for the first of its budgets, and learns of the rest at a
+resync. Here a budget that a pod has left and a changed number of replicas wake it too: the same answers, earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from jettison.agent.sinks.event_correlation import Subject
+from jettison.controllers.cache import Change, Key, View, key_of
+from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.owner_scales import read_scales
+from jettison.controllers.reconciler import Reconciler, Surroundings
+from jettison.controllers.stale_conditions import StaleConditions
+from jettison.engine.budget_sync import Sync, sync_budget, unlisted_owners
+from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
+from jettison.engine.label_selectors import NOTHING, LabelSelector, select
+from jettison.engine.strconv import quote
+from jettison.engine.workloads import Workload, Workloads
+from jettison.errors import InputError, NotFound
+from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
+from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
+
+SOURCE: Final = "controllermanager"
+"""What Kubernetes calls itself in these events."""
+
+_SECOND_NS: Final = 10**9
+# A watch is behind by milliseconds. Who waits longer than this for a pod to appear waits for one that is not to come.
+_LONGEST_LAG_NS: Final = 3 * _SECOND_NS
+_LAG_PAUSE_SECONDS: Final = 0.05
+
+
+class DisruptionController:
+    """One worker for the budgets, and one for conditions that nobody acted upon."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._pods = around.caches.of(PODS)
+        self._budgets = around.caches.of(BUDGETS)
+        self._guarded: View[GuardedPod] = View(self._pods, guarded_pod_from)
+        self._known: View[_Known] = View(self._budgets, _read)
+        self._workloads: list[View[Workload]] = []
+        self._departed: dict[Key, int] = {}
+        self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
+        self._reconciler.follow(self._budgets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._pods, self._wakened)
+        self._pods.listen(self._note_departure)
+        for kind in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS):
+            cache = around.caches.of(kind)
+            self._workloads.append(View(cache, workload_from))
+            self._reconciler.follow(cache, self._rescaled)
+        self._stale = StaleConditions(around, self._pods)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reconciler.run())
+            group.create_task(self._stale.run())
+
+    async def _reconcile(self, key: Key) -> None:
+        document = self._budgets.get(key)
+        known = self._known.group(key[0]).get(key)
+        if document is None or known is None:
+            return
+        now_ns = self._around.clock.now_ns()
+        if self._is_behind(known.budget, now_ns):
+            self._reconciler.queue.add_after(key, _LAG_PAUSE_SECONDS)
+            return
+        pods = self._guarded.values(key[0])
+        sync = sync_budget(known.budget, pods, await self._workloads_of(known.budget, pods), now_ns)
+        self._announce(document, sync)
+        if sync.status is not None:
+            try:
+                await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
+            except NotFound:
+                return
+        if sync.recheck_ns is not None:
+            self._reconciler.queue.add_after(key, (sync.recheck_ns - now_ns) / _SECOND_NS)
+
+    def _is_behind(self, budget: Budget, now_ns: int) -> bool:
+        """Whether a granted eviction is of a pod that we have not heard of, because pods and budgets come apart.
+
+        Upstream would forget the grant, and count the pod as healthy when it hears of it but not yet of its end: for
+        that moment the budget would be larger than it is.
+        """
+        for name, granted_ns in budget.status.disrupted_pods.items():
+            key = (budget.namespace, name)
+            is_known = key in self._departed or self._pods.get(key) is not None
+            # Grants are written in whole seconds.
+            is_young = granted_ns + _SECOND_NS > max(self._pods.listed_ns, now_ns - _LONGEST_LAG_NS)
+            if is_young and not is_known:
+                return True
+        return False
+
+    async def _workloads_of(self, budget: Budget, pods: Iterable[GuardedPod]) -> Workloads:
+        replica_sets, deployments, stateful_sets = (
+            {name: workload for (_, name), workload in view.group(budget.namespace).items()} for view in self._workloads
+        )
+        workloads = Workloads(replica_sets=replica_sets, deployments=deployments, stateful_sets=stateful_sets)
+        owners = unlisted_owners(budget, pods, workloads)
+        return replace(workloads, scales=await read_scales(self._around.client, owners, budget.namespace))
+
+    def _announce(self, document: Document, sync: Sync) -> None:
+        subject = subject_of("PodDisruptionBudget", document)
+        for notice in sync.notices:
+            about = subject if notice.pod is None else self._pod_subject((subject.namespace, notice.pod))
+            event_type = WARNING if notice.is_warning else NORMAL
+            self._around.events.tell(SOURCE, about, notice.reason, notice.message, event_type)
+
+    def _pod_subject(self, key: Key) -> Subject:
+        document = self._pods.get(key)
+        return Subject("Pod", key[1], key[0]) if document is None else subject_of("Pod", document)
+
+    def _wakened(self, change: Change) -> Iterator[Key]:
+        """The budgets of a pod, and those that it has just left. At a resync the budgets come by themselves."""
+        if change.is_resync:
+            return
+        namespace = key_of(change.newest)[0]
+        old, new = (None if each is None else each["metadata"].get("labels") or {} for each in change)
+        chosen = []
+        for key, known in self._known.group(namespace).items():
+            is_chosen = new is not None and known.selector.matches(new)
+            if is_chosen or (old is not None and known.selector.matches(old)):
+                yield key
+            if is_chosen:
+                chosen.append(known.budget.name)
+        if len(chosen) > 1 and change.new is not None:
+            pod = subject_of("Pod", change.new)
+            which = f"Pod {quote(pod.namespace)}/{quote(pod.name)} matches multiple PodDisruptionBudgets."
+            message = f"{which}  Chose {quote(chosen[0])} arbitrarily."
+            self._around.events.tell(SOURCE, pod, "MultiplePodDisruptionBudgets", message, WARNING)
+
+    def _rescaled(self, change: Change) -> Iterable[Key]:
+        if change.is_resync or not change.differs(_replicas):
+            return ()
+        return tuple(self._known.group(key_of(change.newest)[0]))
+
+    def _note_departure(self, change: Change) -> None:
+        if change.new is not None or change.old is None:
+            return
+        now_ns = self._around.clock.now_ns()
+        key = key_of(change.old)
+        self._departed.pop(key, None)
+        self._departed[key] = now_ns
+        while (oldest := next(iter(self._departed.items())))[1] + 2 * _LONGEST_LAG_NS < now_ns:
+            del self._departed[oldest[0]]
+
+
+class _Known(NamedTuple):
+    """A budget as a value; reading one takes longer than asking it."""
+
+    budget: Budget
+    selector: LabelSelector
+
+
+def _read(document: Document) -> _Known:
+    budget = budget_from(document)
+    try:
+        return _Known(budget, select(budget.selector))
+    except InputError:
+        return _Known(budget, NOTHING)  # its sync will say so
+
+
+def _with_status(document: Document, status: BudgetStatus) -> Document:
+    """Fields of a status that we have never heard of stay."""
+    kept = {key: value for key, value in (document.get("status") or {}).items() if key != "disruptedPods"}
+    whole = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **document}
+    return {**whole, "status": {**kept, **budget_status_data(status)}}
+
+
+def _replicas(document: Document) -> object:
+    return (document.get("spec") or {}).get("replicas")

@@ -1,0 +1,52 @@
+"""What controllers read off a pod or a node, and how they write its conditions: a list with one entry per type."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jettison.runtimes.kube.client import Document
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+TERMINAL_PHASES: Final = ("Succeeded", "Failed")
+
+
+def condition_of(document: Document, condition_type: str) -> Document | None:
+    """The condition of that type, if the object has one."""
+    conditions: list[Document] = (document.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each.get("type") == condition_type), None)
+
+
+def with_conditions(document: Document, *changed: Document) -> Document:
+    """The object with these conditions in the place of those of the same types, or after all others."""
+    status = document.get("status") or {}
+    left = {each["type"]: each for each in changed}
+    conditions = [left.pop(each.get("type"), each) for each in status.get("conditions") or ()]
+    return {**document, "status": {**status, "conditions": [*conditions, *left.values()]}}
+
+
+def is_terminating(document: Document) -> bool:
+    """Whether its end was asked for."""
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def node_name_of(pod: Document) -> str:
+    """Where it runs; empty before the scheduler has said so."""
+    return (pod.get("spec") or {}).get("nodeName") or ""
+
+
+def is_terminal(pod: Document) -> bool:
+    """Whether it has ended, one way or the other."""
+    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
+
+
+def disruption_patch(pod: Document, reason: str, message: str, now: str) -> Document:
+    """A strategic merge for `pods/status` that says why the pod goes. Only to this very pod: the uid is a condition."""
+    known = condition_of(pod, DISRUPTION_TARGET)
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": known["lastTransitionTime"] if known and known.get("status") == "True" else now,
+    }
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}

@@ -1,0 +1,61 @@
+"""The size of an owner of any kind, read from its `scale` subresource as discovery says where that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jettison.engine.workloads import OwnerReference, Scale, ScaleFailure
+from jettison.errors import ApiError, InputError, NotFound
+from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.kinds import Kind
+
+_SCALE: Final = "scale"
+
+
+async def read_scales(
+    client: KubeClient, owners: Iterable[OwnerReference], namespace: str
+) -> dict[OwnerReference, Scale | ScaleFailure | None]:
+    """What `Workloads.scales` wants: no entry for a kind that nobody serves, None for an owner that is gone."""
+    scales: dict[OwnerReference, Scale | ScaleFailure | None] = {}
+    served: dict[str, list[Document]] = {}
+    for owner in owners:
+        try:
+            if owner.api_version not in served:
+                served[owner.api_version] = await _resources(client, owner.api_version)
+            resource = _resource(owner, served[owner.api_version])
+            if resource is not None:
+                scales[owner] = await _read(client, owner, resource, served[owner.api_version], namespace)
+        except (ApiError, InputError) as error:
+            scales[owner] = ScaleFailure(str(error))
+    return scales
+
+
+async def _resources(client: KubeClient, api_version: str) -> list[Document]:
+    group, _, version = api_version.rpartition("/")
+    # As a kind without a name: the path, with whatever somebody wrote into an owner reference made harmless.
+    path = Kind(group, "", version=version).path().rstrip("/")
+    try:
+        found = await client.request("GET", path)
+    except NotFound:
+        return []
+    return found.get("resources") or []
+
+
+def _resource(owner: OwnerReference, resources: Iterable[Document]) -> str | None:
+    names = (each["name"] for each in resources if each.get("kind") == owner.kind)
+    return next((name for name in names if "/" not in name), None)
+
+
+async def _read(
+    client: KubeClient, owner: OwnerReference, plural: str, resources: Iterable[Document], namespace: str
+) -> Scale | ScaleFailure | None:
+    group, _, version = owner.api_version.rpartition("/")
+    if not any(each.get("name") == f"{plural}/{_SCALE}" for each in resources):
+        qualified = f"{plural}.{group}" if group else plural
+        return ScaleFailure(f"{qualified} does not implement the scale subresource")
+    try:
+        found = await client.get(Kind(group, plural, version=version), owner.name, namespace, _SCALE)
+    except NotFound:
+        return None
+    return Scale(found["metadata"].get("uid") or "", (found.get("spec") or {}).get("replicas") or 0)

@@ -1,0 +1,45 @@
+"""Starts controllers, together and over shared caches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from jettison.clock import Clock, SystemClock
+from jettison.controllers.cache import Caches
+from jettison.controllers.disruption import DisruptionController
+from jettison.controllers.event_recorder import EventRecorder
+from jettison.controllers.node_lifecycle import NodeLifecycleController
+from jettison.controllers.pod_garbage import PodGarbageController
+from jettison.controllers.reconciler import Controller, Surroundings
+from jettison.controllers.settings import ControllerSettings
+from jettison.controllers.taint_eviction import TaintEvictionController
+from jettison.runtimes.kube.client import KubeClient
+
+MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
+    "disruption-controller": DisruptionController,
+    "node-lifecycle-controller": NodeLifecycleController,
+    "pod-garbage-collector-controller": PodGarbageController,
+    "taint-eviction-controller": TaintEvictionController,
+}
+"""The controllers by the names that kube-controller-manager has for them: one file and one line each."""
+
+
+async def run_controllers(
+    client: KubeClient,
+    names: Collection[str],
+    settings: ControllerSettings | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Run these for ever. While the server does not answer they wait; only being cancelled ends them."""
+    clock = clock or SystemClock()
+    caches, events = Caches(client, clock), EventRecorder(client, clock)
+    around = Surroundings(client, caches, events, clock, settings or ControllerSettings())
+    controllers = [make(around) for name, make in MAKERS.items() if name in names]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(caches.run())
+        group.create_task(events.run())
+        await caches.listed()
+        for controller in controllers:
+            group.create_task(controller.run())

@@ -1,0 +1,15 @@
+"""What an operator may want otherwise. The defaults are kube-controller-manager's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How many ended pods are kept for people to look at."""
+
+    # Of all kinds together; 0 or less: all of them.
+    terminated_pods: int = 12_500
+    # Of those that a kubelet evicted, which come in hundreds while a node is under pressure; None: no limit of its own.
+    evicted_pods: int | None = None

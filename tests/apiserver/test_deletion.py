@@ -1,0 +1,222 @@
+"""Deletion: grace can only get shorter, finalizers have their say, and nobody but the node ends a pod's grace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.apiserver.served import BUDGETS, PODS, Served
+
+from jettison.manifests.times import time_text
+
+Json = dict[str, Any]
+
+
+def ending(api: Served, name: str = "p") -> tuple[str, int]:
+    metadata = api.get(f"{PODS}/{name}").body["metadata"]
+    return metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"]
+
+
+def at(api: Served, seconds: int) -> str:
+    return time_text(api.clock.now_ns() + seconds * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "options", "grace"),
+    [
+        ({}, "Running", None, 30),
+        ({"terminationGracePeriodSeconds": 45}, "Running", None, 45),
+        ({"terminationGracePeriodSeconds": 45}, "Running", {"gracePeriodSeconds": 100}, 100),
+        ({}, "Running", {"gracePeriodSeconds": -3}, 1),
+        ({}, "Running", {"gracePeriodSeconds": 10**15}, 10**15),
+        ({}, "Running", {"gracePeriodSeconds": 0}, None),
+        ({"terminationGracePeriodSeconds": 0}, "Running", None, None),
+        ({}, "Succeeded", {"gracePeriodSeconds": 60}, None),
+        ({}, "Failed", None, None),
+        ({"nodeName": ""}, "Pending", {"gracePeriodSeconds": 60}, None),
+    ],
+)
+def test_grace_of_the_first_deletion(
+    api: Served, spec: Json, phase: str, options: Json | None, grace: int | None
+) -> None:
+    """Not on a node or ended: none. Else what is asked, else what the pod says."""
+    node = spec.pop("nodeName", "n1")
+    api.pod("p", node=node, phase=phase, **spec)
+    answer = api.delete(f"{PODS}/p", options)
+    assert (answer.code, answer.body["kind"]) == (200, "Pod")
+    found = api.get(f"{PODS}/p")
+    if grace is None:
+        assert found.code == 404
+        assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 0
+    else:
+        assert found.body["metadata"]["deletionGracePeriodSeconds"] == grace
+        assert found.body["metadata"]["generation"] == 2
+
+
+def test_a_grace_under_way_gets_shorter_never_longer(api: Served) -> None:
+    api.pod("p", terminationGracePeriodSeconds=45)
+    api.delete(f"{PODS}/p")
+    began = api.clock.seconds
+    assert ending(api) == (at(api, 45), 45)
+    api.clock.seconds = began + 3
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 90})
+    api.delete(f"{PODS}/p")
+    assert ending(api) == (time_text((began + 45) * 10**9), 45)
+    api.clock.seconds = began + 5
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 20})
+    assert ending(api) == (time_text((began + 20) * 10**9), 20)
+    # Five seconds after the beginning are over already: a second is what is left.
+    api.clock.seconds = began + 12
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 5})
+    assert ending(api) == (time_text((began + 12) * 10**9), 1)
+    assert api.get(f"{PODS}/p").body["metadata"]["generation"] == 2
+    assert api.delete(f"{PODS}/p", {"gracePeriodSeconds": 0}).code == 200
+    assert api.get(f"{PODS}/p").code == 404
+
+
+def test_time_alone_removes_no_pod(api: Served) -> None:
+    api.pod("p")
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 1})
+    api.clock.seconds += 1000
+    api.keep_house()
+    assert api.get(f"{PODS}/p").code == 200
+
+
+def test_a_finalizer_holds_a_pod_until_it_is_gone(api: Served) -> None:
+    api.pod("p", metadata={"finalizers": ["example.com/hold"]})
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
+    assert ending(api)[1] == 0
+    assert api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}}).code == 200
+    assert api.get(f"{PODS}/p").code == 404
+
+
+def test_removing_a_finalizer_during_the_grace_does_not_end_it(api: Served) -> None:
+    api.pod("p", metadata={"finalizers": ["example.com/hold"]})
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 20})
+    api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
+    assert ending(api)[1] == 20
+
+
+def test_no_finalizer_is_added_to_what_is_going(api: Served) -> None:
+    api.pod("p")
+    api.delete(f"{PODS}/p")
+    answer = api.patch(f"{PODS}/p", {"metadata": {"finalizers": ["example.com/late"]}})
+    assert answer.code == 422
+    said = "no new finalizers can be added if the object is being deleted, found new finalizers"
+    assert f'metadata.finalizers: Forbidden: {said} []string{{"example.com/late"}}' in answer.message
+
+
+def test_a_name_is_not_free_before_its_pod_is_gone(api: Served) -> None:
+    api.pod("p")
+    api.delete(f"{PODS}/p")
+    answer = api.post(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    assert (answer.code, answer.message) == (409, 'object is being deleted: pods "p" already exists')
+
+
+@pytest.mark.parametrize(
+    ("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"]), ("Background", None)]
+)
+def test_the_policy_hands_the_object_to_the_garbage_collector(
+    api: Served, policy: str, finalizers: list[str] | None
+) -> None:
+    api.pod("p")
+    api.delete(f"{PODS}/p", {"propagationPolicy": policy})
+    assert api.get(f"{PODS}/p").body["metadata"].get("finalizers") == finalizers
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"propagationPolicy": "Bad"}, 'propagationPolicy: Unsupported value: "Bad"'),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, "cannot be both set"),
+        ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
+    ],
+)
+def test_impossible_options_are_refused(api: Served, options: Json, text: str) -> None:
+    api.pod("p")
+    answer = api.delete(f"{PODS}/p", options)
+    assert answer.code == 422
+    assert text in answer.message
+    assert answer.message.startswith('DeleteOptions.meta.k8s.io "" is invalid: ')
+
+
+def test_a_body_wins_over_the_query(api: Served) -> None:
+    api.pod("p")
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 3}, query="gracePeriodSeconds=9&dryRun=All")
+    assert ending(api)[1] == 3
+
+
+def test_options_of_another_kind_are_none(api: Served) -> None:
+    api.pod("p")
+    assert api.delete(f"{PODS}/p", {"kind": "Pod", "apiVersion": "v1"}).code == 400
+    assert api.delete(f"{PODS}/p", {"kind": "DeleteOptions", "apiVersion": "policy/v1"}).code == 200
+
+
+def test_a_dry_run_shows_what_would_be(api: Served) -> None:
+    api.pod("p")
+    before = api.store.version
+    answer = api.delete(f"{PODS}/p", query="dryRun=All&gracePeriodSeconds=7")
+    assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert api.store.version == before
+
+
+def test_a_pod_removed_at_once_is_told_twice(api: Served) -> None:
+    """MODIFIED with its end, then DELETED: three consecutive versions for an eviction, two for a deletion."""
+    api.pod("p")
+    since = api.store.version
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
+    lines = api.get(PODS, query=f"watch=1&resourceVersion={since}&timeoutSeconds=1").content.splitlines()
+    assert [line[9:16] for line in lines] == [b"MODIFIE", b"DELETED"]
+
+
+def test_what_has_no_grace_is_gone_and_answers_with_a_status(api: Served) -> None:
+    uid = api.budget(minAvailable=1)["metadata"]["uid"]
+    answer = api.delete(f"{BUDGETS}/pdb")
+    details = {"name": "pdb", "group": "policy", "kind": "poddisruptionbudgets", "uid": uid}
+    assert answer.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+
+
+def test_a_collection_is_deleted_by_selector_and_shown(api: Served) -> None:
+    for name in "abc":
+        api.pod(name, labels={"app": "web" if name != "c" else "db"})
+    answer = api.delete(PODS, {"gracePeriodSeconds": 0}, query="labelSelector=app%3Dweb")
+    assert (answer.body["kind"], [each["metadata"]["name"] for each in answer.body["items"]]) == ("PodList", ["a", "b"])
+    assert [each["metadata"]["name"] for each in api.get(PODS).body["items"]] == ["c"]
+
+
+def test_202_where_dependents_are_not_to_be_orphaned_and_somebody_waits(api: Served) -> None:
+    api.pod("p")
+    assert api.delete(f"{PODS}/p", {"orphanDependents": False}).code == 202
+
+
+def test_a_namespace_goes_when_everything_in_it_has(api: Served) -> None:
+    api.post("/api/v1/namespaces", {"metadata": {"name": "x"}})
+    pod = {
+        "metadata": {"name": "p", "finalizers": ["example.com/hold"]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    api.post("/api/v1/namespaces/x/pods", pod)
+    api.post("/apis/policy/v1/namespaces/x/poddisruptionbudgets", {"metadata": {"name": "b"}, "spec": {}})
+    answer = api.delete("/api/v1/namespaces/x")
+    assert (answer.body["kind"], answer.body["status"]["phase"]) == ("Namespace", "Terminating")
+    api.keep_house()
+    assert api.get("/apis/policy/v1/namespaces/x/poddisruptionbudgets").body["items"] == []
+    assert api.get("/api/v1/namespaces/x").code == 200
+    api.patch("/api/v1/namespaces/x/pods/p", {"metadata": {"finalizers": None}})
+    api.keep_house()
+    assert api.get("/api/v1/namespaces/x").code == 404
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_some_namespaces_stay(api: Served, name: str) -> None:
+    answer = api.delete(f"/api/v1/namespaces/{name}")
+    assert (answer.code, answer.message) == (
+        403,
+        f'namespaces "{name}" is forbidden: this namespace may not be deleted',
+    )

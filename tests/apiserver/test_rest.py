@@ -1,0 +1,365 @@
+"""Create, read, update, patch: what every resource can do, with Kubernetes' answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, PODS, STRATEGIC, Served, pod_document
+
+Json = dict[str, Any]
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+QUARTERS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+
+
+def deployment(name: str = "d", **spec: Any) -> Json:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec},
+    }
+
+
+def test_a_new_object_gets_what_only_the_server_knows(api: Served) -> None:
+    metadata = api.post(PODS, pod_document("p", metadata={"uid": "mine", "generation": 9})).body["metadata"]
+    assert re.fullmatch(r"[0-9a-f-]{36}", metadata["uid"])
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert (metadata["generation"], metadata["namespace"]) == (1, "default")
+    assert metadata["resourceVersion"] == str(api.store.version)
+
+
+def test_a_name_can_be_generated(api: Served) -> None:
+    names = [api.post(PODS, pod_document("", metadata={"generateName": "web-"})).body["metadata"]["name"] for _ in "ab"]
+    assert len(set(names)) == 2
+    assert all(re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
+
+
+def test_unknown_fields_survive(api: Served) -> None:
+    document = pod_document("p")
+    document["spec"]["fromTheFuture"] = {"deep": [1, {"x": None}]}
+    answer = api.post(PODS, document)
+    assert answer.headers["warning"] == '299 - "unknown field \\"spec.fromTheFuture\\""'
+    api.patch(f"{PODS}/p", {"metadata": {"labels": {"touched": "yes"}}})
+    assert api.get(f"{PODS}/p").body["spec"]["fromTheFuture"] == {"deep": [1, {"x": None}]}
+
+
+def test_a_write_that_changes_nothing_keeps_the_version(api: Served) -> None:
+    pod = api.pod("p")
+    for answer in (api("PUT", f"{PODS}/p", pod), api.patch(f"{PODS}/p", {}), api.patch(f"{PODS}/p/status", {})):
+        assert answer.code == 200, answer.content
+        assert answer.body["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]
+
+
+def test_the_status_is_written_apart(api: Served) -> None:
+    api.budget(minAvailable=1)
+    api.patch(f"{BUDGETS}/pdb", {"spec": {"minAvailable": 2}, "status": {"currentHealthy": 7}})
+    api.patch(f"{BUDGETS}/pdb/status", {"spec": {"minAvailable": 3}, "status": {"expectedPods": 5}})
+    budget = api.get(f"{BUDGETS}/pdb").body
+    assert (budget["spec"]["minAvailable"], budget["metadata"]["generation"]) == (2, 2)
+    assert (budget["status"]["currentHealthy"], budget["status"]["expectedPods"]) == (0, 5)
+
+
+def test_only_a_change_of_the_spec_is_a_new_generation(api: Served) -> None:
+    api.post(DEPLOYMENTS, deployment())
+
+    def generation(patch: Json) -> int:
+        return int(api.patch(f"{DEPLOYMENTS}/d", patch).body["metadata"]["generation"])
+
+    assert generation({"metadata": {"labels": {"a": "b"}}}) == 1
+    assert generation({"spec": {"replicas": 1}}) == 1
+    assert generation({"spec": {"replicas": 2}}) == 2
+    # A deployment's annotations go into the history of its revisions.
+    assert generation({"metadata": {"annotations": {"a": "b"}}}) == 3
+
+
+def test_an_outdated_put_is_a_conflict_and_an_unconditional_one_is_not(api: Served) -> None:
+    pod = api.pod("p")
+    api.patch(f"{PODS}/p", {"metadata": {"labels": {"x": "1"}}})
+    assert api("PUT", f"{PODS}/p", pod).code == 409
+    del pod["metadata"]["resourceVersion"]
+    assert api("PUT", f"{PODS}/p", pod).code == 200
+
+
+def test_a_budget_must_be_put_with_its_version(api: Served) -> None:
+    budget = api.budget(minAvailable=1)
+    del budget["metadata"]["resourceVersion"]
+    answer = api("PUT", f"{BUDGETS}/pdb", budget)
+    assert answer.code == 422
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer.message
+
+
+def test_a_uid_in_a_patch_is_a_guard(api: Served) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p/status", {"metadata": {"uid": "zz"}, "status": {"phase": "Failed"}}, STRATEGIC)
+    assert answer.code == 422
+    assert 'metadata.uid: Invalid value: "zz": field is immutable' in answer.message
+
+
+def test_a_patch_that_makes_nonsense_is_refused_with_the_result(api: Served) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p", {"spec": {"containers": "x"}})
+    assert answer.code == 422
+    assert answer.message.startswith(' "" is invalid: patch: Invalid value: ')
+    assert (
+        "cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container" in answer.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "code", "text"),
+    [
+        ("application/json", {}, 415, "415: Unsupported Media Type"),
+        (JSON_PATCH, {}, 400, "error decoding patch: json: cannot unmarshal object"),
+        (STRATEGIC, b"[", 400, "error decoding patch: unexpected end of JSON input"),
+        (APPLY, {"metadata": {"name": "p"}}, 422, "fieldManager: Required value: is required for apply patch"),
+    ],
+)
+def test_patches_that_are_none(api: Served, kind: str, body: Any, code: int, text: str) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p", body, kind)
+    assert answer.code == code
+    assert text in answer.message
+
+
+def test_apply_creates_and_then_merges(api: Served) -> None:
+    applied = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, labels: {a: b}}\nspec:\n"
+    applied += b"  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n"
+    applied += b"    spec: {containers: [{name: c, image: 'i:1'}]}\n"
+    assert api.patch(f"{DEPLOYMENTS}/d", applied, APPLY, query="fieldManager=me").code == 201
+    changed = applied.replace(b"i:1", b"i:2").replace(b"a: b", b"c: d")
+    answer = api.patch(f"{DEPLOYMENTS}/d", changed, APPLY, query="fieldManager=me")
+    assert (answer.code, answer.body["spec"]["template"]["spec"]["containers"][0]["image"]) == (200, "i:2")
+    assert answer.body["metadata"]["labels"] == {"a": "b", "c": "d"}
+
+
+def test_a_dry_run_of_any_write_writes_nothing(api: Served) -> None:
+    api.pod("p")
+    before = api.store.version
+    assert api.post(PODS, pod_document("q"), query="dryRun=All").code == 201
+    assert api.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}}, query="dryRun=All").body["metadata"]["labels"][
+        "a"
+    ]
+    assert api.store.version == before
+
+
+def test_scale_is_a_view_of_the_workload(api: Served) -> None:
+    api.post(DEPLOYMENTS, deployment(replicas=2))
+    scale = api.get(f"{DEPLOYMENTS}/d/scale").body
+    parent = api.get(f"{DEPLOYMENTS}/d").body
+    assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
+    assert (scale["metadata"]["uid"], scale["status"]["selector"]) == (parent["metadata"]["uid"], "app=web")
+    assert api.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 5}}).body["spec"]["replicas"] == 5
+    scale["spec"]["replicas"] = 7
+    assert api("PUT", f"{DEPLOYMENTS}/d/scale", scale).code == 409
+    scale["metadata"].pop("resourceVersion")
+    assert api("PUT", f"{DEPLOYMENTS}/d/scale", scale).body["spec"]["replicas"] == 7
+    parent = api.get(f"{DEPLOYMENTS}/d").body
+    assert (parent["spec"]["replicas"], parent["metadata"]["generation"]) == (7, 3)
+    assert api.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": -1}}).code == 422
+
+
+def test_a_pod_is_bound_once(api: Served) -> None:
+    api.post(PODS, pod_document("p"))
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n7"}}
+    assert api.post(f"{PODS}/p/binding", body).code == 201
+    pod = api.get(f"{PODS}/p").body
+    assert pod["spec"]["nodeName"] == "n7"
+    assert [(each["type"], each["status"]) for each in pod["status"]["conditions"]] == [("PodScheduled", "True")]
+    answer = api.post(f"{PODS}/p/binding", body)
+    assert (answer.code, "already assigned to node" in answer.message) == (409, True)
+    api.delete(f"{PODS}/p")
+    assert "is being deleted" in api.post(f"{PODS}/p/binding", body).message
+    assert api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {}}).code == 422
+
+
+def test_events_are_one_collection_in_two_forms(api: Served) -> None:
+    old = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "message": "said",
+        "reason": "Because",
+    }
+    assert api.post("/api/v1/namespaces/default/events", old).code == 201
+    new = api.get("/apis/events.k8s.io/v1/namespaces/default/events/e").body
+    assert (new["note"], new["regarding"]["name"]) == ("said", "p")
+    api.patch("/apis/events.k8s.io/v1/namespaces/default/events/e", {"note": "changed", "deprecatedCount": 2})
+    found = api.get("/api/v1/namespaces/default/events", query="fieldSelector=involvedObject.name%3Dp,reason%3DBecause")
+    assert [(each["message"], each["count"]) for each in found.body["items"]] == [("changed", 2)]
+    query = "fieldSelector=regarding.name%3Dp"
+    assert len(api.get("/apis/events.k8s.io/v1/namespaces/default/events", query=query).body["items"]) == 1
+
+
+def test_an_event_lives_where_its_object_does(api: Served) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "elsewhere"}}
+    answer = api.post("/api/v1/namespaces/default/events", event)
+    assert (answer.code, "does not match event.namespace" in answer.message) == (422, True)
+    event["involvedObject"] = {"kind": "Node", "name": "n1"}
+    assert api.post("/api/v1/namespaces/default/events", event).code == 201
+
+
+def test_old_events_are_dropped(api: Served) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node", "name": "n1"}}
+    api.post("/api/v1/namespaces/default/events", event)
+    api.clock.seconds += 3500
+    api.keep_house()
+    assert api.get("/api/v1/namespaces/default/events/e").code == 200
+    api.clock.seconds += 200
+    api.keep_house()
+    assert api.get("/api/v1/namespaces/default/events/e").code == 404
+
+
+def test_a_lease_is_made_by_put_and_renewed_with_its_version(api: Served) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+    lease = {"metadata": {"name": "n1"}, "spec": {"holderIdentity": "n1", "renewTime": "2027-01-01T00:00:00.5Z"}}
+    made = api("PUT", path, lease)
+    assert (made.code, made.body["spec"]["renewTime"]) == (201, "2027-01-01T00:00:00.500000Z")
+    assert api("PUT", path, lease).code == 422
+    assert api("PUT", path, made.body).code == 200
+
+
+def test_a_node_writes_only_what_is_its_own(api: Served) -> None:
+    api.pod("mine", node="n1")
+    api.pod("other", node="n2")
+    status = {"status": {"phase": "Failed"}}
+    assert api.patch(f"{PODS}/mine/status", status, token="node").code == 200
+    assert api.patch(f"{PODS}/other/status", status, token="node").code == 403
+    assert api.delete(f"{PODS}/other", token="node").code == 403
+    assert api.delete(f"{PODS}/mine", {"gracePeriodSeconds": 0}, token="node").code == 200
+
+
+def test_namespaces_are_marked_and_must_exist(api: Served) -> None:
+    made = api.post("/api/v1/namespaces", {"metadata": {"name": "x"}}).body
+    assert (made["spec"], made["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x"}
+    answer = api.post("/api/v1/namespaces/none/pods", pod_document("p"))
+    assert (answer.code, answer.message) == (404, 'namespaces "none" not found')
+    # Only `finalize` may take the finalizer away.
+    api.patch("/api/v1/namespaces/x", {"spec": {"finalizers": None}})
+    assert api.get("/api/v1/namespaces/x").body["spec"] == {"finalizers": ["kubernetes"]}
+
+
+def test_a_job_knows_its_pods_by_its_uid(api: Served) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    job = api.post(
+        "/apis/batch/v1/namespaces/default/jobs", {"metadata": {"name": "j"}, "spec": {"template": template}}
+    )
+    assert job.code == 201, job.content
+    uid = job.body["metadata"]["uid"]
+    assert job.body["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert job.body["spec"]["template"]["metadata"]["labels"]["job-name"] == "j"
+
+
+@pytest.mark.parametrize(
+    ("collection", "document", "field", "value"),
+    [
+        (DEPLOYMENTS, deployment(), "strategy", QUARTERS),
+        ("/apis/apps/v1/namespaces/default/statefulsets", deployment(), "podManagementPolicy", "OrderedReady"),
+        ("/apis/apps/v1/namespaces/default/daemonsets", deployment(), "revisionHistoryLimit", 10),
+        ("/apis/apps/v1/namespaces/default/replicasets", deployment(), "replicas", 1),
+    ],
+)
+def test_workloads_have_defaults_and_an_empty_status(
+    api: Served, collection: str, document: Json, field: str, value: Any
+) -> None:
+    made = api.post(collection, {**document, "status": {"replicas": 9}}).body
+    assert made["spec"][field] == value
+    assert made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30
+    assert made["status"].get("replicas", 0) == 0
+    other = api.patch(f"{collection}/d", {"spec": {"selector": {"matchLabels": {"app": "other"}}}})
+    assert other.code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/api/v1/things", 404),
+        ("GET", "/api/v1/namespaces/default/nodes", 404),
+        ("GET", "/api/v1/pods/p", 404),
+        ("GET", "/api/v1//pods", 404),
+        ("GET", "/api/v1/namespaces/default/pods/p/explode", 404),
+        ("GET", "/apis/policy/v2/namespaces/default/poddisruptionbudgets", 404),
+        ("POST", "/api/v1/pods", 405),
+        ("DELETE", "/api/v1/namespaces", 405),
+        ("PUT", "/healthz", 405),
+        ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405),
+        ("BREW", "/api/v1/pods", 405),
+        ("GET", "/api/v1/namespaces/default/pods/../../../healthz", 404),
+    ],
+)
+def test_what_is_not_served(api: Served, method: str, path: str, code: int) -> None:
+    assert api(method, path).code == code
+
+
+def test_a_stranger_is_told_nothing(api: Served) -> None:
+    for path in ("/api/v1/things", PODS, f"{PODS}/p/eviction", "/nothing"):
+        assert api.get(path, token="forged").code == 401
+    assert api.get("/healthz", token="forged").code == 401
+
+
+def test_priority_comes_from_the_class(api: Served) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert api.post(classes, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}).code == 201
+    spec = api.post(PODS, pod_document("a", priorityClassName="high")).body["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+    answer = api.post(PODS, pod_document("b", priorityClassName="none"))
+    assert (answer.code, answer.message) == (403, 'pods "b" is forbidden: no PriorityClass with name none was found')
+    answer = api.post(PODS, pod_document("c", priority=5))
+    assert "the integer value of priority (5) must not be provided in pod spec" in answer.message
+    assert (
+        api.post(PODS, pod_document("d", priorityClassName="system-node-critical")).body["spec"]["priority"]
+        == 2000001000
+    )
+
+
+def test_one_class_may_be_the_default(api: Served) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert api.post(classes, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True}).code == 201
+    spec = api.post(PODS, pod_document("a")).body["spec"]
+    assert (spec["priority"], spec["priorityClassName"]) == (7, "usual")
+    answer = api.post(classes, {"metadata": {"name": "too"}, "value": 8, "globalDefault": True})
+    assert answer.code == 403
+    assert answer.message.endswith("PriorityClass usual is already marked as default. Only one default can exist")
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "text"),
+    [
+        ({"metadata": {"name": "system-mine"}, "value": 1}, 422, "metadata.name: Forbidden: priority class names"),
+        ({"metadata": {"name": "x"}, "value": 1_000_000_001}, 422, "value: Forbidden: maximum allowed value"),
+        ({"metadata": {"name": "x"}, "value": 1, "preemptionPolicy": "Maybe"}, 422, "preemptionPolicy: Unsupported"),
+        ({"metadata": {"name": "x"}, "value": -2_147_483_648}, 201, ""),
+    ],
+)
+def test_rules_of_priority_classes(api: Served, document: Json, code: int, text: str) -> None:
+    answer = api.post("/apis/scheduling.k8s.io/v1/priorityclasses", document)
+    assert answer.code == code
+    assert text in answer.body.get("message", "")
+
+
+def test_a_priority_never_changes(api: Served) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    api.post(classes, {"metadata": {"name": "x"}, "value": 1})
+    assert "value: Forbidden: may not be changed in an update." in api.patch(f"{classes}/x", {"value": 2}).message
+    assert api.delete(f"{classes}/system-node-critical").code == 403
+    assert api.delete(f"{classes}/x").code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]),
+        ([{"operator": "Exists"}], []),
+        ([{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}], ["node.kubernetes.io/unreachable"]),
+        (
+            [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}],
+            ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"],
+        ),
+    ],
+)
+def test_five_minutes_on_a_dead_node(api: Served, given: list[Json], added: list[str]) -> None:
+    found = api.post(PODS, pod_document("p", tolerations=given)).body["spec"].get("tolerations", [])
+    assert [each["key"] for each in found[len(given) :]] == added
+    assert all(each["tolerationSeconds"] == 300 for each in found[len(given) :])

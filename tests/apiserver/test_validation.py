@@ -1,0 +1,142 @@
+"""What Kubernetes objects to in objects; the words are Kubernetes' own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.apiserver.served import BUDGETS, PODS, Served, pod_document
+
+Json = dict[str, Any]
+
+
+def container(**rest: Any) -> list[Json]:
+    return [{"name": "c", "image": "i", **rest}]
+
+
+PODS_REFUSED: list[tuple[Json, str]] = [
+    (pod_document("a.b", containers=container(name="")), "spec.containers[0].name: Required value"),
+    (pod_document("a", containers=container(name="A")), "a lowercase RFC 1123 label must consist of"),
+    (pod_document("a", containers=container(image=" i")), "must not have leading or trailing whitespace"),
+    (pod_document("a", containers=container(imagePullPolicy="Often")), 'imagePullPolicy: Unsupported value: "Often"'),
+    (pod_document("a", containers=container(ports=[{"containerPort": 0}])), "ports[0].containerPort: Required value"),
+    (
+        pod_document("a", containers=container(ports=[{"containerPort": 70000}])),
+        "must be between 1 and 65535, inclusive",
+    ),
+    (pod_document("a", containers=container(env=[{"name": "A=B"}])), "a valid environment variable name must consist"),
+    (pod_document("a", containers=container(volumeMounts=[{"name": "v", "mountPath": "/v"}])), 'name: Not found: "v"'),
+    (
+        pod_document("a", containers=container(livenessProbe={})),
+        "livenessProbe: Required value: must specify a handler",
+    ),
+    (pod_document("a", containers=container(resources={"requests": {"x": "1"}})), "must be a standard resource for"),
+    (pod_document("a", volumes=[{"name": "v"}, {"name": "v"}]), 'spec.volumes[1].name: Duplicate value: "v"'),
+    (pod_document("a", restartPolicy="Sometimes"), 'supported values: "Always", "OnFailure", "Never"'),
+    (pod_document("a", dnsPolicy="Guess"), "spec.dnsPolicy: Unsupported value"),
+    (pod_document("a", nodeSelector={"-": "x"}), "spec.nodeSelector: Invalid value"),
+    (pod_document("a", node="Bad_Node"), 'spec.nodeName: Invalid value: "Bad_Node"'),
+    (pod_document("a", activeDeadlineSeconds=0), "must be between 1 and 2147483647, inclusive"),
+    (pod_document("a", tolerations=[{"operator": "Equal"}]), "operator must be Exists when `key` is empty"),
+    (pod_document("a", tolerations=[{"key": "k", "operator": "Exists", "value": "v"}]), "value must be empty when"),
+    (pod_document("a", tolerations=[{"key": "k", "effect": "Never"}]), "tolerations[0].effect: Unsupported value"),
+    (pod_document("a", metadata={"labels": {"a": "b c"}}), "a valid label must be an empty string or consist of"),
+    (pod_document("a", metadata={"annotations": {"a b": "c"}}), 'metadata.annotations: Invalid value: "a b"'),
+    (pod_document("a", metadata={"annotations": {"a": "x" * 262144}}), "Too long: may not be more than 262144 bytes"),
+    (pod_document("a", metadata={"ownerReferences": [{"kind": "X"}]}), "version must not be empty"),
+    (pod_document("a", metadata={"finalizers": ["a b"]}), 'metadata.finalizers: Invalid value: "a b"'),
+    (pod_document("a/b"), "may not contain '/'"),
+    (pod_document("x" * 254), "must be no more than 253 bytes"),
+]
+
+
+@pytest.mark.parametrize(("document", "text"), PODS_REFUSED, ids=[text for _, text in PODS_REFUSED])
+def test_pods(api: Served, document: Json, text: str) -> None:
+    answer = api.post(PODS, document)
+    assert (answer.code, answer.body.get("reason")) == (422, "Invalid"), answer.content
+    assert text in answer.message
+
+
+def test_two_owners_cannot_both_control(api: Served) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+    answer = api.post(PODS, pod_document("a", metadata={"ownerReferences": [owner, {**owner, "uid": "v"}]}))
+    assert "Only one reference can have Controller set to true" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("patch", "text"),
+    [
+        ({"spec": {"containers": []}}, "spec.containers: Forbidden: pod updates may not add or remove containers"),
+        (
+            {"spec": {"tolerations": [{"key": "mine"}]}},
+            "existing toleration can not be modified except its tolerationSeconds",
+        ),
+        ({"spec": {"activeDeadlineSeconds": -1}}, "must be between 0 and 2147483647, inclusive"),
+        ({"spec": {"hostNetwork": True}}, '-  "HostNetwork": false,\n+  "HostNetwork": true,'),
+        ({"spec": {"priority": 5}}, '- "Priority": 0,\n+ "Priority": 5,'),
+    ],
+)
+def test_a_pod_runs_as_it_was_made(api: Served, patch: Json, text: str) -> None:
+    api.pod("p", tolerations=[{"key": "mine", "operator": "Exists"}])
+    answer = api.patch(f"{PODS}/p", patch)
+    assert answer.code == 422
+    assert text in answer.message
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"activeDeadlineSeconds": 100}},
+        {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}},
+        {"spec": {"containers": [{"name": "c", "image": "other:1"}]}},
+    ],
+)
+def test_what_may_change(api: Served, patch: Json) -> None:
+    api.pod("p")
+    assert api.patch(f"{PODS}/p", patch, "application/strategic-merge-patch+json").code == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({"currentHealthy": -1}, "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"),
+        ({"conditions": [{"type": "A", "status": "Maybe"}]}, 'supported values: "False", "True", "Unknown"'),
+        ({"conditions": [{"type": "A", "status": "True", "reason": "R"}]}, "lastTransitionTime: Required value"),
+        ({"conditions": [{"type": "", "status": "True"}]}, "status.conditions[0].type: Required value: must be set"),
+    ],
+)
+def test_statuses_of_budgets(api: Served, status: Json, text: str) -> None:
+    api.budget(minAvailable=1)
+    answer = api.patch(f"{BUDGETS}/pdb/status", {"status": status})
+    assert answer.code == 422
+    assert text in answer.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"selector": {}}, "empty selector is invalid"),
+        ({"replicas": -1}, "spec.replicas: Invalid value: -1"),
+        ({"selector": {"matchLabels": {"app": "other"}}}, "`selector` does not match template `labels`"),
+    ],
+)
+def test_workloads(api: Served, spec: Json, text: str) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": container()}}
+    whole = {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec}
+    answer = api.post("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": whole})
+    assert answer.code == 422
+    assert text in answer.message
+
+
+def test_the_pods_of_a_deployment_never_end(api: Served) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": container(), "restartPolicy": "Never"}}
+    document = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    answer = api.post("/apis/apps/v1/namespaces/default/deployments", document)
+    assert 'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"' in answer.message
+
+
+def test_several_mistakes_are_listed_together(api: Served) -> None:
+    document = pod_document("a", restartPolicy="x", dnsPolicy="y")
+    answer = api.post(PODS, document)
+    assert answer.message.startswith('Pod "a" is invalid: [spec.restartPolicy: ')
+    assert [each["field"] for each in answer.body["details"]["causes"]] == ["spec.restartPolicy", "spec.dnsPolicy"]

@@ -1,0 +1,252 @@
+"""Watches: everything that happened, once and in order; and a slow watcher harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.served import PODS as POD_PATH
+from tests.apiserver.served import Answer, Served, pod_document
+
+from jettison.apiserver import watch
+from jettison.apiserver.requests import Request
+from jettison.apiserver.resources import NODES, PODS
+
+Json = dict[str, Any]
+
+
+def events(answer: Answer) -> list[Json]:
+    assert answer.code == 200, answer.content
+    return [json.loads(line) for line in answer.content.splitlines()]
+
+
+def told(answer: Answer) -> list[tuple[str, str]]:
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(answer)]
+
+
+async def watch_while(api: Served, query: str, work: Awaitable[object], **options: Any) -> Answer:
+    """Watch until the work is done and told."""
+    leave = asyncio.Event()
+    asking = api.ask("GET", POD_PATH, query=f"watch=true&{query}", leave=leave, **options)
+    watching = asyncio.create_task(asking)
+    await asyncio.sleep(0.02)
+    await work
+    await asyncio.sleep(0.05)
+    leave.set()
+    return await watching
+
+
+def watched(api: Served, query: str, *steps: Any, **options: Any) -> Answer:
+    async def work() -> None:
+        for step in steps:
+            assert (await api.ask(*step)).code in (200, 201)
+
+    return api.run(watch_while(api, query, work(), **options))
+
+
+async def patch(api: Served, name: str, labels: Json) -> Answer:
+    body = {"metadata": {"labels": labels}}
+    return await api.ask("PATCH", f"{POD_PATH}/{name}", body, content_type="application/merge-patch+json")
+
+
+def test_without_a_version_all_objects_come_first(api: Served) -> None:
+    api.pod("a")
+    assert told(watched(api, "")) == [("ADDED", "a")]
+    assert told(watched(api, "resourceVersion=0", ("POST", POD_PATH, pod_document("b")))) == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+    ]
+
+
+def test_from_a_version_only_what_came_after(api: Served) -> None:
+    api.pod("a")
+    since = api.store.version
+    api.post(POD_PATH, pod_document("b"))
+    answer = watched(api, f"resourceVersion={since}", ("DELETE", f"{POD_PATH}/b"))
+    assert told(answer) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in events(answer)]
+    assert versions == [since + 1, since + 2, since + 3]
+    assert events(answer)[0]["object"]["kind"] == "Pod"
+
+
+def test_a_selector_makes_arrivals_and_departures(api: Served) -> None:
+    api.post(POD_PATH, pod_document("p", labels={"app": "db"}))
+    since = api.store.version
+
+    async def work() -> None:
+        for labels in ({"app": "web"}, {"x": "y"}, {"app": "db"}, {"app": "db", "z": "z"}, {"app": "web"}):
+            await patch(api, "p", labels)
+        await api.ask("DELETE", f"{POD_PATH}/p")
+
+    found = events(api.run(watch_while(api, f"resourceVersion={since}&labelSelector=app%3Dweb", work())))
+    assert [each["type"] for each in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    # Who leaves is shown as last seen, at the version of the change that took it away.
+    assert found[2]["object"]["metadata"]["labels"] == {"app": "web", "x": "y"}
+    assert int(found[2]["object"]["metadata"]["resourceVersion"]) == since + 3
+
+
+def test_a_version_that_is_too_old_ends_the_watch_with_an_event(api: Served) -> None:
+    async def forget() -> None:
+        for each in range(10_001):
+            api.store.put(NODES, "", f"n{each}", {"metadata": {"name": f"n{each}", "uid": "u"}})
+        await api.store.settled()
+
+    api.run(forget())
+    (event,) = events(watched(api, "resourceVersion=1"))
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert event["object"]["message"].startswith("too old resource version: 1 (")
+
+
+def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
+    first = Served(tmp_path / "cluster")
+    first.pod("a")
+    since = first.store.version
+    first.post(POD_PATH, pod_document("b"))
+    first.delete(f"{POD_PATH}/b")
+    first.close()
+    second = Served(tmp_path / "cluster")
+    answer = watched(second, f"resourceVersion={since}")
+    second.close()
+    assert told(answer) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+
+
+def test_initial_events_end_with_a_bookmark(api: Served) -> None:
+    api.pod("a")
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    found = events(watched(api, query, ("POST", POD_PATH, pod_document("b"))))
+    assert [each["type"] for each in found[:3]] == ["ADDED", "BOOKMARK", "ADDED"]
+    mark = found[1]["object"]
+    assert mark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert (mark["kind"], mark["metadata"]["resourceVersion"]) == ("Pod", str(api.store.version - 1))
+
+
+def test_bookmarks_move_on_without_events(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.2)
+    since = api.store.version
+
+    async def work() -> None:
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
+        await asyncio.sleep(0.5)
+
+    found = events(api.run(watch_while(api, f"resourceVersion={since}&allowWatchBookmarks=true", work())))
+    assert {each["type"] for each in found} == {"BOOKMARK"}
+    assert found[-1]["object"]["metadata"]["resourceVersion"] == str(api.store.version)
+    assert not events(watched(api, f"resourceVersion={since}"))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ("resourceVersionMatch=NotOlderThan&resourceVersion=1", "forbidden for watch unless sendInitialEvents"),
+    ],
+)
+def test_options_that_do_not_go_together(api: Served, query: str, text: str) -> None:
+    answer = api.get(POD_PATH, query=f"watch=1&{query}")
+    assert (answer.code, text in answer.message) == (422, True)
+
+
+def test_one_object_is_watched_by_its_name(api: Served) -> None:
+    since = api.store.version
+    query = f"resourceVersion={since}&fieldSelector=metadata.name%3Db"
+    steps = [("POST", POD_PATH, pod_document(name)) for name in "abc"]
+    assert told(watched(api, query, *steps)) == [("ADDED", "b")]
+
+
+def test_a_table_has_its_columns_once(api: Served) -> None:
+    api.pod("a")
+    api.pod("b")
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    found = events(watched(api, "", accept=accept))
+    assert [bool(each["object"]["columnDefinitions"]) for each in found] == [True, False]
+    assert found[1]["object"]["rows"][0]["cells"][0] == "b"
+
+
+def test_a_slow_watcher_is_dropped_and_nobody_waits_for_it(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MOST_BUFFERED_BYTES", 4000)
+
+    async def work() -> tuple[int, int]:
+        request = Request("GET", POD_PATH, b"watch=1", [])
+        slow, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+        quick, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+        seen = 0
+
+        async def read() -> None:
+            nonlocal seen
+            async for chunk in quick.chunks(5):
+                seen += chunk.count(b"\n")
+                if seen == 20:
+                    quick.close()
+
+        reading = asyncio.create_task(read())
+        for each in range(20):
+            await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
+            await asyncio.sleep(0)
+        await reading
+        left = [chunk async for chunk in slow.chunks(5)]
+        return seen, len(left)
+
+    assert api.run(work()) == (20, 0)
+    assert not api.store._shelves[PODS.storage].listeners
+
+
+def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
+    async def work() -> None:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": POD_PATH,
+            "query_string": b"watch=1",
+            "headers": [(b"authorization", b"Bearer admin")],
+        }
+        gone = asyncio.Event()
+
+        async def receive() -> Json:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            del message
+
+        watching = asyncio.create_task(api.app(scope, receive, send))
+        await asyncio.sleep(0.02)
+        assert api.store._shelves[PODS.storage].listeners
+        gone.set()
+        await asyncio.wait_for(watching, 2)
+
+    api.run(work())
+    assert not api.store._shelves[PODS.storage].listeners
+
+
+def test_a_list_and_a_watch_rebuild_the_state(api: Served) -> None:
+    """What an informer does: whatever happens in between, it ends up with what a list shows."""
+    since = api.store.version
+
+    async def work() -> None:
+        for each in range(30):
+            name = f"p{each % 7}"
+            if (await api.ask("POST", POD_PATH, pod_document(name))).code == 409:
+                await patch(api, name, {"turn": str(each)})
+                if each % 3 == 0:
+                    await api.ask("DELETE", f"{POD_PATH}/{name}")
+
+    state: dict[str, Json] = {}
+    for event in events(api.run(watch_while(api, f"resourceVersion={since}", work()))):
+        item = {key: value for key, value in event["object"].items() if key not in ("kind", "apiVersion")}
+        if event["type"] == "DELETED":
+            del state[item["metadata"]["name"]]
+        else:
+            state[item["metadata"]["name"]] = item
+    shown = {each["metadata"]["name"]: each for each in api.get(POD_PATH).body["items"]}
+    assert shown == state
+
+
+def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
+    start = time.monotonic()
+    assert api.get(POD_PATH, query="watch=1&timeoutSeconds=1").content == b""
+    assert 0.9 < time.monotonic() - start < 5

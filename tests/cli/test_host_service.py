@@ -1,0 +1,151 @@
+"""What a running agent tells: its socket, its port, its card; and that it protects itself and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.cli.guarded import FLAGS, Guarded, pod, shell
+from tests.cli.running import run
+
+from jettison.agent.http_client import fetch
+from jettison.cli.node_card import NodeCard, read_card, short_path, write_card
+from jettison.errors import ObservationFailed
+from jettison.runtimes.linux.cgroup_mounts import discover
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups")
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/metrics", "/configz", "/stats/summary", "/pods", "/rank", "/journal?limit=1"]
+)
+def test_every_path_is_served(guarded: Guarded, path: str) -> None:
+    answer = fetch(guarded.node_state / "agent.sock", path)
+    assert (answer.status, bool(answer.body)) == (200, True)
+
+
+def test_the_numbers_are_of_this_node(guarded: Guarded) -> None:
+    metrics = fetch(guarded.node_state / "agent.sock", "/metrics").body.decode()
+    assert 'kubelet_evictions{eviction_signal="memory.available"} 1' in metrics
+    assert "jettison_journal_failures_total 0" in metrics
+    assert guarded.ask("/configz")["kubeletconfig"]["evictionHard"] == {"memory.available": "32Mi"}
+
+
+def test_only_the_owner_may_ask(guarded: Guarded) -> None:
+    assert stat.S_IMODE((guarded.node_state / "agent.sock").stat().st_mode) == 0o600
+
+
+def test_the_socket_goes_with_the_agent(unguarded: Guarded) -> None:
+    assert not (unguarded.node_state / "agent.sock").exists()
+    with pytest.raises(ObservationFailed):
+        fetch(unguarded.node_state / "agent.sock", "/healthz")
+
+
+def test_a_second_agent_is_refused(guarded: Guarded) -> None:
+    """And the first one does not notice."""
+    line = [sys.executable, "-m", "jettison", "up", *guarded.where, *FLAGS]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+
+    assert done.returncode == 1
+    assert "in use by another agent" in done.stderr
+    assert fetch(guarded.node_state / "agent.sock", "/healthz").status == 200
+
+
+def test_the_card_tells_where_the_node_is(guarded: Guarded) -> None:
+    card = read_card(guarded.node_state)
+    assert card is not None
+    assert guarded.process is not None
+    assert (card.node_dir, card.pid, card.is_dry_run) == ("files", guarded.process.pid, False)
+
+
+def test_a_card_survives_writing_and_reading(tmp_path: Path) -> None:
+    assert read_card(tmp_path) is None
+    card = NodeCard("/srv/node", 1, 2, is_dry_run=True, lacks=("no wings",))
+    write_card(tmp_path, card)
+    assert read_card(tmp_path) == card
+    assert short_path(tmp_path / "files", tmp_path) == "files"
+    assert short_path(Path("/srv/node"), tmp_path) == "/srv/node"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"node_dir":1}', b"\xff\xfe"])
+def test_a_card_that_is_none_is_told(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "node.json").write_bytes(data)
+    with pytest.raises(ObservationFailed, match="cannot understand"):
+        read_card(tmp_path)
+
+
+def test_the_loopback_serves_the_same(tmp_path: Path) -> None:
+    node = Guarded(tmp_path, (*FLAGS, "--listen", "127.0.0.1:0", "--dry-run"))
+    node.up()
+    try:
+        said = next(line for line in node.log.read_text().splitlines() if line.startswith("listening on "))
+        url = said.removeprefix("listening on ")
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            assert answer.read() == b"ok\n"
+        foreign = urllib.request.Request(f"{url}/pods", headers={"Host": "attacker.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(foreign, timeout=10)
+        doctor = json.loads(node.here("doctor", "-o", "json").stdout)
+        assert any(check["finding"].endswith("in a dry run: nobody is evicted") for check in doctor["checks"])
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:80", "example.org:80", ":80", "127.0.0.1", "127.0.0.1:x", "[::1]:65536"])
+def test_nothing_but_the_loopback_is_listened_on(tmp_path: Path, address: str) -> None:
+    """Nobody is asked who he is."""
+    done = run("up", "--state-dir", str(tmp_path), "--listen", address)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: invalid value for `--listen`: `")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_told_and_nothing_is_left(guarded: Guarded, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        line = [sys.executable, "-m", "jettison", "up", "--state-dir", str(tmp_path), "--node-name", "taken", *FLAGS]
+        done = subprocess.run(
+            [*line, "--listen", f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=30, check=False
+        )
+    assert done.returncode == 1
+    assert f"error: cannot listen on `127.0.0.1:{port}`" in done.stderr
+    assert not (tmp_path / "node" / "taken" / "agent.sock").exists()
+    tree = discover().holding("memory")
+    assert tree is None or not list(tree.mount_point.glob("jettison/taken*"))
+
+
+@needs_root
+def test_the_agent_has_a_cgroup_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
+    """Beside the node's: what the agent uses is not the pods'."""
+    tree = discover().holding("memory")
+    if tree is None:
+        pytest.skip("no memory controller")
+    node = Guarded(tmp_path, FLAGS)
+    node.write(pod("quiet", shell("main", "sleep 600")))
+    node.up()
+    node.wait(lambda: node.pids("quiet"), "the pod")
+    assert node.process is not None
+    try:
+        inside = (tree.mount_point / f"jettison/{node.name}-agent/cgroup.procs").read_text().split()
+        assert inside == [str(node.process.pid)]
+    finally:
+        node.stop()
+    assert not list(tree.mount_point.glob(f"jettison/{node.name}*"))
+
+
+def test_nothing_is_imported_once_the_agent_is_ready(guarded: Guarded) -> None:
+    """Pods were started, restarted, refused and evicted, and every path was asked for."""
+    for path in ("/healthz", "/metrics", "/configz", "/stats/summary", "/pods", "/rank", "/journal", "/nowhere"):
+        fetch(guarded.node_state / "agent.sock", path)
+    assert [fact for fact in guarded.facts("action_failed") if "loaded" in fact["what"]] == []

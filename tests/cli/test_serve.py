@@ -1,0 +1,97 @@
+"""`jettison serve` as an operator meets it: what it prints, writes, refuses and survives."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.live.served import serving
+
+COMMAND = (sys.executable, "-m", "jettison", "serve")
+
+
+def refused(*arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_what_it_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    with serving(tmp_path / "state") as server:
+        files = [each for each in (tmp_path / "state").rglob("*") if each.is_file()]
+        assert {"admin.kubeconfig", "viewer.kubeconfig", "evictor.kubeconfig"} <= {each.name for each in files}
+        assert {"tokens.json", "ca.pem", "server.pem"} <= {each.name for each in files}
+        assert [
+            each for each in files if stat.S_IMODE(each.stat().st_mode) & 0o077 and each.parent.name != "cluster"
+        ] == []
+        assert stat.S_IMODE((tmp_path / "state" / "cluster").stat().st_mode) == 0o700
+        assert server.call("GET", "/api/v1/namespaces/default")[0] == 200
+        users = {entry["user"] for entry in json.loads((tmp_path / "state/cluster/tokens.json").read_text())["tokens"]}
+        assert {"admin", "viewer", "evictor"} <= users
+
+
+def test_a_restart_keeps_objects_and_whoever_may_come_in(tmp_path: Path) -> None:
+    with serving(tmp_path / "state") as first:
+        assert first.call("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})[0] == 201
+        token, authority = first.token(), (tmp_path / "state/cluster/pki/ca.crt").read_bytes()
+    with serving(tmp_path / "state") as second:
+        assert second.token() == token
+        assert (tmp_path / "state/cluster/pki/ca.crt").read_bytes() == authority
+        assert second.call("GET", "/api/v1/nodes/n1")[0] == 200
+
+
+def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path / "state") as first:
+        done = refused("--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
+        assert done.returncode == 1
+        assert f"is in use by process `{first.process.pid}`" in done.stderr
+        assert first.call("GET", "/version")[0] == 200
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_even_while_somebody_watches(tmp_path: Path, which: signal.Signals) -> None:
+    with serving(tmp_path / "state") as server:
+        watching = server.connect()
+        headers = {"Authorization": f"Bearer {server.token()}"}
+        watching.request("GET", "/api/v1/namespaces?watch=true", headers=headers)
+        answer = watching.getresponse()
+        assert answer.readline().startswith(b'{"type":"ADDED"')
+        server.process.send_signal(which)
+        # The stream ends as it should, with its last chunk, and not with a broken connection.
+        answer.read()
+        assert server.process.wait(3) == 0
+        watching.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--listen", "6443"), "is not a place to listen at"),
+        (("--listen", "192.0.2.1:0"), "cannot listen at `192.0.2.1:0`: Cannot assign requested address"),
+        (("--controllers", "nonsense"), "`nonsense` is not in the list of known controllers"),
+        (("--state-dir", "/proc/nowhere"), "cannot create the folder `/proc/nowhere`"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    done = refused("--state-dir", str(tmp_path), *arguments)
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") <= 2
+
+
+def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "tokens.json").write_text("{")
+    assert "is not a file of tokens" in refused("--state-dir", str(tmp_path), "--listen", "127.0.0.1:0").stderr
+
+
+def test_an_address_that_others_can_reach_is_remarked(tmp_path: Path) -> None:
+    with serving(tmp_path / "state", "--listen", "0.0.0.0:0") as server:
+        assert server.call("GET", "/version")[0] == 200
+    assert "can be reached from other machines" in (tmp_path / "state.log").read_text()

@@ -1,0 +1,84 @@
+"""What all commands that look at a node have in common: which node is meant, and who may ask."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.guarded import Guarded
+from tests.cli.running import process, run
+
+from jettison.cli.watched_node import WatchedNode
+from jettison.errors import ObservationFailed
+
+COMMANDS = ("pods", "top", "why", "journal", "logs", "doctor")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    done = run(command, "--help")
+
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"Usage: jettison {command}")
+    assert all(option in done.stdout for option in ("--state-dir", "--node-name"))
+
+
+def test_a_node_need_not_be_named_when_there_is_one(guarded: Guarded) -> None:
+    """And its state directory may be told by the environment."""
+    by_option = process("pods", "--state-dir", str(guarded.state))
+    by_environment = process("pods", env={**os.environ, "JETTISON_STATE_DIR": str(guarded.state)})
+
+    for done in (by_option, by_environment):
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "shop         leak" in done.stdout
+
+
+def test_which_nodes_there_are_is_told(guarded: Guarded, tmp_path: Path) -> None:
+    unknown = guarded.here("pods", "--node-name", "nowhere")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert unknown.stderr == f"error: there is no node `nowhere` in `{guarded.state}`, there is {guarded.name}\n"
+
+    nothing = run("pods", "--state-dir", str(tmp_path), "--node-name", "n1")
+    assert (nothing.exit_code, nothing.stderr) == (
+        2,
+        f"error: there is no node `n1` in `{tmp_path}`; `jettison up` makes one\n",
+    )
+
+    for name in ("one", "two"):
+        (tmp_path / "node" / name).mkdir(parents=True)
+    several = run("pods", "--state-dir", str(tmp_path))
+    assert (several.exit_code, several.stderr) == (2, "error: which node is meant? --node-name is one of one, two\n")
+
+
+def test_without_a_home_a_state_directory_must_be_named() -> None:
+    """As for the user of a service."""
+    program = (
+        "import os, pwd\nfrom jettison.cli import main\n"
+        "os.geteuid = os.getuid = lambda: 4711\npwd.getpwuid = {}.__getitem__\nmain()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_STATE_HOME")}
+    line = [sys.executable, "-c", program, "pods"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False, env=environment)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: there is no home directory: say with --state-dir where the node's state lies\n"
+
+
+def test_a_socket_that_nobody_listens_on_is_no_agent(tmp_path: Path) -> None:
+    """An agent that was killed leaves it behind."""
+    node = WatchedNode("n1", tmp_path)
+    with pytest.raises(ObservationFailed, match="no agent runs for node `n1`"):
+        node.ask("/pods")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "agent.sock"))
+    with pytest.raises(ObservationFailed, match="no agent runs for node `n1`"):
+        node.ask("/pods")
+
+
+def test_the_agents_own_words_are_passed_on(guarded: Guarded) -> None:
+    with pytest.raises(ObservationFailed, match=r"the agent of node `.*` says: no such path, there are /configz"):
+        WatchedNode(guarded.name, guarded.node_state).ask("/nowhere")

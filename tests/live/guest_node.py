@@ -1,0 +1,198 @@
+"""Runs inside the guest: two guarded nodes on a cgroup v2 machine, as large as the machine and smaller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.live import guest_kernel
+from tests.live.guest_side import CGROUPS, MIB, counters, report
+
+from jettison.agent.fact_values import name_of, values_of
+from jettison.cli.host_node import HostNode, NodeOptions
+from jettison.engine.kubelet_config import Source, assemble
+from jettison.engine.kubelet_fields import API_VERSION, KIND
+from jettison.engine.policy import Policy, build_policy
+from jettison.events import Fact
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, discover
+from jettison.runtimes.linux.kernel_files import read_number
+from jettison.runtimes.linux.proc import Machine
+from jettison.runtimes.linux.psi import PressureFile
+from jettison.runtimes.linux.usage import ROOT, UsageReader
+
+HOLD = "import time; held = bytearray(b'x') * ({mib} << 20); time.sleep(600)"
+# Deaf to SIGTERM, and with a child that left its session and its parent: only a kill of the whole cgroup ends it.
+LEAK = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+held = []
+while True:
+    held.append(bytearray(b'x') * (1 << 20))
+    time.sleep(0.02)
+"""
+# More file than the container may cache: nearly every touch waits for the disk and for room.
+THRASH = f"""
+import mmap, os
+disk = os.open("{guest_kernel.DISK}", os.O_RDONLY)
+view = mmap.mmap(disk, 48 << 20, prot=mmap.PROT_READ)
+while True:
+    sum(view[at] for at in range(0, 48 << 20, 4096))
+"""
+
+
+class Heard:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.facts: list[tuple[str, dict[str, Any]]] = []
+
+    def take(self, fact: Fact, time_ns: int) -> None:
+        self.facts.append((name_of(fact), values_of(fact)))
+
+    def has(self, name: str, **values: object) -> bool:
+        return any(each == name and values.items() <= said.items() for each, said in self.facts)
+
+
+class Watching:
+    """One guarded node and what it says."""
+
+    def __init__(self, node: HostNode, heard: Heard, manifests: Path) -> None:
+        self.node, self.heard, self._manifests = node, heard, manifests
+        self.cgroup = CGROUPS / node.options.settings.node_cgroup
+
+    def want(self, name: str, program: str, **resources: dict[str, str]) -> None:
+        """A pod of one container, which is not started again; its uid is its name, and so its cgroup's."""
+        command = [sys.executable, "-IS", "-c", program]
+        container = {"name": "main", "command": command, "resources": resources}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "uid": name},
+            "spec": {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container]},
+        }
+        (self._manifests / f"{name}.new").write_text(json.dumps(document))
+        (self._manifests / f"{name}.new").rename(self._manifests / f"{name}.json")
+
+    async def until(self, is_true: Callable[[], object], what: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not is_true():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {what} within {seconds} s: {self.heard.facts}")
+            await asyncio.sleep(0.02)
+
+    def running(self) -> dict[str, dict[str, int]]:
+        """By pod's cgroup, below the node's: its processes, each with its oom_score_adj."""
+        found = {}
+        for place in sorted(self.cgroup.rglob("container-main")):
+            pids = (place / "cgroup.procs").read_text().split()
+            scores = {pid: read_number(Path("/proc", pid, "oom_score_adj")) for pid in pids}
+            alive = {pid: score for pid, score in scores.items() if score is not None}
+            found[str(place.parent.relative_to(self.cgroup))] = alive
+        return found
+
+
+@asynccontextmanager
+async def guarded(name: str, policy: Policy, memory: int | None = None) -> AsyncIterator[Watching]:
+    """A node of its own, which ends with its pods and reports what is left of it."""
+    directory = Path("/tmp") / name
+    manifests = directory / "manifests"
+    manifests.mkdir(parents=True)
+    settings = HostSettings(name, directory, directory / "files", node_memory=memory)
+    heard = Heard()
+    node = await HostNode.open(NodeOptions(settings, policy, [manifests], owns_process=True), heard)
+    running = asyncio.create_task(node.run())
+    try:
+        yield Watching(node, heard, manifests)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await node.stop_pods()
+        await node.close()
+        left = [str(path) for path in (CGROUPS / "jettison").rglob("*") if path.is_dir()]
+        report(**{f"{name}_facts": heard.facts, f"{name}_left": left})
+
+
+def policy_of(threshold: int) -> Policy:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": str(threshold)}}
+    return build_policy(assemble(Source("guest", document)))
+
+
+def kernel_kills() -> int:
+    return counters(Path("/proc/vmstat"))["oom_kill"]
+
+
+async def whole_machine(mounts: CgroupMounts) -> None:
+    """The memory scenario, with the root of all cgroups as what is measured."""
+    memory = UsageReader(mounts).memory(ROOT)
+    assert memory is not None
+    # Some 60 MiB of these are for the agent, the interpreters and what the calm pods hold, the rest is for the leak.
+    threshold = Machine().memory().total - memory.working_set - 110 * MIB
+    killed = kernel_kills()
+    async with guarded("whole", policy_of(threshold)) as watching:
+        amounts = {"memory": "32Mi", "cpu": "500m"}
+        watching.want("calm", HOLD.format(mib=10), requests=amounts, limits=amounts)
+        watching.want("busy", HOLD.format(mib=20), requests={"memory": "16Mi"})
+        watching.want("leak", LEAK)
+        await watching.until(lambda: sorted(map(len, watching.running().values())) == [1, 1, 2], "pods")
+        own = Path("/proc/self")
+        report(
+            whole_threshold=threshold,
+            whole_before=watching.running(),
+            agent=[(own / "cgroup").read_text().strip(), int((own / "oom_score_adj").read_text())],
+        )
+        await watching.until(lambda: watching.heard.has("pod_cleaned_up", pod="default/leak"), "eviction")
+        phases = {status.pod.name: [status.phase, status.reason] for status in watching.node.runtime.statuses()}
+        report(whole_after=watching.running(), whole_phases=phases, whole_kernel_kills=kernel_kills() - killed)
+
+
+async def part_of_it() -> None:
+    """A node of 128 MiB: one container is killed at its own limit, another one stalls at its own."""
+    killed = kernel_kills()
+    async with guarded("part", policy_of(16 * MIB), 128 * MIB) as watching:
+        watching.want("calm", HOLD.format(mib=10))
+        watching.want("capped", HOLD.format(mib=64), limits={"memory": "24Mi"})
+        await watching.until(lambda: watching.heard.has("out_of_memory_kill"), "kill by the kernel")
+        await watching.until(lambda: watching.heard.has("container_finished"), "end of the container")
+        fired: list[bool] = []
+        trigger = PressureFile(watching.cgroup / "memory.pressure").arm(50_000, 500_000)
+        asyncio.get_running_loop().add_reader(trigger.fileno(), lambda: fired.append(trigger.consume()))
+        await asyncio.sleep(0.8)
+        report(trigger=[trigger.stall_us, trigger.window_us], is_silent_when_calm=not fired)
+        watching.want("thrash", THRASH, limits={"memory": "24Mi"})
+        await watching.until(lambda: fired and watching.heard.has("alarm_raised", source="psi"), "stall")
+        asyncio.get_running_loop().remove_reader(trigger.fileno())
+        trigger.close()
+        statuses = {each.pod.name: each for each in watching.node.runtime.statuses()}
+        capped = statuses["capped"]
+        report(
+            part_limits=[(watching.cgroup / name / "memory.max").read_text().strip() for name in ("", "kubepods")],
+            part_phases={name: each.phase for name, each in statuses.items()},
+            capped=[[each.state, each.reason, each.exit_code] for each in capped.containers],
+            part_kernel_kills=kernel_kills() - killed,
+        )
+
+
+async def main() -> None:
+    mounts = discover()
+    report(version=None if mounts.version is None else mounts.version.value)
+    guest_kernel.readers(mounts)
+    await guest_kernel.polling(mounts, policy_of(16 * MIB), 16 * MIB)
+    await whole_machine(mounts)
+    await part_of_it()
+    guest_kernel.killing(mounts)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,69 @@
+"""`kubectl logs`, from a server whose node keeps them and from one that has none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.kubectl import Kubectl
+from tests.live.served import Served
+from tests.live.workloads import make
+
+from jettison.apiserver.cluster import Cluster
+from jettison.apiserver.server import Endpoint
+from jettison.errors import ApiError
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: main, image: i}, {name: side, image: i}]}
+"""
+
+
+class Shelf:
+    """A node that has kept two lines of every container called main."""
+
+    async def read_log(self, pod: dict[str, Any], container: str, tail_lines: int | None) -> bytes:
+        if container != "main":
+            message = f"container {container} is not valid for pod {pod['metadata']['name']}"
+            raise ApiError(message, code=400, reason="BadRequest")
+        lines = [b"first\n", b"second\n"]
+        return b"".join(lines if tail_lines is None else lines[len(lines) - tail_lines :])
+
+
+@contextmanager
+def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
+    """A server in this process, with the shelf above."""
+    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), logs=Shelf())
+    loop, stop, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(cluster.run(stop, lambda _: ready.set())))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield cluster
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(20)
+        loop.close()
+
+
+@pytest.mark.timeout(120)
+def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
+    with keeping_logs(tmp_path / "state") as cluster:
+        kubectl = Kubectl(program, cluster.kubeconfig("admin"), tmp_path)
+        kubectl("apply", "-f", "-", stdin=POD)
+        assert kubectl("logs", "web", "-c", "main") == "first\nsecond\n"
+        assert kubectl("logs", "web", "-c", "main", "--tail=1") == "second\n"
+        assert "is not valid for pod web" in kubectl.fails("logs", "web", "-c", "other")
+        assert 'pods "nobody" not found' in kubectl.fails("logs", "nobody")
+
+
+def test_logs_that_nobody_keeps(served: Served, kubectl: Kubectl) -> None:
+    make(served, kubectl, "web")
+    assert "no node of this server keeps logs" in kubectl.fails("logs", "web")

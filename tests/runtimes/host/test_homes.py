@@ -1,0 +1,87 @@
+"""A place is vacated, however long that takes and whatever is refused meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.runtimes.host.nodes import needs_root
+from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play
+
+from jettison import events
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.places import Gate, Place
+
+pytestmark = needs_root
+
+
+class Difficult:
+    """A real place that refuses some times first."""
+
+    environment: dict[str, str] = {}  # noqa: RUF012  the protocol's
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.name = place.name
+        self.kills = 0
+        self.removals = 0
+
+    @property
+    def exists(self) -> bool:
+        return self._place.exists
+
+    def create(self) -> None:
+        self._place.create()
+
+    def gate(self) -> Gate:
+        return self._place.gate()
+
+    def lead(self, pid: int) -> None:
+        self._place.lead(pid)
+
+    def processes(self) -> frozenset[int]:
+        return self._place.processes()
+
+    def oom_kills(self) -> int | None:
+        return None
+
+    def kill(self) -> frozenset[int]:
+        return self._place.kill()
+
+    async def empty(self, timeout: float) -> frozenset[int]:
+        self.kills += 1
+        if self.kills == 1:
+            raise ActionFailed("too many open files")
+        if self.kills == 2:
+            return self.processes()
+        return await self._place.empty(timeout)
+
+    def remove(self) -> bool:
+        self.removals += 1
+        return self.removals > 2 and self._place.remove()
+
+
+def test_nothing_but_success_ends_it(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), restartPolicy="Never"))
+        pid = scene.pid()
+        difficult = Difficult(scene.places.of_container(scene.status().pod, "c"))
+        async with asyncio.timeout(10):
+            await scene.household.vacate(difficult, "the test's pod")
+        assert (difficult.kills, difficult.removals) == (5, 3)
+        assert not difficult.exists
+        assert scene.said(events.ActionFailed) == [
+            events.ActionFailed("end the test's pod", "too many open files"),
+            events.ActionFailed("end the test's pod", f"these processes do not die: {pid}"),
+        ]
+
+    play(tmp_path, scenario)
+
+
+def test_a_place_that_is_gone_is_vacant(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        difficult = Difficult(scene.places.of_container(manifest(container(SLEEPS)).pod, "c"))
+        await scene.household.vacate(difficult, "nobody")
+        assert difficult.kills == 0
+
+    play(tmp_path, scenario)

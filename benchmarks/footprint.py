@@ -20,9 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the node is that of the live tests
 
 from benchmarks.harness.nodes import running
-from tests.live.node import LiveNode, pod
-
 from jettison.runtimes.linux.cgroup_mounts import discover
+from tests.live.node import LiveNode, pod
 
 PODS = 110
 RSS_BAR_MB, CPU_BAR_PERCENT = 28.0, 0.5

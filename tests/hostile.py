@@ -10,10 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.builders import MI, document, node, policy, snapshot
-from tests.manifests.test_pods import DOCUMENT as POD
-from tests.manifests.test_summary import DOCUMENT as SUMMARY
-
 from jettison.engine.admission import admit_under_pressure
 from jettison.engine.decide import Evict, decide
 from jettison.engine.history import History
@@ -31,6 +27,9 @@ from jettison.manifests.history import SavedHistory, encode_history, parse_histo
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.pods import parse_pods, pod_from
 from jettison.manifests.summary import parse_summary
+from tests.builders import MI, document, node, policy, snapshot
+from tests.manifests.test_pods import DOCUMENT as POD
+from tests.manifests.test_summary import DOCUMENT as SUMMARY
 
 DEADLINE = 2.0
 STARVED = policy(

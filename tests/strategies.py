@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.builders import GI, MI, SECOND_NS, document, policy
 
 from jettison.engine.kubelet_fields import FIELDS, Kind
 from jettison.engine.pods import Container, Pod, PodResources, Volume
@@ -31,6 +30,7 @@ from jettison.engine.snapshot import (
     Snapshot,
     VolumeUsage,
 )
+from tests.builders import GI, MI, SECOND_NS, document, policy
 
 SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2", "e0")
 

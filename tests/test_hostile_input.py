@@ -10,6 +10,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from jettison.engine.cpu_sets import count_cpus
+from jettison.engine.decide import Evict, decide
+from jettison.engine.durations import parse_duration
+from jettison.engine.history import History
+from jettison.engine.kubelet_config import Source, assemble
+from jettison.engine.kubelet_fields import BY_FLAG, BY_KEY
+from jettison.engine.percentages import parse_percentage
+from jettison.engine.pods import Pod
+from jettison.engine.policy import build_policy
+from jettison.engine.quantity import parse
+from jettison.engine.signals import Signal
+from jettison.engine.snapshot import Snapshot
+from jettison.manifests.pods import parse_pods, pod_from
+from jettison.manifests.summary import summary_from
 from tests.builders import document, node, policy, snapshot
 from tests.hostile import (
     CONFIG,
@@ -27,21 +42,6 @@ from tests.hostile import (
 from tests.manifests.test_pods import DOCUMENT as POD
 from tests.manifests.test_summary import DOCUMENT as SUMMARY
 from tests.strategies import any_json, wild_texts
-
-from jettison.engine.cpu_sets import count_cpus
-from jettison.engine.decide import Evict, decide
-from jettison.engine.durations import parse_duration
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import BY_FLAG, BY_KEY
-from jettison.engine.percentages import parse_percentage
-from jettison.engine.pods import Pod
-from jettison.engine.policy import build_policy
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import Snapshot
-from jettison.manifests.pods import parse_pods, pod_from
-from jettison.manifests.summary import summary_from
 
 LONGEST_MESSAGE = 400
 

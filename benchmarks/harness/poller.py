@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.trial import Grower, Reaction, TrialFailed, trial
-
 from jettison.runtimes.linux import cgroup_kill
 from jettison.runtimes.linux.cgroup_mounts import CgroupMounts
 from jettison.runtimes.linux.cgroups import Cgroup

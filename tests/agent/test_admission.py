@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.agent.scripted_runtime import HandClock, ScriptedRuntime
 
 from jettison.agent.admission import Admitter, NodeIdentity
 from jettison.engine.allocatable import Machine
@@ -20,6 +19,7 @@ from jettison.errors import StillRunning
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.protocol import PodManifest, PodStatus
+from tests.agent.scripted_runtime import HandClock, ScriptedRuntime
 
 GI = 2**30
 

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
@@ -16,6 +15,7 @@ from jettison.engine.kubelet_fields import API_VERSION, KIND
 from jettison.engine.policy import Policy, build_policy
 from jettison.engine.signals import Condition
 from jettison.errors import ActionFailed, PodGone, StillRunning
+from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 
 def policy(**config: object) -> Policy:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
 
 from jettison import events
 from jettison.agent.endpoints import MOST_RECORDS, Sources, routes
@@ -24,6 +23,7 @@ from jettison.engine.policy import IMPROVED
 from jettison.engine.snapshot import NodeStats, PodUsage, Snapshot
 from jettison.manifests.summary import parse_summary
 from jettison.runtimes.protocol import PodStatus
+from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
 
 POLICY = policy(
     {"memory.available": "1Gi", "nodefs.available": "10%"}, {"memory.available": "200Gi"}, switches=IMPROVED

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent.scripted_runtime import HandClock
-from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 from jettison import events
 from jettison.agent.explanations import explain, span
@@ -26,6 +24,8 @@ from jettison.engine.quantity import parse
 from jettison.engine.snapshot import PodUsage, Snapshot, VolumeUsage
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm
+from tests.agent.scripted_runtime import HandClock
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 POLICY = policy({"memory.available": "100Mi", "nodefs.available": "10Gi", "pid.available": "100"})
 NOON_NS = 1893456000 * 10**9

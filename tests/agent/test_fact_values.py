@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import get_args
 
 import msgspec
-from tests.builders import pod
 
 from jettison import events
 from jettison.agent.fact_values import name_of, pods_of, values_of
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import Fact as EngineFact
 from jettison.events import Fact
+from tests.builders import pod
 
 NAMES = """
     action_failed agent_started agent_stopped alarm_raised condition_changed container_back_off container_finished

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from tests.builders import pod
 
 from jettison.agent.pod_statuses import pod_list, pod_with_status
 from jettison.engine.evictions import PodCondition
 from jettison.manifests.pods import parse_pods
 from jettison.runtimes.protocol import ContainerStatus, PodStatus
+from tests.builders import pod
 
 SECOND_NS = 10**9
 DOCUMENT = {

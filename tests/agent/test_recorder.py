@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent.scripted_runtime import Facts, HandClock
-from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 from jettison import events
 from jettison.agent.journal import Journal
@@ -20,6 +18,8 @@ from jettison.engine.signals import Condition
 from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed
 from jettison.runtimes.protocol import Alarm
+from tests.agent.scripted_runtime import Facts, HandClock
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 POLICY = policy({"memory.available": "1Gi", "nodefs.available": "10Gi"})
 CALM = snapshot(100, node(), [pod("a"), pod("b")], {"a": memory_used(MI), "b": memory_used(2 * MI)})

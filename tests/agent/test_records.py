@@ -12,8 +12,6 @@ import pytest
 from compact import DATA, read_cases
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
-from tests.manifests.worlds import nodes, pod_usages, pods
 
 from jettison.agent.recorded_steps import RecordedStep, step_from
 from jettison.agent.records import Encoder, Look, Step, fact_record
@@ -28,6 +26,8 @@ from jettison.errors import ManifestError
 from jettison.events import EvictionStarted, OutOfMemoryKill
 from jettison.manifests.pod_writer import pod_document
 from jettison.manifests.pods import pod_from
+from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
+from tests.manifests.worlds import nodes, pod_usages, pods
 
 STARVED = policy(
     {"memory.available": "1Gi", "nodefs.available": "50%", "nodefs.inodesFree": "10%", "pid.available": "0.5Ki"},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.served import BUDGETS, PODS, Served
 
 from jettison.manifests.times import time_text
+from tests.apiserver.served import BUDGETS, PODS, Served
 
 Json = dict[str, Any]
 

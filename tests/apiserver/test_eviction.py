@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.served import BUDGETS, PODS, Served
 
 from jettison.apiserver.eviction import Settings
+from tests.apiserver.served import BUDGETS, PODS, Served
 
 Json = dict[str, Any]
 

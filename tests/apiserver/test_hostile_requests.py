@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, pod_document
 
 from jettison.apiserver.eviction import Settings
+from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, pod_document
 
 REQUESTS_PER_EXAMPLE = 10
 EXAMPLES = 500
@@ -76,76 +76,21 @@ _WORDS = st.sampled_from(
     ]
 )
 _PARAMETERS = st.sampled_from(
-    [
-        "dryRun",
-        "fieldValidation",
-        "fieldManager",
-        "force",
-        "labelSelector",
-        "fieldSelector",
-        "limit",
-        "continue",
-        "resourceVersion",
-        "resourceVersionMatch",
-        "gracePeriodSeconds",
-        "propagationPolicy",
-        "orphanDependents",
-        "timeout",
-        "includeObject",
-        "pretty",
-    ]
+    (
+        *("dryRun", "fieldValidation", "fieldManager", "force", "labelSelector", "fieldSelector", "limit", "continue"),
+        *("resourceVersion", "resourceVersionMatch", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"),
+        *("timeout", "includeObject", "pretty"),
+    )
 )
 _QUERIES = st.lists(st.tuples(_PARAMETERS, _WORDS), max_size=3)
 _FIELDS = st.sampled_from(
-    [
-        "metadata",
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "labels",
-        "annotations",
-        "finalizers",
-        "ownerReferences",
-        "generateName",
-        "spec",
-        "status",
-        "containers",
-        "image",
-        "resources",
-        "limits",
-        "memory",
-        "tolerations",
-        "key",
-        "operator",
-        "effect",
-        "minAvailable",
-        "maxUnavailable",
-        "selector",
-        "matchLabels",
-        "matchExpressions",
-        "values",
-        "conditions",
-        "type",
-        "phase",
-        "deleteOptions",
-        "gracePeriodSeconds",
-        "preconditions",
-        "dryRun",
-        "replicas",
-        "template",
-        "kind",
-        "apiVersion",
-        "target",
-        "taints",
-        "$patch",
-        "op",
-        "path",
-        "value",
-        "from",
-        "disruptedPods",
-        "capacity",
-    ]
+    (
+        *("metadata", "name", "namespace", "uid", "resourceVersion", "labels", "annotations", "finalizers", "spec"),
+        *("ownerReferences", "generateName", "status", "containers", "image", "resources", "limits", "memory", "key"),
+        *("tolerations", "operator", "effect", "minAvailable", "selector", "matchLabels", "matchExpressions", "values"),
+        *("conditions", "type", "phase", "deleteOptions", "preconditions", "dryRun", "replicas", "template", "kind"),
+        *("apiVersion", "target", "taints", "$patch", "op", "path", "value", "from", "disruptedPods", "capacity"),
+    )
 )
 _VALUES = (
     st.none()
@@ -182,54 +127,55 @@ _METHODS = st.sampled_from(["GET", "POST", "PUT", "PATCH", "PATCH", "DELETE", "H
 _WILD = st.tuples(_METHODS, _PATHS, _QUERIES, _KINDS, _ACCEPTS, _BODIES)
 
 # The others are right but for a few places: those get further in.
+JSON = "application/json"
+APPS = "/apis/apps/v1/namespaces/default"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+TIME = "2027-01-01T00:00:00Z"
+
 _TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
 _WORKLOAD = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": _TEMPLATE}
 _TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
 _RESOURCES = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 _POD = pod_document("p", tolerations=[_TOLERATION], containers=[{"name": "c", "image": "i", "resources": _RESOURCES}])
-_CONDITION = {
-    "type": "Ready",
-    "status": "True",
-    "reason": "R",
-    "message": "",
-    "lastTransitionTime": "2027-01-01T00:00:00Z",
-}
-_NUMBERS = {
-    "disruptionsAllowed": 1,
-    "currentHealthy": 2,
-    "desiredHealthy": 1,
-    "expectedPods": 2,
-    "observedGeneration": 1,
-}
+_CONDITION = {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": TIME}
+_NUMBERS = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+_STATUS = {**_NUMBERS, "observedGeneration": 1, "conditions": [_CONDITION]}
 _OPTIONS = {"gracePeriodSeconds": 5, "preconditions": {"uid": "u", "resourceVersion": "1"}, "dryRun": ["All"]}
-_OPERATIONS = [
-    {"op": "add", "path": "/metadata/labels/x", "value": "y"},
-    {"op": "test", "path": "/metadata/name", "value": "p"},
-]
+_ADD = {"op": "add", "path": "/metadata/labels/x", "value": "y"}
+_EVENT = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+
+
+def _named(name: str, **rest: Any) -> Any:
+    return {"metadata": {"name": name}, **rest}
+
+
 _NEARLY_RIGHT: list[tuple[str, str, str, Any]] = [
-    ("POST", PODS, "application/json", _POD),
-    ("PUT", f"{PODS}/p", "application/json", _POD),
+    ("POST", PODS, JSON, _POD),
+    ("PUT", f"{PODS}/p", JSON, _POD),
     ("PATCH", f"{PODS}/p", MERGE, {"metadata": {"labels": {"a": "b"}, "finalizers": ["a/b"]}}),
     ("PATCH", f"{PODS}/p", STRATEGIC, {"spec": {"containers": [{"name": "c", "image": "j"}]}}),
-    ("PATCH", f"{PODS}/p", JSON_PATCH, _OPERATIONS),
+    ("PATCH", f"{PODS}/p", JSON_PATCH, [_ADD, {"op": "test", "path": "/metadata/name", "value": "p"}]),
     ("PATCH", f"{PODS}/p/status", STRATEGIC, {"status": {"phase": "Running", "conditions": [_CONDITION]}}),
-    ("POST", f"{PODS}/p/eviction", "application/json", {"metadata": {"name": "p"}, "deleteOptions": _OPTIONS}),
-    ("DELETE", f"{PODS}/p", "application/json", _OPTIONS),
-    ("POST", f"{PODS}/p/binding", "application/json", {"metadata": {"name": "p"}, "target": {"name": "n1"}}),
+    ("POST", f"{PODS}/p/eviction", JSON, _named("p", deleteOptions=_OPTIONS)),
+    ("DELETE", f"{PODS}/p", JSON, _OPTIONS),
+    ("POST", f"{PODS}/p/binding", JSON, _named("p", target={"name": "n1"})),
     ("PATCH", f"{BUDGETS}/b", MERGE, {"spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}}}),
-    ("PATCH", f"{BUDGETS}/b/status", MERGE, {"status": {**_NUMBERS, "conditions": [_CONDITION]}}),
-    ("POST", "/apis/apps/v1/namespaces/default/deployments", "application/json", {"metadata": {"name": "d"}, "spec": _WORKLOAD}),
-    ("PATCH", "/apis/apps/v1/namespaces/default/deployments/d", STRATEGIC, {"spec": _WORKLOAD}),
-    ("PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", MERGE, {"spec": {"replicas": 3}}),
-    ("POST", "/apis/batch/v1/namespaces/default/jobs", "application/yaml", {"metadata": {"name": "j"}, "spec": {"template": _TEMPLATE}}),
-    ("POST", "/api/v1/nodes", "application/json", {"metadata": {"name": "n1"}, "spec": {"taints": [_TOLERATION]}}),
+    ("PATCH", f"{BUDGETS}/b/status", MERGE, {"status": _STATUS}),
+    ("POST", f"{APPS}/deployments", JSON, _named("d", spec=_WORKLOAD)),
+    ("PATCH", f"{APPS}/deployments/d", STRATEGIC, {"spec": _WORKLOAD}),
+    ("PATCH", f"{APPS}/deployments/d/scale", MERGE, {"spec": {"replicas": 3}}),
+    ("POST", f"{APPS}/statefulsets", JSON, _named("s", spec=_WORKLOAD)),
+    ("POST", f"{APPS}/daemonsets", JSON, _named("s", spec=_WORKLOAD)),
+    ("POST", "/apis/batch/v1/namespaces/default/jobs", "application/yaml", _named("j", spec={"template": _TEMPLATE})),
+    ("POST", "/api/v1/nodes", JSON, _named("n1", spec={"taints": [_TOLERATION]})),
     ("PATCH", "/api/v1/nodes/n1/status", MERGE, {"status": {"capacity": {"cpu": "1"}, "conditions": [_CONDITION]}}),
-    ("PUT", "/api/v1/namespaces/spare/finalize", "application/json", {"metadata": {"name": "spare"}, "spec": {"finalizers": ["kubernetes"]}}),
-    ("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", "application/json", {"metadata": {"name": "c"}, "value": 5}),
-    ("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", "application/json", {"metadata": {"name": "l"}, "spec": {"renewTime": "2027-01-01T00:00:00Z"}}),
-    ("POST", "/api/v1/namespaces/default/events", "application/json", {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}),
+    ("PUT", "/api/v1/namespaces/spare/finalize", JSON, _named("spare", spec={"finalizers": ["kubernetes"]})),
+    ("POST", CLASSES, JSON, _named("c", value=5)),
+    ("PUT", f"{LEASES}/l", JSON, _named("l", spec={"renewTime": TIME})),
+    ("POST", "/api/v1/namespaces/default/events", JSON, _EVENT),
     ("PATCH", f"{PODS}/q", APPLY, {"apiVersion": "v1", "kind": "Pod", **pod_document("q")}),
-]  # fmt: skip
+]
 
 
 def mutated(document: Any, places: list[int], values: list[Any]) -> Any:

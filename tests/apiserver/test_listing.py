@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.served import BUDGETS, Served, pod_document
-from tests.apiserver.served import PODS as POD_PATH
 
 from jettison.apiserver.resources import EVENTS, JOBS, NODES, PODS
 from jettison.apiserver.selection import field_text
+from tests.apiserver.served import BUDGETS, Served, pod_document
+from tests.apiserver.served import PODS as POD_PATH
 
 Json = dict[str, Any]
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+
 from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, PODS, STRATEGIC, Served, pod_document
 
 Json = dict[str, Any]

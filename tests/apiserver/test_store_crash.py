@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.apiserver.write_load import WRITERS
-
 from jettison.apiserver.resources import LEASES
 from jettison.apiserver.store import Store
+from tests.apiserver.write_load import WRITERS
 
 ROUNDS = 20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.apiserver.served import BUDGETS, PODS, Served, pod_document
 
 Json = dict[str, Any]

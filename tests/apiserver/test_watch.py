@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.served import PODS as POD_PATH
-from tests.apiserver.served import Answer, Served, pod_document
 
 from jettison.apiserver import watch
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import NODES, PODS
+from tests.apiserver.served import PODS as POD_PATH
+from tests.apiserver.served import Answer, Served, pod_document
 
 Json = dict[str, Any]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
 from tests.cli.guarded import FLAGS, WORLD, Guarded
 
 

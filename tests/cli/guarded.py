@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 from click.testing import Result
-from tests.cli.running import run
-from tests.live.node import GROW, LiveNode, python
 
 from jettison.cli.recorded_pods import read_records
+from tests.cli.running import run
+from tests.live.node import GROW, LiveNode, python
 
 PATIENCE = 30.0
 NOBODY = 65534
@@ -112,14 +112,21 @@ WORLD = (
 )
 
 
-def as_nobody(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Imports as root, because an interpreter may lie where nobody else can read it; asks as nobody."""
+def line_of_nobody(command: str, *arguments: str) -> list[str]:
+    """Imports as root, because an interpreter may lie where nobody else can read it; goes on as nobody."""
     program = (
-        f"import difflib, os, sys, jettison.cli.{command}\n"
+        f"import ctypes, difflib, os, sys, jettison.cli.{command}\n"
         "from jettison.cli import main\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
-        f"sys.argv[0] = 'jettison'\n"
+        # Who becomes another user is not shown his own /proc until he says (PR_SET_DUMPABLE), or runs a program.
+        "ctypes.CDLL(None).prctl(4, 1)\n"
+        "sys.argv[0] = 'jettison'\n"
         "main()\n"
     )
-    line = [sys.executable, "-c", program, command, *arguments]
+    return [sys.executable, "-c", program, command, *arguments]
+
+
+def as_nobody(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command as a user who may nothing."""
+    line = line_of_nobody(command, *arguments)
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd="/")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.cli.running import DISK, EXAMPLES, IDLE, KUBELET, MEMORY, answer, edited, run
 
 AFTER = str(EXAMPLES / "disk/after-reclaim.json")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.guarded import Guarded, as_nobody
-from tests.cli.running import process, run
 
 from jettison.cli.diagnosis import Check, Machine, State
 from jettison.runtimes.linux.capabilities import Capability, lowest_oom_score_adj, read_capabilities
 from jettison.runtimes.linux.cgroup_mounts import discover
+from tests.cli.guarded import Guarded, as_nobody
+from tests.cli.running import process, run
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
 

@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+
 from tests.cli.running import EXAMPLES, run
 
 TEXT = (EXAMPLES.parent / "commands.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.cli.running import run
 
 NOWHERE = ("--server", "http://127.0.0.1:1")

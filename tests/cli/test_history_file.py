@@ -7,11 +7,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.cli.running import DISK, MEMORY, process, run
 
 from jettison.cli.history_file import load_history, save_history
 from jettison.engine.history import History
 from jettison.errors import ActionFailed, InputError, ManifestError
+from tests.cli.running import DISK, MEMORY, process, run
 
 KNOWING = History(knows_layout=True)
 

@@ -11,15 +11,16 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from tests.cli.guarded import FLAGS, Guarded, pod, shell
-from tests.cli.running import run
 
 from jettison.agent.http_client import fetch
 from jettison.cli.node_card import NodeCard, read_card, short_path, write_card
 from jettison.errors import ObservationFailed
 from jettison.runtimes.linux.cgroup_mounts import discover
+from tests.cli.guarded import FLAGS, NOBODY, Guarded, as_nobody, line_of_nobody, pod, shell
+from tests.cli.running import process, run
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups")
 
@@ -125,6 +126,14 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left(guarded: Guarded, tmp_
     assert tree is None or not list(tree.mount_point.glob("jettison/taken*"))
 
 
+@pytest.mark.parametrize("where", ["/proc/none", "/dev/null/state"])
+def test_a_state_directory_that_cannot_be_had_is_told(where: str) -> None:
+    done = process("up", "--state-dir", where, "--node-name", "n1")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"error: cannot create `{where}/node/n1`: ")
+
+
 @needs_root
 def test_the_agent_has_a_cgroup_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
     """Beside the node's: what the agent uses is not the pods'."""
@@ -149,3 +158,29 @@ def test_nothing_is_imported_once_the_agent_is_ready(guarded: Guarded) -> None:
     for path in ("/healthz", "/metrics", "/configz", "/stats/summary", "/pods", "/rank", "/journal", "/nowhere"):
         fetch(guarded.node_state / "agent.sock", path)
     assert [fact for fact in guarded.facts("action_failed") if "loaded" in fact["what"]] == []
+
+
+@needs_root
+def test_a_node_of_a_user_who_may_nothing() -> None:
+    """Process groups and /proc; the commands are his as well as root's, and nobody else's."""
+    with TemporaryDirectory(prefix="jettison-cli-") as directory:
+        os.chown(directory, NOBODY, NOBODY)
+        node = Guarded(Path(directory), FLAGS)
+        node.write(pod("web", shell("main", "echo hello; sleep 600")))
+        line = line_of_nobody("up", *node.where, "--manifests", str(node.manifests), *FLAGS)
+        with node.log.open("ab") as log:
+            node.process = subprocess.Popen(line, stdout=log, stderr=log, cwd="/")
+        try:
+            node.wait(lambda: node.ask("/rank") is not None and node.pids("web"), "the agent")
+
+            assert "default    web   1/1    Running" in as_nobody("pods", *node.where).stdout
+            assert "default/web" in as_nobody("top", *node.where).stdout
+            assert as_nobody("logs", "web", *node.where).stdout == "hello\n"
+            assert as_nobody("why", "web", *node.where).stdout.startswith("default/web was not evicted")
+            assert "default    web   1/1    Running" in node.here("pods").stdout
+            notes = [line for line in node.here("doctor").stdout.splitlines() if line.startswith("note")]
+            assert any("no cgroups" in line for line in notes)
+        finally:
+            (node.manifests / "default-web.json").unlink()
+            node.wait(lambda: not node.records(), "the pod to go")
+            node.down()

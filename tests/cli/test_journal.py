@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.guarded import Guarded
-from tests.cli.running import run
 
 from jettison.agent.journal import Journal
 from jettison.agent.journal_files import segment_path
 from jettison.manifests.times import exact_time_text
+from tests.cli.guarded import Guarded
+from tests.cli.running import run
 
 LINE = re.compile(r"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ)  (\w+) *(?:  (.*))?")
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.guarded import FLAGS, PATIENCE, Guarded, as_nobody, pod, shell
-from tests.cli.running import run
 
 from jettison.cli.log_files import last_lines, read_from
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.runtimes.host.logs import rotate
+from tests.cli.guarded import FLAGS, PATIENCE, Guarded, as_nobody, pod, shell
+from tests.cli.running import run
 
 
 def test_what_a_container_wrote(guarded: Guarded) -> None:

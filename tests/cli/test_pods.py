@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from tests.cli.guarded import FLAGS, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
 

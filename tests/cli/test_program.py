@@ -11,10 +11,10 @@ import sys
 import time
 
 import pytest
-from tests.cli.running import DISK, KUBELET, MEMORY, process, run
 
 from jettison import __version__
 from jettison.cli.program import COMMANDS, INTERRUPTED
+from tests.cli.running import DISK, KUBELET, MEMORY, process, run
 
 LISTED = "import sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
 HELP = f"""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.cli.running import DISK, EXAMPLES, IDLE, KUBELET, MEMORY, answer, edited, run
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import GI, MI, SHARED, SPLIT, container, memory_used, pod
 
 from jettison.cli.reasons import why_before_next, why_critical, why_here
 from jettison.engine.pods import Pod
 from jettison.engine.ranking import Ranking, rank
 from jettison.engine.signals import ROWS, Signal
 from jettison.engine.snapshot import ContainerUsage, PodUsage
+from tests.builders import GI, MI, SHARED, SPLIT, container, memory_used, pod
 
 MEMORY, PIDS, INODES = Signal.MEMORY_AVAILABLE, Signal.PID_AVAILABLE, Signal.NODEFS_INODES_FREE
 

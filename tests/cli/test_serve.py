@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.live.served import serving
 
 COMMAND = (sys.executable, "-m", "jettison", "serve")

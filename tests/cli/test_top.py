@@ -16,10 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.scripted_runtime import HandClock
-from tests.builders import MI, policy, snapshot
-from tests.cli.guarded import FLAGS, PATIENCE, Guarded, pod, shell
-from tests.cli.running import run
 
 from jettison.agent.journal import Journal
 from jettison.agent.recorder import JournalRecorder
@@ -27,6 +23,10 @@ from jettison.cli.top_frame import gauge
 from jettison.engine.decide import decide
 from jettison.engine.history import History
 from jettison.engine.snapshot import MemoryStats, NodeStats
+from tests.agent.scripted_runtime import HandClock
+from tests.builders import MI, policy, snapshot
+from tests.cli.guarded import FLAGS, PATIENCE, Guarded, pod, shell
+from tests.cli.running import run
 
 POLICY = policy({"memory.available": "10Mi"})
 

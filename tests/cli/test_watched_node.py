@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.guarded import Guarded
-from tests.cli.running import process, run
 
 from jettison.cli.watched_node import WatchedNode
 from jettison.errors import ObservationFailed
+from tests.cli.guarded import Guarded
+from tests.cli.running import process, run
 
 COMMANDS = ("pods", "top", "why", "journal", "logs", "doctor")
 

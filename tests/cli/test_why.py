@@ -8,10 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent.scripted_runtime import HandClock
-from tests.builders import MI, memory_used, node, pod, policy, snapshot
-from tests.cli.guarded import Guarded, as_nobody
-from tests.cli.running import run
 
 from jettison import events
 from jettison.agent.journal import Journal
@@ -19,6 +15,10 @@ from jettison.agent.recorder import JournalRecorder
 from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.decide import Evict, decide
 from jettison.engine.history import History
+from tests.agent.scripted_runtime import HandClock
+from tests.builders import MI, memory_used, node, pod, policy, snapshot
+from tests.cli.guarded import Guarded, as_nobody
+from tests.cli.running import run
 
 POLICY = policy({"memory.available": "100Mi"})
 LEAK = pod("leak")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.controllers.staging import Json, controlled, told, until, until_status
-from tests.maintenance.playground import Playground, play
-
 from jettison.controllers.object_state import condition_of
 from jettison.engine.durations import SECOND_NS
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, PatchType
 from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
+from tests.controllers.staging import Json, controlled, told, until, until_status
+from tests.maintenance.playground import Playground, play
 
 DISRUPTION = "disruption-controller"
 NOW = DeleteOptions(grace_seconds=0)

@@ -6,14 +6,13 @@ import asyncio
 import time
 from pathlib import Path
 
-from tests.controllers.staging import ForwardClock, Json, controlled, told, until
-from tests.maintenance.playground import Playground, play
-
 from jettison.controllers.node_taints import NOT_READY, UNREACHABLE
 from jettison.controllers.object_state import condition_of
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODES, PODS
+from tests.controllers.staging import ForwardClock, Json, controlled, told, until
+from tests.maintenance.playground import Playground, play
 
 LIFECYCLE = "node-lifecycle-controller"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.staging import ForwardClock, Json, is_gone
-from tests.maintenance.playground import Playground, play
 
 from jettison.controllers.cache import Caches
 from jettison.controllers.event_recorder import EventRecorder
@@ -19,6 +17,8 @@ from jettison.controllers.reconciler import Surroundings
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.kube.client import KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS
+from tests.controllers.staging import ForwardClock, Json, is_gone
+from tests.maintenance.playground import Playground, play
 
 
 def _ended(name: str, created: str, phase: str = "Failed", reason: str = "") -> Json:

@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.controllers.staging import Json, controlled, told, until
-from tests.maintenance.playground import Playground, play
-
 from jettison.controllers.object_state import condition_of
 from jettison.runtimes.kube.client import PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS
+from tests.controllers.staging import Json, controlled, told, until
+from tests.maintenance.playground import Playground, play
 
 TAINTS = "taint-eviction-controller"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import pod, resources
 
 from jettison.engine.admission import (
     ADMITTED,
@@ -20,6 +19,7 @@ from jettison.engine.pods import Container, Pod
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Condition
 from jettison.engine.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+from tests.builders import pod, resources
 
 MEMORY, DISK, PID = Condition.MEMORY_PRESSURE, Condition.DISK_PRESSURE, Condition.PID_PRESSURE
 KEY = "node.kubernetes.io/memory-pressure"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.builders import GI, policy
 
 from jettison.engine.allocatable import Allocatable, HugePages, Machine, cpu_shares, node_allocatable
 from jettison.engine.quantity import Quantity, binary
+from tests.builders import GI, policy
 
 KEPT: dict[str, Any] = {
     "kubeReserved": {"memory": "1Gi"},

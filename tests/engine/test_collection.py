@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 
 import pytest
-from tests.builders import GI, SECOND_NS
 
 from jettison.engine.collection import (
     Collected,
@@ -17,6 +16,7 @@ from jettison.engine.collection import (
     free_space,
 )
 from jettison.engine.policy import ImageCollection
+from tests.builders import GI, SECOND_NS
 
 NOW = 10**6 * SECOND_NS
 MINUTE, HOUR = 60 * SECOND_NS, 3600 * SECOND_NS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import SECOND_NS
 
 from jettison.engine.dead_containers import (
     DeadContainer,
@@ -15,6 +14,7 @@ from jettison.engine.dead_containers import (
     surplus,
 )
 from jettison.engine.policy import ContainerCollection
+from tests.builders import SECOND_NS
 
 NOW = 10**4 * SECOND_NS
 RUNNING = PodState(is_content_removable=False, is_runtime_removable=False)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from jettison.engine import facts as say
+from jettison.engine.decide import Evict, Nothing, Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.history import History
+from jettison.engine.pods import Pod, Volume
+from jettison.engine.policy import Policy
+from jettison.engine.quantity import parse
+from jettison.engine.signals import Condition, Reclaimable, Resource, Signal
+from jettison.engine.snapshot import NodeStats, PodUsage, Snapshot, VolumeUsage
 from tests.builders import (
     DEDICATED,
     GI,
@@ -17,15 +26,6 @@ from tests.builders import (
     policy,
     snapshot,
 )
-
-from jettison.engine import facts as say
-from jettison.engine.decide import Evict, Nothing, Outcome, Reclaim, decide, give_up_reclaim
-from jettison.engine.history import History
-from jettison.engine.pods import Pod, Volume
-from jettison.engine.policy import Policy
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Condition, Reclaimable, Resource, Signal
-from jettison.engine.snapshot import NodeStats, PodUsage, Snapshot, VolumeUsage
 
 A = replace(pod("a", memory="100Mi"), grace_seconds=30)
 LOW_MEMORY = node(memory=500 * MI)

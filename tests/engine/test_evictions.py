@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import pod
 
 from jettison.engine.evictions import (
     HARD_GRACE,
@@ -16,6 +15,7 @@ from jettison.engine.evictions import (
     runtime_grace,
     soft_grace,
 )
+from tests.builders import pod
 
 
 @pytest.mark.parametrize(

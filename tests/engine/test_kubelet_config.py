@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.builders import document
 
 from jettison.engine.durations import MINUTE_NS, SECOND_NS
 from jettison.engine.kubelet_config import NO_HARD_THRESHOLDS, Source, assemble, merge_patch, to_document
 from jettison.engine.kubelet_fields import BY_FLAG, DEFAULT_EVICTION_HARD, FIELDS, KubeletConfig
 from jettison.errors import PolicyError
+from tests.builders import document
 
 ONE = {"memory.available": "200Mi"}
 INT32 = "a whole number from -2147483648 to 2147483647"

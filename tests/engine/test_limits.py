@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, container, pod, sidecar
 
 from jettison.engine.evictions import HARD_GRACE
 from jettison.engine.limits import CONTAINER, EMPTY_DIR, POD, over_limit
 from jettison.engine.pods import Container, Pod, Volume
 from jettison.engine.quantity import parse
 from jettison.engine.snapshot import ContainerUsage, Layout, PodUsage, VolumeUsage
+from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, container, pod, sidecar
 
 
 def emptydir(name: str = "a", limit: str | None = "100Mi") -> Pod:

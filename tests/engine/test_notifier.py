@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import GI, MI, SECOND_NS, threshold
 
 from jettison.engine.notifier import INCOMPLETE, REARM_NS, MemoryAlarm, is_watched, memory_alarm
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats, NodeStats
 from jettison.engine.thresholds import Threshold
+from tests.builders import GI, MI, SECOND_NS, threshold
 
 MEMORY, ALLOCATABLE = Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE
 NUMBERS = {"available": 3 * GI, "usage": 7 * GI, "working_set": 5 * GI}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import GI, container, pod, resources, sidecar
 
 from jettison.engine.oom_scores import oom_score_adjustments
 from jettison.engine.pods import Pod, PodResources, Resources
+from tests.builders import GI, container, pod, resources, sidecar
 
 NODE = 8 * GI
 ALL_OF_IT = {"cpu": "1", "memory": "1Gi"}

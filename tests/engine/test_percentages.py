@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.builders import GI
 
 from jettison.engine.percentages import fraction_of, parse_percentage
 from jettison.errors import InputError
+from tests.builders import GI
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import MI, container, pod, resources, sidecar
 
 from jettison.engine.pods import (
     Container,
@@ -20,6 +19,7 @@ from jettison.engine.pods import (
     requests,
 )
 from jettison.engine.quantity import parse
+from tests.builders import MI, container, pod, resources, sidecar
 
 
 def guaranteed(name: str = "c") -> Container:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.builders import SECOND_NS, document, resources
 
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.policy import (
@@ -20,6 +19,7 @@ from jettison.engine.policy import (
 )
 from jettison.engine.snapshot import Layout
 from jettison.errors import PolicyError
+from tests.builders import SECOND_NS, document, resources
 
 
 def build(*flags: tuple[str, str], **fields: Any) -> Policy:

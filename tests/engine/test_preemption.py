@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import MI, container, pod
 
 from jettison.engine.admission import Shortage
 from jettison.engine.pods import Pod, Qos
@@ -17,6 +16,7 @@ from jettison.engine.preemption import (
     preemption_of,
     victims,
 )
+from tests.builders import MI, container, pod
 
 CRITICAL = replace(pod("critical"), priority=2_000_000_000)
 

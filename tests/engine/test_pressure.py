@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.builders import GI, MI, SECOND_NS, threshold
 
 from jettison.engine.history import History
 from jettison.engine.pressure import Pressure, assess, in_order, still_starved
 from jettison.engine.signals import Condition, Signal
 from jettison.engine.snapshot import Reading
 from jettison.engine.thresholds import Threshold
+from tests.builders import GI, MI, SECOND_NS, threshold
 
 MEMORY = Signal.MEMORY_AVAILABLE
 ALLOCATABLE = Signal.ALLOCATABLE_MEMORY_AVAILABLE

@@ -7,19 +7,6 @@ from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.builders import MI
-from tests.strategies import (
-    crowds,
-    kubelet_documents,
-    layouts,
-    nodes,
-    pod_lists,
-    pods,
-    policies,
-    quantities,
-    quantity_texts,
-    snapshots,
-)
 
 from jettison.engine.admission import ADMITTED, admit_under_pressure
 from jettison.engine.decide import Evict, Outcome, Reclaim, decide
@@ -37,6 +24,19 @@ from jettison.engine.ranking import rank
 from jettison.engine.signals import Condition, Signal, readings
 from jettison.engine.snapshot import Layout, NodeStats, PodUsage, Snapshot
 from jettison.errors import PolicyError
+from tests.builders import MI
+from tests.strategies import (
+    crowds,
+    kubelet_documents,
+    layouts,
+    nodes,
+    pod_lists,
+    pods,
+    policies,
+    quantities,
+    quantity_texts,
+    snapshots,
+)
 
 signals = st.sampled_from(Signal)
 

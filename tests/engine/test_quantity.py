@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import GI, KI, MI
 
 from jettison.engine.quantity import (
     EXPONENT_LIMIT,
@@ -20,6 +19,7 @@ from jettison.engine.quantity import (
     parse,
 )
 from jettison.errors import QuantityError
+from tests.builders import GI, KI, MI
 
 LARGEST = 2**63 - 1
 

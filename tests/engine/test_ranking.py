@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, memory_used, pod
 
 from jettison.engine.pods import Pod, Volume
 from jettison.engine.quantity import parse
 from jettison.engine.ranking import Ranking, rank
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import ContainerUsage, Layout, PodUsage, VolumeUsage
+from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, memory_used, pod
 
 
 def names(ranking: Ranking) -> str:

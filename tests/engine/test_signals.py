@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, node
 
 from jettison.engine.signals import ROWS, TABLE, Condition, Part, Reclaimable, Resource, Signal, readings
 from jettison.engine.snapshot import FsStats, MemoryStats, NodeStats, ProcessStats, Reading
+from tests.builders import DEDICATED, GI, MI, SHARED, SPLIT, node
 
 C, I = Reclaimable.CONTAINERS, Reclaimable.IMAGES  # noqa: E741  the spec's own letters
 ROOT, LOGS, VOLUMES = Part.ROOTFS, Part.LOGS, Part.VOLUMES

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
-from tests.strategies import policies, snapshots
 
 from jettison.engine.decide import Decision, Evict, Nothing, Outcome, Reclaim, decide
 from jettison.engine.history import History
@@ -16,6 +14,8 @@ from jettison.engine.policy import KUBELET, Policy, Switches
 from jettison.engine.pressure import assess
 from jettison.engine.signals import ROWS, Reclaimable, Resource, readings
 from jettison.engine.snapshot import ContainerUsage, NodeStats, PodUsage, Snapshot
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
+from tests.strategies import policies, snapshots
 
 SWITCHES = [switch.name for switch in fields(Switches)]
 

@@ -6,13 +6,13 @@ Examples 1 to 8, 14 to 16 and 23 of §16.
 from __future__ import annotations
 
 import pytest
-from tests.builders import DEDICATED, GI, MI, SECOND_NS, SHARED, SPLIT, policy, threshold
 
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import Layout, Reading
 from jettison.engine.thresholds import Percentage, Threshold, for_layout, parse_thresholds
 from jettison.errors import PolicyError
+from tests.builders import DEDICATED, GI, MI, SECOND_NS, SHARED, SPLIT, policy, threshold
 
 MEMORY, ALLOCATABLE = Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE
 NODEFS, NODEFS_INODES = Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE

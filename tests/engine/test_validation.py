@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.builders import document
 
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.validation import validate
+from tests.builders import document
 
 ENFORCE = "enforceNodeAllocatable (--enforce-node-allocatable)"
 HIGH = "imageGCHighThresholdPercent (--image-gc-high-threshold)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import GI, MI, container, pod, resources, sidecar, threshold
 
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import Fact, NothingToEvict, ReclaimAttempted, ReclaimSufficed
@@ -14,6 +13,7 @@ from jettison.engine.quantity import Quantity, parse
 from jettison.engine.signals import Resource, Signal
 from jettison.engine.snapshot import ContainerUsage, PodUsage, Reading
 from jettison.engine.wording import Event, PressureWording, event_of, eviction_event
+from tests.builders import GI, MI, container, pod, resources, sidecar, threshold
 
 WEB = Pod(
     "web",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
 from tests.live.debian import GuestUnavailableError
 from tests.live.guest import Guest
 from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl

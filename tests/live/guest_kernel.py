@@ -11,8 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
-
 from jettison.clock import SystemClock
 from jettison.engine.policy import Policy
 from jettison.engine.snapshot import MemoryStats
@@ -25,6 +23,7 @@ from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.usage import ROOT, UsageReader
+from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 DISK = Path("/dev/nvme0n1")
 

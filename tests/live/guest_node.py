@@ -11,9 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.live import guest_kernel
-from tests.live.guest_side import CGROUPS, MIB, counters, report
-
 from jettison.agent.fact_values import name_of, values_of
 from jettison.cli.host_node import HostNode, NodeOptions
 from jettison.engine.kubelet_config import Source, assemble
@@ -26,6 +23,8 @@ from jettison.runtimes.linux.kernel_files import read_number
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.psi import PressureFile
 from jettison.runtimes.linux.usage import ROOT, UsageReader
+from tests.live import guest_kernel
+from tests.live.guest_side import CGROUPS, MIB, counters, report
 
 HOLD = "import time; held = bytearray(b'x') * ({mib} << 20); time.sleep(600)"
 # Deaf to SIGTERM, and with a child that left its session and its parent: only a kill of the whole cgroup ends it.

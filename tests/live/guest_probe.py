@@ -16,10 +16,10 @@ from pathlib import Path
 import click
 import msgspec
 import yaml
-from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 import jettison
 import jettison.engine
+from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 
 def cgroup(name: str, **settings: str) -> Path:

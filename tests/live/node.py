@@ -93,13 +93,15 @@ class LiveNode:
         self.process = None
 
     def records(self) -> list[dict[str, Any]]:
-        """The pods' records on disk."""
+        """The pods' records on disk: the last whole line of each file."""
         found = []
         for path in sorted((self.state / "node" / self.name / "pods").glob("*.json")):
             try:
-                found.append(json.loads(path.read_text()))
+                lines = path.read_text().splitlines(keepends=True)
             except FileNotFoundError:
                 continue  # gone between listing and reading
+            whole = [line for line in lines if line.endswith("\n")]
+            found += [json.loads(line) for line in whole[-1:]]
         return found
 
     def pids(self, name: str) -> list[int]:
@@ -114,8 +116,9 @@ class LiveNode:
 
     def facts(self, event: str) -> list[dict[str, Any]]:
         """What the agent said of this kind so far, from its log."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+        lines = self.log.read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+        return [line for line in whole if line["event"] == event]
 
     def evicted(self) -> list[str]:
         """Names of pods whose eviction began, in order."""

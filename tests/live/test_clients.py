@@ -23,6 +23,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
+
 from tests.live.served import Served
 
 pytestmark = pytest.mark.timeout(120)

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from tests.live.node import HOLD, LiveNode, pod, python
 
 pytestmark = [

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.live.conftest import without_guest
 from tests.live.debian import GuestUnavailableError
 from tests.live.guest import SOURCE, Guest, GuestFailedError, GuestResult

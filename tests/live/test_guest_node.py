@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.live.guest import Guest, GuestResult
 
 MIB = 1024 * 1024

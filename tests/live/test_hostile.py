@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.live.hostile_requests import (
     ACCEPTS,
     DOCUMENTS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tests.live.kubectl import Kubectl
 from tests.live.served import Served
 from tests.live.workloads import BUDGET, DEPLOYMENT, POD, make, read, rows

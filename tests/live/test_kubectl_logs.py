@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.kubectl import Kubectl
-from tests.live.served import Served
-from tests.live.workloads import make
 
 from jettison.apiserver.cluster import Cluster
 from jettison.apiserver.server import Endpoint
 from jettison.errors import ApiError
+from tests.live.kubectl import Kubectl
+from tests.live.served import Served
+from tests.live.workloads import make
 
 POD = """
 apiVersion: v1

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.live.kubectl import Kubectl
 from tests.live.served import Served
 from tests.live.workloads import BUDGET, DEPLOYMENT, POD, allow, make, read, rows

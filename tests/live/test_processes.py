@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.live.node import LiveNode, pod, python
 
 pytestmark = [

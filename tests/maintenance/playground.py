@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cli.running import run
-
 from jettison.engine.budget_sync import sync_budget
 from jettison.engine.workloads import Workloads
 from jettison.errors import Conflict, NotFound
@@ -34,6 +32,7 @@ from jettison.runtimes.kube.kinds import (
     Kind,
 )
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+from tests.cli.running import run
 
 Json = dict[str, Any]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.maintenance.playground import Playground, play
-
 from jettison.runtimes.kube.kinds import NODES
+from tests.maintenance.playground import Playground, play
 
 
 def test_there_and_back(kubeconfig: Path) -> None:

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.maintenance.playground import Json, Playground, play
 
 from jettison.errors import ApiError
 from jettison.runtimes.kube.client import DeleteOptions
 from jettison.runtimes.kube.kinds import NAMESPACES, NODES, PODS
+from tests.maintenance.playground import Json, Playground, play
 
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 

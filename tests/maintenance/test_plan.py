@@ -6,9 +6,8 @@ import json
 from functools import partial
 from pathlib import Path
 
-from tests.maintenance.playground import Playground, Ran, play
-
 from jettison.runtimes.kube.kinds import NODES
+from tests.maintenance.playground import Playground, Ran, play
 
 
 def fates(ran: Ran) -> dict[str, tuple[str, int | None]]:

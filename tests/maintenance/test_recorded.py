@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.maintenance.playground import Json, Playground, play
 
 from jettison.errors import NotFound
 from jettison.runtimes.kube.kinds import NODES
+from tests.maintenance.playground import Json, Playground, play
 
 RECORDED: dict[str, Json] = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "oracle" / "data" / "drain-recorded.json.gz").read_bytes())

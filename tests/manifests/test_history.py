@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 from jettison.engine.decide import Evict, Nothing, Reclaim, decide
 from jettison.engine.history import History
@@ -20,6 +19,7 @@ from jettison.engine.snapshot import Reading
 from jettison.engine.thresholds import Percentage, Threshold
 from jettison.errors import ManifestError
 from jettison.manifests.history import KIND, SavedHistory, encode_history, parse_history
+from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 suffixes = st.sampled_from(["", "n", "m", "k", "E", "Ki", "Mi", "Ei", "e3", "e-2"])
 numbers = st.integers(-(10**25), 10**25) | st.decimals(-(10**9), 10**9, places=4)

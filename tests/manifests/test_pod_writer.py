@@ -6,12 +6,12 @@ from dataclasses import fields
 
 import msgspec
 from hypothesis import given
-from tests.builders import pod
-from tests.manifests.worlds import pods
 
 from jettison.engine.pods import Pod
 from jettison.manifests.pod_writer import pod_document
 from jettison.manifests.pods import parse_pods
+from tests.builders import pod
+from tests.manifests.worlds import pods
 
 
 @given(pods())

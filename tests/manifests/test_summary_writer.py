@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import MI, SECOND_NS, memory_used, node, pod
-from tests.manifests.worlds import nodes, pod_usages
 
 from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, VolumeUsage
 from jettison.manifests.summary import parse_summary
 from jettison.manifests.summary_writer import summary_document
+from tests.builders import MI, SECOND_NS, memory_used, node, pod
+from tests.manifests.worlds import nodes, pod_usages
 
 FULL = PodUsage(5 * MI, 3, 7, [ContainerUsage("c", 5 * MI, 1, 2, 3, 4)], [VolumeUsage("v", 5, 6)])
 

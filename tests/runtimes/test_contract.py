@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import MI, policy
 
 from jettison.clock import SystemClock
 from jettison.engine.decide import Nothing, Reclaim
@@ -25,6 +24,7 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
+from tests.builders import MI, policy
 
 Open = Callable[[Path], AbstractAsyncContextManager[Hosting]]
 

@@ -31,8 +31,7 @@ from jettison.apiserver.validation.small_kinds import (
 from jettison.apiserver.validation.workloads import (
     validate_job,
     validate_job_update,
-    validate_workload,
-    validate_workload_update,
+    workload_checks,
 )
 from jettison.manifests.pods import pod_from
 
@@ -126,12 +125,13 @@ def _fresh_status(struct: str) -> Callable[[Json], None]:
     return prepare
 
 
-def _workload(default: Callable[[Json], None], struct: str, *, counts_annotations: bool = False) -> Rules:
+def _workload(kind: str, default: Callable[[Json], None], *numbers: str, counts_annotations: bool = False) -> Rules:
+    validate, validate_update = workload_checks(kind.lower(), *numbers)
     return Rules(
         default=default,
-        prepare=_fresh_status(struct),
-        validate=validate_workload,
-        validate_update=validate_workload_update,
+        prepare=_fresh_status(f"{kind}Status"),
+        validate=validate,
+        validate_update=validate_update,
         counts_annotations=counts_annotations,
     )
 
@@ -160,10 +160,11 @@ BUDGET_RULES: Final = Rules(
     validate_update=validate_budget_update,
     validate_status=validate_budget_status,
 )
-DAEMON_SET_RULES: Final = _workload(default_daemon_set, "DaemonSetStatus")
-DEPLOYMENT_RULES: Final = _workload(default_deployment, "DeploymentStatus", counts_annotations=True)
-REPLICA_SET_RULES: Final = _workload(default_replica_set, "ReplicaSetStatus")
-STATEFUL_SET_RULES: Final = _workload(default_stateful_set, "StatefulSetStatus")
+_SLOW: Final = ("minReadySeconds", "revisionHistoryLimit")
+DAEMON_SET_RULES: Final = _workload("DaemonSet", default_daemon_set, *_SLOW)
+DEPLOYMENT_RULES: Final = _workload("Deployment", default_deployment, "replicas", *_SLOW, counts_annotations=True)
+REPLICA_SET_RULES: Final = _workload("ReplicaSet", default_replica_set, "replicas", "minReadySeconds")
+STATEFUL_SET_RULES: Final = _workload("StatefulSet", default_stateful_set, "replicas", *_SLOW)
 JOB_RULES: Final = Rules(
     default=default_job, prepare=_prepare_job, validate=validate_job, validate_update=validate_job_update
 )

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import click
-
 from jettison.errors import InputError
 
 CONTROLLERS: Mapping[str, str] = {
@@ -31,14 +29,6 @@ CONTROLLERS: Mapping[str, str] = {
 NONE = "-"
 
 _FULL_NAMES = {short: name for name, short in CONTROLLERS.items() if short}
-
-controllers_option = click.option(
-    "--controllers",
-    multiple=True,
-    default=["*"],
-    metavar="NAMES",
-    help="`*` for all, `foo` for one more, `-foo` for one less, with commas between them; `-` for none. [default: *]",
-)
 
 
 def choose_controllers(texts: Iterable[str]) -> frozenset[str]:

@@ -9,17 +9,18 @@ from contextlib import suppress
 import click
 
 from jettison.cli.cluster import cluster_options, run_against
-from jettison.cli.controller_choice import choose_controllers, controllers_option
+from jettison.cli.controller_options import controller_options
 from jettison.cli.go_flags import GoCommand
 from jettison.controllers.runner import MAKERS, run_controllers
+from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 
 @click.command("controllers", cls=GoCommand, short_help="Keep a Kubernetes API as it should be.")
-@controllers_option
+@controller_options
 @cluster_options
-def command(controllers: tuple[str, ...], overrides: Overrides, request_seconds: float) -> int:
+def command(names: frozenset[str], settings: ControllerSettings, overrides: Overrides, request_seconds: float) -> int:
     """Keep disruption budgets, node taints and pods of a cluster as they should be, until interrupted.
 
     \b
@@ -28,10 +29,9 @@ def command(controllers: tuple[str, ...], overrides: Overrides, request_seconds:
 
     Beside a kube-controller-manager, choose only what that one leaves out: two of a kind are twice the work.
     """
-    names = choose_controllers(controllers)
 
     async def work(client: KubeClient) -> int:
-        running = asyncio.create_task(run_controllers(client, names))
+        running = asyncio.create_task(run_controllers(client, names, settings))
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, running.cancel)

@@ -29,9 +29,11 @@ from jettison.clock import SystemClock
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
 from jettison.engine.taints import Taint
+from jettison.errors import ActionFailed
 from jettison.events import Sink
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux.kernel_files import reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +90,7 @@ class HostNode:
             is_dry_run=options.is_dry_run,
         )
         self.agent = Agent(runtime, policy, clock, recorder, emit, history=history, is_dry_run=options.is_dry_run)
-        identity = NodeIdentity(settings.node_name, options.labels, options.taints)
-        admitter = Admitter(runtime, policy, identity, lambda: self.agent.history.conditions, emit)
-        directories = [ManifestDirectory(path, emit) for path in options.manifests]
-        directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
-        self.keeper = Keeper(
-            runtime,
-            admitter,
-            directories,
-            clock,
-            lambda: self.agent.history.conditions,
-            emit,
-            readmits=options.readmits,
-        )
+        self.keeper = self._keeper(clock)
         metrics.watch("jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures)
         self._service = HostService(self.agent, runtime, metrics, options.node_state / "journal", clock)
         self._protection: HostProtection | None = None
@@ -109,10 +99,29 @@ class HostNode:
         # Where it listens besides the socket.
         self.port: int | None = None
 
+    def _keeper(self, clock: SystemClock) -> Keeper:
+        options, emit, agent = self.options, self._emit, self.agent
+        identity = NodeIdentity(options.settings.node_name, options.labels, options.taints)
+        admitter = Admitter(self.runtime, options.policy, identity, lambda: agent.history.conditions, emit)
+        directories = [ManifestDirectory(path, emit) for path in options.manifests]
+        directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
+        return Keeper(
+            self.runtime,
+            admitter,
+            directories,
+            clock,
+            lambda: agent.history.conditions,
+            emit,
+            readmits=options.readmits,
+        )
+
     @classmethod
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
         """Take over what an earlier agent left, or begin anew. A second agent for the same node is refused."""
-        options.node_state.mkdir(parents=True, exist_ok=True)
+        try:
+            options.node_state.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ActionFailed(f"cannot create `{options.node_state}`: {reason(error)}") from error
         metrics = Metrics()
         emit = Broadcast(SystemClock(), metrics, *sinks)
         journal = Journal.open(options.node_state / "journal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib  # noqa: F401  loaded by uuid5 when the first manifest is read
+import os
 
 from jettison import events
 from jettison.agent.late_imports import LateImports
@@ -44,6 +45,7 @@ class HostProtection:
 def _own_cgroup(settings: HostSettings) -> OwnCgroup | None:
     """Beside the node's, whose memory is the pods'. In a cgroup that systemd delegated we are by ourselves already."""
     mounts = discover()
-    if not settings.uses_cgroups or mounts.holding("memory") is None or delegated_cgroup(mounts) is not None:
+    may_have_one = all(os.access(tree.mount_point, os.W_OK) for tree in mounts.used)
+    if not settings.uses_cgroups or not may_have_one or mounts.holding("memory") is None or delegated_cgroup(mounts):
         return None
     return OwnCgroup(Cgroup(mounts, f"{settings.node_cgroup}-agent"))

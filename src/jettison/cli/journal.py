@@ -33,7 +33,6 @@ def instant(text: str) -> int:
 
 @click.command()
 @click.argument("pod", required=False)
-@watched_node_options
 @click.option("--since", type=instant, metavar="WHEN", help="A time, or how long ago: `10m`.")
 @click.option("--until", type=instant, metavar="WHEN", help="The same; what happened at that time is left out.")
 @click.option("-n", "--tail", type=click.IntRange(1), metavar="N", help="Only the newest N records.")
@@ -45,6 +44,7 @@ def instant(text: str) -> int:
     show_default=True,
     help="json: one record a line, whole, as docs/commands.md describes it.",
 )
+@watched_node_options
 def command(
     node: WatchedNode, pod: str | None, since: int | None, until: int | None, tail: int | None, output: str
 ) -> None:

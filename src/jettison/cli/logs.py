@@ -21,11 +21,11 @@ from jettison.runtimes.protocol import PodStatus
 
 @click.command()
 @click.argument("pod")
-@watched_node_options
 @click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
 @click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
+@watched_node_options
 def command(node: WatchedNode, pod: str, container: str | None, follow: bool, tail: int | None, previous: bool) -> None:
     """What a container of POD wrote to standard output and standard error.
 

@@ -20,9 +20,9 @@ _HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIO
 
 
 @click.command()
-@watched_node_options
 @click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this namespace.")
 @output_option
+@watched_node_options
 def command(node: WatchedNode, namespace: str | None, output: str) -> None:
     """The pods of a node, those that have ended included, as `kubectl get pods` lists them.
 

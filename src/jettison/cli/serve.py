@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
 from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
-from jettison.cli.controller_choice import choose_controllers, controllers_option
+from jettison.cli.controller_options import controller_options
 from jettison.cli.host_options import absolute, default_state_dir
 from jettison.controllers.runner import run_controllers
+from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+Control = Callable[[KubeClient], Awaitable[None]]
 
 _CONTROLLERS = "controllers"
 """The user that the controllers are; `controllers.kubeconfig` lets them run elsewhere too."""
@@ -37,8 +41,8 @@ _CONTROLLERS = "controllers"
     show_default=True,
     help="Port 0 takes one that is free.",
 )
-@controllers_option
-def command(state_dir: Path, listen: str, controllers: tuple[str, ...]) -> None:
+@controller_options
+def command(state_dir: Path, listen: str, names: frozenset[str], settings: ControllerSettings) -> None:
     """Serve pods, nodes, disruption budgets and the rest of what evictions need to kubectl and every other client.
 
     \b
@@ -47,17 +51,16 @@ def command(state_dir: Path, listen: str, controllers: tuple[str, ...]) -> None:
 
     Whoever has a kubeconfig can come in: admin may do all, viewer only look, evictor evict and cordon.
     """
-    names = choose_controllers(controllers)
     endpoint = parse_endpoint(listen)
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
     cluster = Cluster(absolute(state_dir), endpoint, {**PEOPLE, _CONTROLLERS: "admin"})
-    asyncio.run(_serve(cluster, names))
+    asyncio.run(_serve(cluster, partial(run_controllers, names=names, settings=settings)))
 
 
-async def _serve(cluster: Cluster, names: Collection[str]) -> None:
+async def _serve(cluster: Cluster, control: Control) -> None:
     stop, ready = asyncio.Event(), asyncio.Event()
-    controlling = asyncio.create_task(_control(cluster, names, ready))
+    controlling = asyncio.create_task(_control(cluster, control, ready))
     # Controllers that end would leave a cluster in which nothing happens.
     controlling.add_done_callback(lambda _: stop.set())
     loop = asyncio.get_running_loop()
@@ -76,9 +79,9 @@ async def _serve(cluster: Cluster, names: Collection[str]) -> None:
             await controlling
 
 
-async def _control(cluster: Cluster, names: Collection[str], ready: asyncio.Event) -> None:
+async def _control(cluster: Cluster, control: Control, ready: asyncio.Event) -> None:
     """Through the front door, like controllers anywhere else: what they may see and do is what the API says."""
     await ready.wait()
     access = load_access(Overrides(kubeconfig=str(cluster.kubeconfig(_CONTROLLERS))))
     async with KubeClient(access) as client:
-        await run_controllers(client, names)
+        await control(client)

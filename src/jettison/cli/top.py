@@ -18,7 +18,6 @@ from jettison.errors import ObservationFailed
 
 
 @click.command()
-@watched_node_options
 @click.option("--once", is_flag=True, help="Print one picture and end; also what happens without a terminal.")
 @click.option(
     "--interval",
@@ -36,6 +35,7 @@ from jettison.errors import ObservationFailed
     help="Show the order for this signal; without it, for the one that is short, or for memory.",
 )
 @output_option
+@watched_node_options
 def command(node: WatchedNode, once: bool, interval: float, signal_name: str | None, output: str) -> None:
     """What the node has left of everything, what it must not fall below, and who would go first.
 

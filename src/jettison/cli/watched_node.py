@@ -115,6 +115,6 @@ def watched_node_options(command: Callback) -> Callback:
         return command(*arguments, node=find_node(state_dir, node_name), **options)
 
     by_name: Callable[[Callback], Callback] = click.option(
-        "--node-name", metavar="NAME", help="[default: this host's, or the only one there is]"
+        "--node-name", metavar="NAME", help="Which node. [default: this host's, or the only one there is]"
     )
     return state_dir_option(by_name(found))

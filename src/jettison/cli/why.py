@@ -22,8 +22,8 @@ _STARTED = "eviction_started"
 
 @click.command()
 @click.argument("pod")
-@watched_node_options
 @output_option
+@watched_node_options
 def command(node: WatchedNode, pod: str, output: str) -> None:
     """Why POD was evicted, or why it was not.
 

@@ -119,8 +119,8 @@ class NodeLifecycleController:
         """Which of the two it shall bear. One takes the place of the other at once; the first one has to wait."""
         if condition_of(node, "Ready") is None:
             return borne
-        outage = outage_of(self._nodes)
         key = no_execute_key(node)
+        outage = Outage.NONE if key is None else outage_of(self._nodes)
         if key is None or outage is Outage.FULL:
             return frozenset()
         if not borne:

@@ -49,7 +49,7 @@ def outage_of(nodes: Iterable[Document]) -> Outage:
     down = states.count(False)
     if down and down == len(states):
         return Outage.FULL
-    return Outage.PARTIAL if down > _FEW and down >= _UNHEALTHY_SHARE * len(states) else Outage.NONE
+    return Outage.PARTIAL if down > _FEW and down / len(states) >= _UNHEALTHY_SHARE else Outage.NONE
 
 
 def taints_per_second(outage: Outage, nodes: int) -> float:

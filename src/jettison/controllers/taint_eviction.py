@@ -55,7 +55,7 @@ class TaintEvictionController:
         return (key,) if matters and (key in self._timers or self._taints(change.newest)) else ()
 
     def _tainted(self, change: Change) -> Iterable[Key]:
-        if not (change.is_resync or change.differs(_no_execute_taints)):
+        if not (_no_execute_taints(change.newest) if change.is_resync else change.differs(_no_execute_taints)):
             return ()
         return self._by_node.values(change.newest["metadata"]["name"])
 

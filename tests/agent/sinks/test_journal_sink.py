@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.builders import pod
-
 from jettison import events
 from jettison.agent.journal import Journal
 from jettison.agent.journal_reading import read_journal
 from jettison.agent.sinks.journal import REPEAT_NS, JournalSink
 from jettison.engine.facts import ConditionChanged
 from jettison.engine.signals import Condition
+from tests.builders import pod
 
 
 def test_what_ended_a_pod_is_kept_and_what_a_restless_one_repeats_is_not(tmp_path: Path) -> None:

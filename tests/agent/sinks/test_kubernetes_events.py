@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import container, pod
 
 from jettison import events
 from jettison.agent.sinks.event_correlation import Recorded
@@ -16,6 +15,7 @@ from jettison.engine.pods import Pod
 from jettison.engine.preemption import preemption_of
 from jettison.engine.signals import Condition, Resource, Signal
 from jettison.events import Fact
+from tests.builders import container, pod
 
 SECOND_NS = 10**9
 NOON_NS = 1893456000 * SECOND_NS

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, pod
 
 from jettison import events
 from jettison.agent.sinks.log import LogSink
@@ -24,6 +23,7 @@ from jettison.engine.signals import Signal
 from jettison.engine.snapshot import Reading
 from jettison.engine.thresholds import Threshold
 from jettison.events import Fact
+from tests.builders import MI, pod
 
 NOON_NS = 1893456000 * 10**9
 EVICTION = Eviction(pod("web"), 'The node was "low". ', 1, "memory.available")

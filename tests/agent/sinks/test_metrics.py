@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.builders import pod
 
 from jettison import events
 from jettison.agent.exposition import Counter, Histogram, exposition
@@ -15,6 +14,7 @@ from jettison.engine.facts import ConditionChanged, PodsRanked
 from jettison.engine.preemption import preemption_of
 from jettison.engine.signals import Condition, Signal
 from jettison.events import Fact
+from tests.builders import pod
 
 EVICTION = Eviction(pod("web"), "low", 1, "memory.available")
 PREEMPTION = preemption_of(pod("old"))

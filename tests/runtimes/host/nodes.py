@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, policy
-from tests.builders import pod as make_pod
 
 from jettison.engine.policy import Policy
 from jettison.events import Fact
@@ -30,6 +28,8 @@ from jettison.runtimes.linux.cgroup_mounts import CgroupVersion, discover
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.protocol import PodManifest
+from tests.builders import MI, policy
+from tests.builders import pod as make_pod
 
 _numbers = count()
 

@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.runtimes.host.nodes import node, settings
-
 from jettison.clock import SystemClock
 from jettison.engine.evictions import Eviction, PodCondition
 from jettison.engine.pods import Pod
@@ -23,6 +21,7 @@ from jettison.runtimes.host.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.protocol import ContainerStatus, PodManifest, PodStatus
+from tests.runtimes.host.nodes import node, settings
 
 T = TypeVar("T")
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import GI, MI, pod
-from tests.runtimes.host.nodes import active, python, running, settings
 
 from jettison.clock import SystemClock
 from jettison.runtimes.host.accounting import ProcessMeter
@@ -14,6 +12,8 @@ from jettison.runtimes.host.families import Families
 from jettison.runtimes.host.meter import Exactness
 from jettison.runtimes.host.process_groups import ProcessGroups
 from jettison.runtimes.linux.proc import Machine
+from tests.builders import GI, MI, pod
+from tests.runtimes.host.nodes import active, python, running, settings
 
 # Both hold the same 32 MiB, which the kernel keeps once.
 SHARING = python("""

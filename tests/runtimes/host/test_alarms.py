@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.builders import GI, MI, policy
-from tests.runtimes.host.nodes import needs_memory_events, needs_root, node, running, settings
 
 from jettison.clock import SystemClock
 from jettison.engine.policy import Policy
@@ -22,6 +20,8 @@ from jettison.runtimes.host.places import CgroupPlace
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.protocol import Alarm
+from tests.builders import GI, MI, policy
+from tests.runtimes.host.nodes import needs_memory_events, needs_root, node, running, settings
 
 # Ready, then 1 MiB every 5 ms up to 120 MiB.
 GROWS = """

@@ -3,13 +3,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.builders import MI
-from tests.runtimes.host.nodes import settings
-
 from jettison.engine.allocatable import HugePages
 from jettison.engine.quantity import binary
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.linux.proc import Machine
+from tests.builders import MI
+from tests.runtimes.host.nodes import settings
 
 
 def test_a_node_that_is_the_machine_has_what_the_machine_has(tmp_path: Path) -> None:

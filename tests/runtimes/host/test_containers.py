@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.runtimes.host.nodes import is_alive, needs_root
-from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, python, shell, until
 
 from jettison import events
 from jettison.errors import ActionFailed
 from jettison.runtimes.host.removal import remove_directory
+from tests.runtimes.host.nodes import is_alive, needs_root
+from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, python, shell, until
 
 pytestmark = needs_root
 

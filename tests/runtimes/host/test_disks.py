@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.builders import MI
-from tests.runtimes.host.nodes import descriptors
 
 from jettison.clock import SystemClock
 from jettison.runtimes.host.disks import DiskWatch
 from jettison.runtimes.linux.disk_usage import DiskUsage, measure
+from tests.builders import MI
+from tests.runtimes.host.nodes import descriptors
 
 
 @pytest.fixture

@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from jettison import events
+from jettison.engine.evictions import PodCondition
+from jettison.errors import ActionFailed, PodGone, StillRunning
+from jettison.runtimes.host import ending, removal
+from jettison.runtimes.linux.mounts import read_mounts
 from tests.runtimes.host.nodes import is_alive, needs_root
 from tests.runtimes.host.pods import (
     SLEEPS,
@@ -22,11 +28,6 @@ from tests.runtimes.host.pods import (
     shell,
     until,
 )
-
-from jettison import events
-from jettison.engine.evictions import PodCondition
-from jettison.errors import ActionFailed, PodGone, StillRunning
-from jettison.runtimes.host import ending, removal
 
 pytestmark = needs_root
 
@@ -247,6 +248,21 @@ def test_a_pod_can_be_ended_while_it_starts(tmp_path: Path) -> None:
             await scene.supervisor.stop("uid-a", 0)
             assert not scene.places.found()
             assert not list(scene.settings.pods_dir.glob("*"))
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_is_ended_while_its_volumes_are_made_leaves_no_mount(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        volumes = [{"name": f"v{number}", "emptyDir": {"medium": "Memory"}} for number in range(20)]
+        for delay in (0, 0.0005, 0.001, 0.002, 0.004, 0.008):
+            starting = asyncio.create_task(scene.supervisor.start(manifest(container(SLEEPS), volumes=volumes)))
+            await asyncio.sleep(delay)
+            await scene.supervisor.stop("uid-a", 0)
+            await starting
+            await scene.supervisor.stop("uid-a", 0)
+            assert not scene.settings.pod_dir("uid-a").exists()
+        assert not [mount for mount in read_mounts() if mount.mount_point.is_relative_to(tmp_path)]
 
     play(tmp_path, scenario)
 

@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.builders import GI, pod
-from tests.runtimes.host.nodes import SLEEPS, end, is_alive, python, reap, running, stop
-
 from jettison.runtimes.host.families import MARK, Families
 from jettison.runtimes.host.process_groups import ProcessGroups
+from tests.builders import GI, pod
+from tests.runtimes.host.nodes import SLEEPS, end, is_alive, python, reap, running, stop
 
 # Leaves the session and its parents; what it was started with stays in its environment.
 LOST = python("""

@@ -4,9 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from tests.runtimes.host.nodes import needs_root, settings
-
 from jettison.runtimes.host.ground import Ground, NoGround, find_ground
+from tests.runtimes.host.nodes import needs_root, settings
 
 
 def test_who_does_not_want_cgroups_gets_none(tmp_path: Path) -> None:

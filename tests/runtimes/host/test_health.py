@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.runtimes.host.pods import until
-
 from jettison.runtimes.host.health import Health
 from jettison.runtimes.host.probe_specs import ExecAction, ProbeKind, ProbeSpec
+from tests.runtimes.host.pods import until
 
 
 class Patient:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
-from tests.runtimes.host.nodes import needs_root
-from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play
+import pytest
 
 from jettison import events
 from jettison.errors import ActionFailed
 from jettison.runtimes.host.places import Gate, Place
+from tests.runtimes.host.nodes import needs_root
+from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, until
 
 pytestmark = needs_root
 
@@ -74,6 +76,46 @@ def test_nothing_but_success_ends_it(tmp_path: Path) -> None:
             events.ActionFailed("end the test's pod", "too many open files"),
             events.ActionFailed("end the test's pod", f"these processes do not die: {pid}"),
         ]
+
+    play(tmp_path, scenario)
+
+
+def test_what_a_thread_has_begun_is_waited_for_even_by_the_cancelled(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            may_end.wait(10)
+            ended.set()
+            raise ActionFailed("nobody hears this")
+
+        waiting = asyncio.create_task(scene.household.wait_for(work))
+        await until(begun.is_set)
+        waiting.cancel()
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ended.is_set()
+
+    play(tmp_path, scenario)
+
+
+def test_what_no_thread_has_begun_is_not_begun_any_more(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        may_end = threading.Event()
+        done: list[int] = []
+        busy = [asyncio.create_task(scene.household.wait_for(may_end.wait, 10)) for _ in range(2)]
+        queued = asyncio.create_task(scene.household.wait_for(done.append, 1))
+        await asyncio.sleep(0.05)
+        queued.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+        may_end.set()
+        await asyncio.gather(*busy)
+        assert not done
 
     play(tmp_path, scenario)
 

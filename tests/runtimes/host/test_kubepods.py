@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, container, pod, policy, resources
-from tests.runtimes.host.nodes import PLAIN, SLEEPS, needs_memory_events, needs_root, node, python, running, settings
 
 from jettison.engine.pods import Container
 from jettison.errors import InputError
@@ -15,6 +13,8 @@ from jettison.runtimes.host.places import CgroupPlace
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.usage import UsageReader
+from tests.builders import MI, container, pod, policy, resources
+from tests.runtimes.host.nodes import PLAIN, SLEEPS, needs_memory_events, needs_root, node, python, running, settings
 
 pytestmark = needs_root
 

@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, policy
-from tests.runtimes.host.nodes import needs_memory_events, needs_root, settings
 
 from jettison.clock import SystemClock
 from jettison.runtimes.host.accounting import ProcessMeter
@@ -15,6 +13,8 @@ from jettison.runtimes.host.process_groups import ProcessGroups
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.capabilities import lowest_oom_score_adj
 from jettison.runtimes.linux.proc import Machine
+from tests.builders import MI, policy
+from tests.runtimes.host.nodes import needs_memory_events, needs_root, settings
 
 RULES = policy({"memory.available": "32Mi"}, guards_allocatable=True, kubeReserved={"memory": "28Mi"})
 

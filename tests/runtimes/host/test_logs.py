@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.builders import pod as make_pod
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import logs
+from tests.builders import pod as make_pod
 
 MI = 2**20
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, pod
-from tests.runtimes.host.nodes import Node, active, needs_root, node, python, running, settings
 
 from jettison.clock import SystemClock
 from jettison.errors import ObservationFailed
 from jettison.runtimes.host.active import ActivePod
 from jettison.runtimes.host.meter import CgroupMeter, Exactness
 from jettison.runtimes.linux.cgroups import Cgroup
+from tests.builders import MI, pod
+from tests.runtimes.host.nodes import Node, active, needs_root, node, python, running, settings
 
 pytestmark = needs_root
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, pod, policy
-from tests.runtimes.host.nodes import PLAIN, SLEEPS, Node, active, needs_root, node, python, running, settings
 
 from jettison.clock import SystemClock
 from jettison.engine.pods import Pod, Volume
@@ -23,6 +21,8 @@ from jettison.runtimes.host.meter import CgroupMeter, Exactness, PodNumbers
 from jettison.runtimes.host.observer import Observer
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import PodManifest
+from tests.builders import MI, pod, policy
+from tests.runtimes.host.nodes import PLAIN, SLEEPS, Node, active, needs_root, node, python, running, settings
 
 pytestmark = needs_root
 

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from jettison.events import OutOfMemoryKill
 from tests.builders import container, pod
 from tests.runtimes.host.nodes import SLEEPS, Node, descriptors, needs_root, node, python, running, settings
-
-from jettison.events import OutOfMemoryKill
 
 pytestmark = needs_root
 

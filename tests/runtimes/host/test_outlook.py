@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from tests.builders import GI, MI, threshold
-
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats
 from jettison.runtimes.host.outlook import MemoryPair, look_ahead, watched
+from tests.builders import GI, MI, threshold
 
 HARD = threshold(Signal.MEMORY_AVAILABLE, "100Mi")
 SOFT = threshold(Signal.MEMORY_AVAILABLE, "500Mi", grace_s=30)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import pod as make_pod
 
 from jettison.runtimes.host import phases
 from jettison.runtimes.host.phases import Seen
 from jettison.runtimes.host.records import ContainerRecord
 from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.protocol import ContainerStatus
+from tests.builders import pod as make_pod
 
 POD = replace(make_pod("p"), generation=4)
 REGULAR = ContainerSpec("c", ("x",))

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.builders import GI, pod
-from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python, reap, running, settings
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host.families import Families
 from jettison.runtimes.host.places import Gate, Place
 from jettison.runtimes.host.process_groups import ProcessGroups
+from tests.builders import GI, pod
+from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python, reap, running, settings
 
 MakePlace = Callable[[Path], AbstractContextManager[Place]]
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import GI, MI, container, pod, policy, resources
 
 from jettison.engine.allocatable import Machine
 from jettison.engine.pods import Container, Pod, PodResources
 from jettison.runtimes.host.pod_limits import burstable_limits, container_limits, kubepods_limits, pod_limits
 from jettison.runtimes.linux.limits import UNLIMITED, Limits
+from tests.builders import GI, MI, container, pod, policy, resources
 
 BOTH = {"cpu": "500m", "memory": "64Mi"}
 

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.runtimes.host.nodes import needs_root
-from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, shell, until
 
 from jettison import events
 from jettison.runtimes.host import pod_worker
+from tests.runtimes.host.nodes import needs_root
+from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, shell, until
 
 pytestmark = needs_root
 

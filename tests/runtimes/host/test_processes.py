@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.runtimes.host.nodes import descriptors, is_alive, needs_root, node, settings
-from tests.runtimes.host.pods import until
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import processes
@@ -23,6 +21,8 @@ from jettison.runtimes.host.places import CgroupPlace, Place
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.processes import read_process
+from tests.runtimes.host.nodes import descriptors, is_alive, needs_root, node, settings
+from tests.runtimes.host.pods import until
 
 pytestmark = needs_root
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import MI, pod
-from tests.runtimes.host.nodes import active, settings
 
 from jettison.clock import SystemClock
 from jettison.engine.policy import ContainerCollection
@@ -19,6 +17,8 @@ from jettison.runtimes.host.process_groups import ProcessGroups
 from jettison.runtimes.host.reclaim import Collector
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import PodStatus, Reclaimed
+from tests.builders import MI, pod
+from tests.runtimes.host.nodes import active, settings
 
 PLACE = ProcessGroups(Families("test"), MI).of_container(pod(), "c")
 

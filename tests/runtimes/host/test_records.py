@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-from tests.builders import pod as make_pod
-from tests.runtimes.host.pods import container, document, eviction
 
 from jettison.engine.evictions import PodCondition
 from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord, Verdict, boot_id
 from jettison.runtimes.linux.mounts import PROC
+from tests.builders import pod as make_pod
+from tests.runtimes.host.pods import container, document, eviction
 
 
 def test_everything_survives_being_written() -> None:

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.runtimes.host.nodes import descriptors
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import system_calls
 from jettison.runtimes.host.removal import remove_directory
 from jettison.runtimes.linux.mounts import read_mounts
+from tests.runtimes.host.nodes import descriptors
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
 

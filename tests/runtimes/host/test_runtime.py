@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import MI, policy
-from tests.runtimes.host.nodes import is_alive, needs_root, settings
 
 from jettison.clock import SystemClock
 from jettison.engine.decide import Evict, Nothing, Reclaim, decide
@@ -23,6 +21,8 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import Alarm, PodManifest
+from tests.builders import MI, policy
+from tests.runtimes.host.nodes import is_alive, needs_root, settings
 
 pytestmark = needs_root
 

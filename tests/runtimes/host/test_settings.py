@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.builders import MI
 
 from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings, checked_uid
+from tests.builders import MI
 
 HERE = Path("/somewhere")
 

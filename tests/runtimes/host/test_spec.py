@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from tests.runtimes.host.pods import SLEEPS, container, document
 
 from jettison.errors import ManifestError
 from jettison.runtimes.host.probe_specs import ProbeKind
 from jettison.runtimes.host.spec import RestartPolicy, pod_spec
+from tests.runtimes.host.pods import SLEEPS, container, document
 
 
 def test_everything_that_can_be_asked_for() -> None:

@@ -15,6 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from jettison import events
+from jettison.errors import ActionFailed, PodGone
+from jettison.runtimes.host import system_calls
+from jettison.runtimes.linux.cgroups import Cgroup
 from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
 from tests.runtimes.host.pods import (
     SLEEPS,
@@ -30,11 +35,6 @@ from tests.runtimes.host.pods import (
     shell,
     until,
 )
-
-from jettison import events
-from jettison.errors import ActionFailed, PodGone
-from jettison.runtimes.host import system_calls
-from jettison.runtimes.linux.cgroups import Cgroup
 
 pytestmark = needs_root
 
@@ -499,6 +499,7 @@ async def run():
             say("evicting", f"full{number}")
             if number % 2:
                 await evicting
+            say("stopping", f"crash{number}")
             await scene.supervisor.stop(f"uid-crash{number}", 0)
             say("stopped", f"crash{number}")
 
@@ -518,7 +519,7 @@ def test_killing_the_agent_at_any_moment_loses_no_pod_and_leaves_no_orphan(tmp_p
 
 
 def kill_after(made: Node, seconds: float) -> dict[str, set[str]]:
-    """What the agent said before it was killed: what it has started, was evicting, has stopped."""
+    """What the agent said before it was killed: what it has started, was evicting, was stopping, has stopped."""
     values = made.settings
     arguments = [values.node_name, str(values.state_dir), str(values.node_dir)]
     agent = subprocess.Popen([sys.executable, "-c", AGENT, *arguments], stdout=subprocess.PIPE, text=True)
@@ -527,7 +528,7 @@ def kill_after(made: Node, seconds: float) -> dict[str, set[str]]:
     time.sleep(seconds)
     agent.kill()
     output, _ = agent.communicate()
-    told: dict[str, set[str]] = {"started": set(), "evicting": set(), "stopped": set()}
+    told: dict[str, set[str]] = {"started": set(), "evicting": set(), "stopping": set(), "stopped": set()}
     for line in output.splitlines():
         what, name = line.split()
         told[what].add(name)
@@ -536,12 +537,12 @@ def kill_after(made: Node, seconds: float) -> dict[str, set[str]]:
 
 async def verify(scene: Scene, made: Node, told: dict[str, set[str]]) -> None:
     names = {status.pod.name for status in scene.supervisor.statuses()}
-    assert told["started"] - told["stopped"] <= names
+    assert told["started"] - told["stopping"] <= names
     assert not told["stopped"] & names
     for name in told["evicting"]:
         await scene.phase("Failed", name)
         assert scene.status(name).reason == "Evicted"
-    for name in told["started"] - told["stopped"] - told["evicting"]:
+    for name in told["started"] - told["stopping"] - told["evicting"]:
         if name.startswith("plain"):
             await scene.phase("Running", name)
             assert scene.container("c", name).restarts == 0

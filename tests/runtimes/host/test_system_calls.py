@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.runtimes.host.nodes import needs_root
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import system_calls
 from jettison.runtimes.linux.mounts import mount_of
 from jettison.runtimes.linux.processes import read_process
+from tests.runtimes.host.nodes import needs_root
 
 pytestmark = needs_root
 

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.builders import MI
-from tests.runtimes.host.nodes import descriptors, needs_memory_events, needs_root, node, running, settings
-
 from jettison.clock import SystemClock
 from jettison.runtimes.host.places import CgroupPlace
 from jettison.runtimes.host.usage_events import UsageEvents
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
+from tests.builders import MI
+from tests.runtimes.host.nodes import descriptors, needs_memory_events, needs_root, node, running, settings
 
 pytestmark = [needs_root, needs_memory_events]
 

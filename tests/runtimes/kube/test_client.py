@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.served import Served
 
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
+from tests.live.served import Served
 
 Scene = Callable[[KubeClient], Awaitable[None]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jettison.apiserver.validation.metadata import validate_labels
@@ -13,23 +13,31 @@ from jettison.engine.label_selectors import MatchExpression, SelectorObject, sel
 from jettison.errors import InputError
 
 Json = dict[str, Any]
+Check = Callable[[Json], Iterator[Mistake]]
+CheckUpdate = Callable[[Json, Json], Iterator[Mistake]]
 
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
-def validate_workload(workload: Json) -> Iterator[Mistake]:
-    """A new one that keeps its pods running."""
-    spec = workload["spec"]
-    yield from _validate_numbers(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"))
-    yield from _validate_selector(spec)
-    yield from _validate_template(spec["template"], ("Always",))
+def workload_checks(kind: str, *numbers: str) -> tuple[Check, CheckUpdate]:
+    """For a kind that keeps its pods running; `numbers` are the fields of its spec that must not be negative.
 
+    Only fields that the kind has may be looked at: what is unknown to it passed the door unchecked.
+    """
 
-def validate_workload_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """The selector is for ever: other pods would be left behind."""
-    yield from validate_workload(new)
-    if new["spec"].get("selector") != old["spec"].get("selector"):
-        yield invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
+    def validate(workload: Json) -> Iterator[Mistake]:
+        spec = workload["spec"]
+        yield from _validate_numbers(spec, numbers)
+        yield from _validate_selector(spec, kind)
+        yield from _validate_template(spec["template"], ("Always",))
+
+    def validate_update(new: Json, old: Json) -> Iterator[Mistake]:
+        """The selector is for ever: other pods would be left behind."""
+        yield from validate(new)
+        if new["spec"].get("selector") != old["spec"].get("selector"):
+            yield invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
+
+    return validate, validate_update
 
 
 def validate_job(job: Json) -> Iterator[Mistake]:
@@ -37,7 +45,7 @@ def validate_job(job: Json) -> Iterator[Mistake]:
     spec = job["spec"]
     numbers = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
     yield from _validate_numbers(spec, numbers)
-    yield from _validate_selector(spec)
+    yield from _validate_selector(spec, "job")
     yield from _validate_template(spec["template"], ("OnFailure", "Never"))
 
 
@@ -67,14 +75,14 @@ def _validate_numbers(spec: Json, keys: tuple[str, ...]) -> Iterator[Mistake]:
             yield invalid(f"spec.{key}", spec[key], _NOT_NEGATIVE)
 
 
-def _validate_selector(spec: Json) -> Iterator[Mistake]:
+def _validate_selector(spec: Json, kind: str) -> Iterator[Mistake]:
     selector = spec.get("selector")
     if selector is None:
         yield required("spec.selector")
         return
     yield from validate_selector(selector, "spec.selector")
     if not selector:
-        yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
         return
     labels = spec["template"]["metadata"].get("labels") or {}
     if not selects(selector, labels):

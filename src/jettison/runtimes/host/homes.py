@@ -40,8 +40,20 @@ class Household:
     emit: events.Emit
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do in a thread what may wait for a disk."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: work(*args, **kwargs))
+        """Do in a thread what may wait for a disk.
+
+        Cancelled, it still waits for a thread that has begun: what that one makes (a mount, a directory) would
+        otherwise appear after it was cleared away.
+        """
+        working = self.pool.submit(work, *args, **kwargs)
+        done = asyncio.wrap_future(working)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not working.cancel():
+                await asyncio.wait([done])
+                done.exception()  # nobody will ask for it
+            raise
 
     async def vacate(self, place: Place, whose: str) -> None:
         """Kill until nobody is left, however long that takes, then take the place away."""

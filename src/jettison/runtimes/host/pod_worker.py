@@ -218,9 +218,9 @@ class PodWorker:
         self._errands.begin(self._die(self._ending))
 
     async def _die(self, ending: Ending) -> None:
+        await ending.run()
         if self._life is not None:
             await asyncio.wait([self._life])
-        await ending.run()
         last = self.record.ending
         order = last.order.eviction(self.manifest.pod) if last is not None and last.order is not None else None
         inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)

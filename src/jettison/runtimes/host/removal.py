@@ -18,7 +18,6 @@ from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.descent import Descent
 from jettison.runtimes.linux.mounts import read_mounts
 
-_VANISHED = kernel_files.GONE
 _OWNER_ONLY = 0o700
 
 
@@ -46,7 +45,7 @@ def _remove(top: Path) -> None:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             top.unlink(missing_ok=True)
             return
-        if error.errno in _VANISHED:
+        if error.errno in kernel_files.GONE:
             return
         raise
     with place:

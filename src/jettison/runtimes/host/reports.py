@@ -77,5 +77,5 @@ def active_pod(manifest: PodManifest, home: PodHome, containers: Iterable[Contai
         ActiveContainer(each.spec.name, each.place, each.pid, each.writable_dir, each.log_dir, each.is_active)
         for each in containers
     ]
-    mounted = [ActiveVolume(each.name, each.path, each.is_memory) for each in home.volumes]
+    mounted = [ActiveVolume(each.name, each.path, each.is_memory) for each in home.volumes if not each.is_host]
     return ActivePod(manifest, parts, mounted, home.pod_dir)

@@ -1,0 +1,59 @@
+"""Which controllers, and how: options of every command that runs them, named as kube-controller-manager's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from jettison.cli.controller_choice import choose_controllers
+from jettison.controllers.settings import ControllerSettings
+
+Callback = Callable[..., Any]
+
+_DEFAULTS = ControllerSettings()
+_OPTIONS = (
+    click.option(
+        "--controllers",
+        multiple=True,
+        default=["*"],
+        metavar="NAMES",
+        help="`*` for all, `foo` for one more, `-foo` for one less, with commas between; `-` for none. [default: *]",
+    ),
+    click.option(
+        "--terminated-pod-gc-threshold",
+        type=int,
+        default=_DEFAULTS.terminated_pods,
+        metavar="NUMBER",
+        show_default=True,
+        help="Of more pods that have ended the oldest go, evicted ones first; 0: all stay.",
+    ),
+    click.option(
+        "--evicted-pod-limit",
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="Of more pods that a node evicted the oldest go. [default: only the threshold above]",
+    ),
+)
+
+
+def controller_options(command: Callback) -> Callback:
+    """The command gets `names: frozenset[str]` and `settings: ControllerSettings`."""
+
+    @wraps(command)
+    def collected(
+        *arguments: Any,
+        controllers: tuple[str, ...],
+        terminated_pod_gc_threshold: int,
+        evicted_pod_limit: int | None,
+        **options: Any,
+    ) -> Any:
+        settings = ControllerSettings(terminated_pod_gc_threshold, evicted_pod_limit)
+        return command(*arguments, names=choose_controllers(controllers), settings=settings, **options)
+
+    decorated: Callback = collected
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,123 @@
+"""A cache keeps up with its server, through changes, broken watches and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from jettison.clock import SystemClock
+from jettison.controllers.cache import Cache, Caches, Change, View, key_of
+from jettison.controllers.object_state import node_name_of
+from jettison.errors import ManifestError
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, PatchType
+from jettison.runtimes.kube.kinds import NAMESPACES, PODS
+from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access
+from tests.controllers.staging import until
+from tests.live.served import serving
+from tests.maintenance.playground import Playground, play
+
+NOW = DeleteOptions(grace_seconds=0)
+
+
+def _names(cache: Cache) -> set[str]:
+    return {each["metadata"]["name"] for each in cache}
+
+
+def _story(changes: list[Change]) -> list[tuple[str, str]]:
+    """What happened to whom; resyncs apart."""
+    words = {(False, True): "new", (True, True): "changed", (True, False): "gone"}
+    return [
+        (key_of(each.newest)[1], words[each.old is not None, each.new is not None])
+        for each in changes
+        if not each.is_resync
+    ]
+
+
+def test_listeners_hear_of_every_change_in_order(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        await ground.pod("a", phase="Pending")
+        caches = Caches(client, SystemClock(), resync_seconds=0.4)
+        cache = caches.of(PODS, space)
+        assert caches.of(PODS, space) is cache
+        changes: list[Change] = []
+        cache.listen(changes.append)
+        running = asyncio.create_task(caches.run())
+        await caches.listed()
+        assert _names(cache) == {"a"}
+        await client.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, space, how=PatchType.MERGE)
+        await client.delete(PODS, "a", space, NOW)
+        wanted = [("a", "new"), ("a", "changed"), ("a", "changed"), ("a", "gone")]
+
+        async def is_told() -> bool:
+            return _story(changes) == wanted
+
+        await until(is_told)
+        assert cache.get((space, "a")) is None
+        await ground.pod("b", phase="Pending")
+
+        async def is_resynced() -> bool:
+            return any(each.is_resync and key_of(each.newest)[1] == "b" for each in changes)
+
+        await until(is_resynced)
+        running.cancel()
+
+    play(kubeconfig, scene)
+
+
+def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> None:
+    """Killed, changed by somebody else, started again: the cache lists anew and tells what is different."""
+
+    async def scene() -> None:
+        folder = tmp_path / "state"
+        changes: list[Change] = []
+        with serving(folder, "--controllers=-") as first:
+            access = load_access(Overrides(kubeconfig=str(first.kubeconfig())))
+        async with KubeClient(access) as client:
+            cache = Caches(client, SystemClock()).of(NAMESPACES)
+            cache.listen(changes.append)
+            running = asyncio.create_task(cache.run())
+            listen = ("--listen", f"127.0.0.1:{first.port}", "--controllers=-")
+            with serving(folder, *listen) as second:
+                await cache.listed()
+                assert second.call("POST", "/api/v1/namespaces", {"metadata": {"name": "one"}})[0] == 201
+                await until(lambda: _has(cache, "one"))
+                second.process.send_signal(signal.SIGTERM)
+                second.process.wait(15)
+            with serving(folder, *listen) as third:
+                assert third.call("POST", "/api/v1/namespaces", {"metadata": {"name": "two"}})[0] == 201
+                await until(lambda: _has(cache, "two"))
+                assert {"default", "one", "two"} <= _names(cache)
+            running.cancel()
+        assert _story(changes).count(("one", "new")) == 1
+
+    async def _has(cache: Cache, name: str) -> bool:
+        return name in _names(cache)
+
+    asyncio.run(scene())
+
+
+def test_a_view_groups_values_and_leaves_out_what_cannot_be_read() -> None:
+    """No server is needed to tell it of a pod that moves, cannot be read any more, and goes."""
+
+    def value_of(document: Document) -> str:
+        if "bad" in document["metadata"]:
+            raise ManifestError("no")
+        return str(document["metadata"]["name"])
+
+    def pod(node: str, **metadata: object) -> Document:
+        return {"metadata": {"name": "p", "namespace": "s", **metadata}, "spec": {"nodeName": node}}
+
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    view = View(cache, value_of, node_name_of)
+    here, there, broken = pod("here"), pod("there"), pod("there", bad=True)
+    cache._store(("s", "p"), Change(None, here))
+    assert view.values("here") == ("p",)
+    cache._store(("s", "p"), Change(here, there))
+    assert (view.values("here"), dict(view.group("there"))) == ((), {("s", "p"): "p"})
+    cache._store(("s", "p"), Change(there, broken))
+    assert view.values("there") == ()
+    cache._store(("s", "p"), Change(broken, there))
+    cache._store(("s", "p"), Change(there, None))
+    assert view.values("there") == ()

@@ -40,12 +40,17 @@ class Keeper:
         self._emit = emit
         self._readmission = Readmission() if readmits else None
         self._wanted: dict[str, PodManifest] | None = None
+        self._stopping: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+        """Until cancelled; pods on their way out go on leaving."""
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._stopping.values():
+                task.cancel()
 
     async def look(self) -> None:
         """One comparison, and what follows from it."""
@@ -55,13 +60,19 @@ class Keeper:
             lives = self._readmission.lives if self._readmission else {}
             self._wanted = wanted_pods(self._directories, lives, self._emit)
         known = {status.pod.uid: status for status in self._runtime.statuses()}
-        for uid in known.keys() - self._wanted.keys():
-            if not known[uid].is_ending:
-                await self._attempt(f"stop {known[uid].pod}", self._runtime.stop(uid))
+        for uid in known.keys() - self._wanted.keys() - self._stopping.keys():
+            self._stop(known[uid])
         # Critical pods first, then by priority: on a full node the important ones get the room.
         new = [manifest for uid, manifest in self._wanted.items() if uid not in known]
         for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
             await self._attempt(f"start {manifest.pod}", self._admitter.admit(manifest))
+
+    def _stop(self, status: PodStatus) -> None:
+        """In a task of its own: a pod may take its whole grace period, and others want to start meanwhile."""
+        uid = status.pod.uid
+        task = asyncio.create_task(self._attempt(f"stop {status.pod}", self._runtime.stop(uid)))
+        self._stopping[uid] = task
+        task.add_done_callback(lambda _: self._stopping.pop(uid, None))
 
     def _give_chances(self) -> bool:
         if self._readmission is None:

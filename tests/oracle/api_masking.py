@@ -122,9 +122,14 @@ def _resources(recorded: Json, answer: Json) -> list[Json]:
 
 
 def _table(table: Json) -> Json:
-    columns = [{key: each.get(key) for key in ("name", "type", "format", "priority")} for each in table["columnDefinitions"]]
+    columns = [
+        {key: each.get(key) for key in ("name", "type", "format", "priority")} for each in table["columnDefinitions"]
+    ]
     names = [each["name"] for each in columns]
-    rows = [["<age>" if name == "Age" else cell for name, cell in zip(names, row["cells"], strict=True)] for row in table["rows"]]
+    rows = [
+        ["<age>" if name == "Age" else cell for name, cell in zip(names, row["cells"], strict=True)]
+        for row in table["rows"]
+    ]
     first = table["rows"][0].get("object") if table["rows"] else None
     return {
         "kind": table["kind"],
@@ -141,9 +146,13 @@ def differences(expected: Any, found: Any, path: str = "") -> list[tuple[str, An
         keys = sorted({*expected, *found})
         missing = "<nothing>"
         return [
-            each for key in keys for each in differences(expected.get(key, missing), found.get(key, missing), f"{path}.{key}")
+            each
+            for key in keys
+            for each in differences(expected.get(key, missing), found.get(key, missing), f"{path}.{key}")
         ]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))
         return [each for index, (one, two) in pairs for each in differences(one, two, f"{path}[{index}]")]
-    return [] if expected == found and isinstance(expected, bool) is isinstance(found, bool) else [(path, expected, found)]
+    return (
+        [] if expected == found and isinstance(expected, bool) is isinstance(found, bool) else [(path, expected, found)]
+    )

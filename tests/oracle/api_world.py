@@ -43,11 +43,19 @@ class Client:
         self._context = ssl.create_default_context(cafile=authority) if parts.scheme == "https" else None
         self.token = token
         self._local = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
 
     def connect(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return http.client.HTTPConnection(*self._address, timeout=60)
-        return http.client.HTTPSConnection(*self._address, timeout=60, context=self._context)
+            connection = http.client.HTTPConnection(*self._address, timeout=60)
+        else:
+            connection = http.client.HTTPSConnection(*self._address, timeout=60, context=self._context)
+        self._opened.append(connection)
+        return connection
+
+    def close(self) -> None:
+        for connection in self._opened:
+            connection.close()
 
     def headers(self, given: dict[str, str] | None, token: str | None) -> dict[str, str]:
         bearer = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -86,7 +94,7 @@ class World:
     # The recorded steps.
 
     def play(self, until: str | None = None, **instead: Any) -> Any:
-        """Play steps up to and with the one of that label, or all; `instead` replaces parts of the last one's request."""
+        """Play steps up to and with that label, or all; `instead` replaces parts of the last one's request."""
         reply = None
         while self._steps:
             step = self._steps.pop(0)
@@ -105,9 +113,11 @@ class World:
         assert step["label"] == label, f"`{step['label']}` comes before `{label}`"
         self._compare(label, step["value"], self.mask.value(value))
 
-    @property
-    def next_value(self) -> Any:
-        return self._steps[0]["value"]
+    def observe(self, label: str, body: Any) -> None:
+        """Make an observation that was recorded as the answer to a request, of which only this was kept."""
+        step = self._steps.pop(0)
+        assert step["label"] == label, f"`{step['label']}` comes before `{label}`"
+        self._compare(label, step["response"]["body"], self.mask.value(body))
 
     def _play(self, step: Json, instead: Json) -> Reply:
         request = {**self.mask.unmask(step["request"]), **instead}
@@ -120,7 +130,12 @@ class World:
         if isinstance(body, dict | list) and data is not None and "<data>" not in body:
             headers.setdefault("Content-Type", "application/json")
         reply = self.raw(
-            request["method"], request["path"], data, request["params"], headers, request.get("token", self.client.token)
+            request["method"],
+            request["path"],
+            data,
+            request["params"],
+            headers,
+            request.get("token", self.client.token),
         )
         shown = {name: self.mask.text(reply.headers[name]) for name in _HEADERS if name in _titled(reply.headers)}
         recorded = step["response"]
@@ -196,12 +211,15 @@ class World:
         return created
 
     def status(self, name: str, phase: str = "Running", ready: bool | None = True, **more: Any) -> None:
-        conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": now_text()}] if ready is not None else []
+        conditions = (
+            [{"type": "Ready", "status": str(ready), "lastTransitionTime": now_text()}] if ready is not None else []
+        )
         status = {"phase": phase, "conditions": conditions, "startTime": now_text(), **more}
         self.must("PATCH", f"{self.pods(name)}/status", {"status": status}, MERGE)
 
-    def budget(self, name: str = "pdb", *, is_awaited: bool = True, **spec: Any) -> None:
+    def budget(self, name: str = "pdb", spec: Json | None = None, *, is_awaited: bool = True, **more: Any) -> None:
         """A budget over `app: web`, with the controller's first numbers unless nobody is there to compute them."""
+        spec = {**(spec or {}), **more}
         spec.setdefault("selector", {"matchLabels": {"app": "web"}})
         if spec["selector"] is None:
             del spec["selector"]

@@ -191,7 +191,11 @@ async def _watch(node: HostNode, narrator: Narrator, running: asyncio.Task[None]
 async def _progress(node: HostNode, narrator: Narrator) -> None:
     while True:
         await asyncio.sleep(3)
-        snapshot = await node.runtime.observe()
+        node.agent.look_soon()
+        await asyncio.sleep(0.1)
+        snapshot = node.agent.snapshot
+        if snapshot is None:
+            continue
         leaking = next((each.uid for each in snapshot.pods if each.name == LEAK), "")
         usage, memory = snapshot.usages.get(leaking), snapshot.node.memory
         if usage is not None and memory is not None:

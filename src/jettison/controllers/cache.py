@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from jettison.clock import Clock
@@ -132,17 +131,16 @@ class Cache:
 
     async def _follow(self, since: str) -> str:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""
-        async with aclosing(self._client.watch(self._kind, since, self._namespace)) as events:
-            async for kind, document in events:
-                since = document["metadata"]["resourceVersion"]
-                if kind == "BOOKMARK":
-                    continue
-                key = key_of(document)
-                known = self._objects.get(key)
-                if kind != "DELETED":
-                    self._store(key, Change(known, document))
-                elif known is not None:
-                    self._store(key, Change(document, None))
+        async for kind, document in self._client.watch(self._kind, since, self._namespace):
+            since = document["metadata"]["resourceVersion"]
+            if kind == "BOOKMARK":
+                continue
+            key = key_of(document)
+            known = self._objects.get(key)
+            if kind != "DELETED":
+                self._store(key, Change(known, document))
+            elif known is not None:
+                self._store(key, Change(document, None))
         # A server that is stopping may take watches only to end them.
         await asyncio.sleep(_FIRST_PAUSE)
         return since

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from jettison.agent.sinks.event_correlation import Subject
 from jettison.controllers.cache import Change, Key, View, key_of
@@ -48,7 +48,7 @@ class DisruptionController:
         self._pods = around.caches.of(PODS)
         self._budgets = around.caches.of(BUDGETS)
         self._guarded: View[GuardedPod] = View(self._pods, guarded_pod_from)
-        self._known: View[_Known] = View(self._budgets, _read)
+        self._selectors: View[LabelSelector] = View(self._budgets, _selector)
         self._workloads: list[View[Workload]] = []
         self._departed: dict[Key, int] = {}
         self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
@@ -69,15 +69,15 @@ class DisruptionController:
 
     async def _reconcile(self, key: Key) -> None:
         document = self._budgets.get(key)
-        known = self._known.group(key[0]).get(key)
-        if document is None or known is None:
+        if document is None:
             return
+        budget = budget_from(document)
         now_ns = self._around.clock.now_ns()
-        if self._is_behind(known.budget, now_ns):
+        if self._is_behind(budget, now_ns):
             self._reconciler.queue.add_after(key, _LAG_PAUSE_SECONDS)
             return
         pods = self._guarded.values(key[0])
-        sync = sync_budget(known.budget, pods, await self._workloads_of(known.budget, pods), now_ns)
+        sync = sync_budget(budget, pods, await self._workloads_of(budget, pods), now_ns)
         self._announce(document, sync)
         if sync.status is not None:
             try:
@@ -128,12 +128,12 @@ class DisruptionController:
         namespace = key_of(change.newest)[0]
         old, new = (None if each is None else each["metadata"].get("labels") or {} for each in change)
         chosen = []
-        for key, known in self._known.group(namespace).items():
-            is_chosen = new is not None and known.selector.matches(new)
-            if is_chosen or (old is not None and known.selector.matches(old)):
+        for key, selector in self._selectors.group(namespace).items():
+            is_chosen = new is not None and selector.matches(new)
+            if is_chosen or (old is not None and selector.matches(old)):
                 yield key
             if is_chosen:
-                chosen.append(known.budget.name)
+                chosen.append(key[1])
         if len(chosen) > 1 and change.new is not None:
             pod = subject_of("Pod", change.new)
             which = f"Pod {quote(pod.namespace)}/{quote(pod.name)} matches multiple PodDisruptionBudgets."
@@ -143,7 +143,7 @@ class DisruptionController:
     def _rescaled(self, change: Change) -> Iterable[Key]:
         if change.is_resync or not change.differs(_replicas):
             return ()
-        return tuple(self._known.group(key_of(change.newest)[0]))
+        return tuple(self._selectors.group(key_of(change.newest)[0]))
 
     def _note_departure(self, change: Change) -> None:
         if change.new is not None or change.old is None:
@@ -156,19 +156,12 @@ class DisruptionController:
             del self._departed[oldest[0]]
 
 
-class _Known(NamedTuple):
-    """A budget as a value; reading one takes longer than asking it."""
-
-    budget: Budget
-    selector: LabelSelector
-
-
-def _read(document: Document) -> _Known:
-    budget = budget_from(document)
+def _selector(document: Document) -> LabelSelector:
+    """Without the status, which changes with every eviction and may name hundreds of pods."""
     try:
-        return _Known(budget, select(budget.selector))
+        return select(budget_from({**document, "status": None}).selector)
     except InputError:
-        return _Known(budget, NOTHING)  # its sync will say so
+        return NOTHING  # the sync will say so
 
 
 def _with_status(document: Document, status: BudgetStatus) -> Document:

@@ -25,6 +25,7 @@ from jettison.runtimes.host.lodging import Builder, Lodging
 from jettison.runtimes.host.observer import Observer
 from jettison.runtimes.host.outlook import MemoryPair
 from jettison.runtimes.host.reclaim import Collector
+from jettison.runtimes.host.rehearsal import rehearse_kill
 from jettison.runtimes.host.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
@@ -84,6 +85,7 @@ class HostRuntime:
         host = proc.Machine()
         runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host)
         runtime.lacks += runtime._alarms.open()
+        await rehearse_kill(runtime._lodging.places)
         await runtime._supervisor.adopt()
         runtime._collecting = asyncio.create_task(runtime._collect_for_ever())
         return runtime

@@ -40,6 +40,8 @@ NODE_MIB, AVAILABLE_MIB = 512, 384
 # Less than the difference by what the neighbours have, so that all processes die at about the same size.
 HEADROOM_MIB = 120
 MOST_MIB = 300
+# Processor time enough to grow as fast as it should, and to take notice of a signal, on a busy machine too.
+REQUESTS = {"memory": "1Mi", "cpu": "500m"}
 MOST_PEER_RUNS = 10
 SIGNAL_BAR_MS, OVERSHOOT_BAR_MIB = 5.0, 2.0
 # Seconds for each thing that is waited for; and between readiness and growth, for the alarms to be set.
@@ -92,7 +94,7 @@ class GuardedNode:
         self._count += 1
         name = f"grower-{self._count}"
         with trial(grower, scratch, usage, MOST_MIB) as each:
-            self._node.write(pod(name, each.arguments, memory="1Mi"))
+            self._node.write(pod(name, each.arguments, container={"resources": {"requests": REQUESTS}}))
             try:
                 each.await_start(PATIENCE)
                 time.sleep(SETTLE)

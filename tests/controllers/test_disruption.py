@@ -5,11 +5,21 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
+from jettison.clock import SystemClock
+from jettison.controllers.cache import Caches, Change
+from jettison.controllers.disruption import DisruptionController
+from jettison.controllers.event_recorder import EventRecorder
 from jettison.controllers.object_state import condition_of
+from jettison.controllers.reconciler import Surroundings
+from jettison.controllers.settings import ControllerSettings
+from jettison.engine.budgets import Budget, BudgetStatus
 from jettison.engine.durations import SECOND_NS
 from jettison.manifests.times import time_text
-from jettison.runtimes.kube.client import DeleteOptions, PatchType
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
+from jettison.runtimes.kube.kubeconfig import Access
 from tests.controllers.staging import Json, controlled, told, until, until_status
 from tests.maintenance.playground import Playground, play
 
@@ -204,3 +214,37 @@ def test_what_people_are_told(kubeconfig: Path) -> None:
             await until(all_said)
 
     play(kubeconfig, scene)
+
+
+SECONDS_AGO = [
+    ("seen", 0, False),
+    ("departed", 0, False),
+    ("unheard", 0, True),
+    ("unheard", 2, True),
+    # Whoever is not there by now is not to come.
+    ("unheard", 5, False),
+]
+
+
+@pytest.mark.parametrize(("pod", "seconds_ago", "is_behind"), SECONDS_AGO)
+def test_a_grant_for_a_pod_unheard_of_is_waited_for(pod: str, seconds_ago: int, is_behind: bool) -> None:
+    """Budgets and pods come by two watches: forgetting the grant would make the budget larger for a moment."""
+    client, clock = KubeClient(Access("https://127.0.0.1:1")), SystemClock()
+    caches = Caches(client, clock)
+    around = Surroundings(client, caches, EventRecorder(client, clock), clock, ControllerSettings())
+    controller = DisruptionController(around)
+    pods = caches.of(PODS)
+    for name in ("seen", "departed"):
+        pods._store(("s", name), Change(None, _document(name)))
+    pods._store(("s", "departed"), Change(_document("departed"), None))
+    now_ns = clock.now_ns()
+    status = BudgetStatus(disrupted_pods={pod: now_ns - seconds_ago * SECOND_NS})
+    budget = Budget("b", "s", status=status)
+    assert controller._is_behind(budget, now_ns) is is_behind
+    # What was granted before the last list is in it, or gone.
+    pods.listed_ns = now_ns + SECOND_NS
+    assert not controller._is_behind(budget, now_ns)
+
+
+def _document(name: str) -> Json:
+    return {"metadata": {"name": name, "namespace": "s", "uid": name, "resourceVersion": "1"}}

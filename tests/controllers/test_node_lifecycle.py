@@ -116,9 +116,14 @@ def test_nodes_lose_their_pods_one_by_one_and_not_all_of_them(kubeconfig: Path) 
 
         async with controlled(ground.client, LIFECYCLE, clock=clock):
             await asyncio.sleep(0.5)
+
+            async def both_are_closed() -> bool:
+                taints = [await _taints(ground, name) for name in names[:2]]
+                return all((NOT_READY, "NoSchedule") in each for each in taints)
+
             for name in names[:2]:
                 await _beat(ground, name, "False")
-                await _until_tainted_for(ground, name)
+            await until(both_are_closed)
             assert await doomed() == 1
             clock.forward(10)
 
@@ -134,12 +139,6 @@ def test_nodes_lose_their_pods_one_by_one_and_not_all_of_them(kubeconfig: Path) 
             await until(nobody)
             for name in names:
                 assert (NOT_READY, "NoSchedule") in await _taints(ground, name)
-
-    async def _until_tainted_for(ground: Playground, name: str) -> None:
-        async def is_so() -> bool:
-            return (NOT_READY, "NoSchedule") in await _taints(ground, name)
-
-        await until(is_so)
 
     play(kubeconfig, scene)
 

@@ -19,6 +19,7 @@ from jettison.runtimes.linux.usage import ROOT, UsageReader
 
 # Bytes by which two counters may differ that mean the same: each processor charges in batches of 64 pages.
 _BATCH = 256 * 1024
+_LIMIT_LASTS_NS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class CgroupMeter:
         self._total = host.memory().total
         memory = kubepods.mounts.holding("memory")
         self._directory = Path() if memory is None else memory.mount_point
+        self._limit: int | None = None
+        self._limit_ns: int | None = None
         self._names: dict[str, str] = {}
         # By cgroup: the inactive cache at the last exact reading, and processes with the tasks they were counted at.
         self._inactive: dict[str, int] = {}
@@ -87,7 +90,7 @@ class CgroupMeter:
             node = self._stats(self._kubepods.node, settings.node_memory)
         if node is None:
             raise ObservationFailed(f"cannot measure memory: cgroup `{self._kubepods.node}` is gone")
-        return MemoryPair(node, self._stats(self._kubepods.name, self._reader.memory_limit(self._kubepods.name)))
+        return MemoryPair(node, self._stats(self._kubepods.name, self._pods_limit()))
 
     def processes(self) -> ProcessStats:
         """By the node's own limit, or the machine's."""
@@ -111,6 +114,13 @@ class CgroupMeter:
         """All descriptors."""
         self._reader.close()
         self._host.close()
+
+    def _pods_limit(self) -> int | None:
+        """Only we change it, and not often; but to ask takes as long as the rest of `memory`."""
+        now_ns = self._clock.monotonic_ns()
+        if self._limit_ns is None or now_ns - self._limit_ns >= _LIMIT_LASTS_NS:
+            self._limit, self._limit_ns = self._reader.memory_limit(self._kubepods.name), now_ns
+        return self._limit
 
     def _stats(self, name: str, capacity: int | None) -> MemoryStats | None:
         memory = self._reader.memory(name)

@@ -25,8 +25,8 @@ from jettison.runtimes.host.lodging import Builder, Lodging
 from jettison.runtimes.host.observer import Observer
 from jettison.runtimes.host.outlook import MemoryPair
 from jettison.runtimes.host.reclaim import Collector
-from jettison.runtimes.host.rehearsal import rehearse_kill
 from jettison.runtimes.host.record_files import RecordFiles
+from jettison.runtimes.host.rehearsal import rehearse_kill
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.linux import proc

@@ -44,6 +44,7 @@ def test_the_defaults_are_valid() -> None:
         ({"maxPods": -1}, "maxPods (--max-pods) -1 must not be a negative number"),
         ({"podsPerCore": -1}, "podsPerCore (--pods-per-core) -1 must not be a negative number"),
         ({"oomScoreAdj": 1001}, "oomScoreAdj (--oom-score-adj) 1001 must be between -1000 and 1000, inclusive"),
+        ({"nodeStatusMaxImages": -2}, "nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater"),
         ({"enforceNodeAllocatable": ["pods", "pods"]}, f'duplicated enforcements "pods" in {ENFORCE}'),
         ({"enforceNodeAllocatable": ["pds"]}, f'option "pds" specified for {ENFORCE}. {OPTIONS}'),
         (

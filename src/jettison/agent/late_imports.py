@@ -7,7 +7,7 @@ or without descriptors it fails. So whatever is missing is loaded before, and wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Self
@@ -16,11 +16,14 @@ from jettison.errors import JettisonError
 
 
 class LateImports:
-    """While it is in place every import of something new is reported; with `is_strict` it fails."""
+    """While it is in place every import of something new but `expected` is reported; with `is_strict` it fails."""
 
-    def __init__(self, report: Callable[[str], None], *, is_strict: bool = False) -> None:
+    def __init__(
+        self, report: Callable[[str], None], *, expected: Container[str] = (), is_strict: bool = False
+    ) -> None:
         self.names: list[str] = []
         self._report = report
+        self._expected = expected
         self._is_strict = is_strict
 
     def __enter__(self) -> Self:
@@ -37,6 +40,8 @@ class LateImports:
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """Asked by Python for every module that is not loaded yet; we never know where it is."""
+        if fullname in self._expected:
+            return None
         if self._is_strict:
             raise JettisonError(f"`{fullname}` is imported though the agent is ready")
         if fullname not in self.names:  # to report may import something itself

@@ -11,9 +11,14 @@ everything said about them to standard error; a mistake ends in `error: …` and
 
 from __future__ import annotations
 
+import sys
+
+from jettison.cli.lean_start import load_without_openssl
 from jettison.cli.program import program
 
 
 def main() -> None:
     """Run the command in `sys.argv` and end the process."""
+    if sys.argv[1:2] == ["up"]:
+        load_without_openssl()
     program.main()

@@ -9,6 +9,7 @@ from jettison import events
 from jettison.agent.late_imports import LateImports
 from jettison.agent.self_protection import OwnCgroup, protect
 from jettison.events import Emit
+from jettison.runtimes.host import tls
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroup_mounts import discover
 from jettison.runtimes.linux.cgroups import Cgroup
@@ -22,7 +23,7 @@ class HostProtection:
         self._own = _own_cgroup(settings)
         self._oom_score_adj = oom_score_adj
         self._emit = emit
-        self._imports = LateImports(self._tell)
+        self._imports = LateImports(self._tell, expected=tls.MODULES)
 
     def begin(self) -> tuple[str, ...]:
         """To be called when everything is loaded. What is not permitted here, one line each."""

@@ -158,6 +158,7 @@ FIELDS: tuple[Field, ...] = (
         MINUTE_NS,
         zero_is_unset=True,
     ),
+    Field("node_status_max_images", "nodeStatusMaxImages", "node-status-max-images", Kind.INT32, 50),
     Field("max_pods", "maxPods", "max-pods", Kind.INT32, 110, zero_is_unset=True),
     Field("pods_per_core", "podsPerCore", "pods-per-core", Kind.INT32, 0),
     Field("fail_cgroup_v1", "failCgroupV1", "fail-cgroupv1", Kind.BOOL, True),
@@ -207,6 +208,7 @@ class KubeletConfig:
     node_status_update_frequency: int
     node_status_report_frequency: int
     volume_stats_period: int
+    node_status_max_images: int
     max_pods: int
     pods_per_core: int
     fail_cgroup_v1: bool

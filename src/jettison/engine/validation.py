@@ -52,6 +52,9 @@ def _image_collection(config: KubeletConfig) -> Iterator[Complaint]:
 
 
 def _numbers(config: KubeletConfig) -> Iterator[Complaint]:
+    if config.node_status_max_images < -1:
+        said = f"{_named('nodeStatusMaxImages')} {config.node_status_max_images} must be -1 or greater"
+        yield _complain("nodeStatusMaxImages", said)
     if config.max_pods < 0:
         yield _complain("maxPods", f"{_named('maxPods')} {config.max_pods} must not be a negative number")
     if not -1000 <= config.oom_score_adj <= 1000:

@@ -9,11 +9,11 @@ succeeded.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from jettison.errors import ActionFailed
+from jettison.runtimes.host import tls
 from jettison.runtimes.host.probe_specs import Action, ExecAction, HttpAction, ProbeSpec, TcpAction
 
 # A server that sends no end of line must not fill our memory.
@@ -73,11 +73,13 @@ async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
 
 
 async def _ask_page(action: HttpAction) -> Answer:
-    context = _unchecked() if action.is_https else None
-    reader, writer = await asyncio.open_connection(action.host, action.port, ssl=context, limit=_LONGEST_LINE)
+    reader, writer = await asyncio.open_connection(action.host, action.port, limit=_LONGEST_LINE)
     try:
-        writer.write(_request(action))
-        line = await reader.readline()
+        if action.is_https:
+            line = await tls.first_line(reader, writer, action.host, _request(action), _LONGEST_LINE)
+        else:
+            writer.write(_request(action))
+            line = await reader.readline()
     except ValueError:
         return Answer(False, f"more than {_LONGEST_LINE} bytes without an end of line")
     finally:
@@ -104,10 +106,3 @@ def _request(action: HttpAction) -> bytes:
     headers["Connection"] = "close"
     lines = [f"GET {action.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode("ascii")
-
-
-def _unchecked() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

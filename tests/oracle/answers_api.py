@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from convert_budgets import budget, guarded_pod, selector_object, time_ns, time_text, workloads
-
 from jettison.engine.budget_sync import sync_budget
 from jettison.engine.budgets import BudgetStatus, scaled
 from jettison.engine.field_selectors import FieldSelector, parse_field_selector
@@ -19,7 +17,10 @@ from jettison.engine.taints import (
     first_untolerated,
     no_execute_stay,
 )
+from jettison.engine.workloads import Workload, Workloads
 from jettison.errors import InputError
+from jettison.manifests.budgets import budget_from, guarded_pod_from, selector_from, workload_from
+from jettison.manifests.times import parse_time, time_text
 
 Json = dict[str, Any]
 
@@ -57,7 +58,7 @@ def answer_labelselector(case: Json) -> Json:
     def read() -> LabelSelector:
         if "selector" in case:
             return parse_label_selector(case["selector"])
-        return select(selector_object(case["labelSelector"]))
+        return select(selector_from(case["labelSelector"]))
 
     return _answer_selector(read, case["labels"])
 
@@ -87,8 +88,9 @@ def answer_intorpercent(case: Json) -> Json:
 
 
 def answer_pdbstatus(case: Json) -> Json:
-    pdb = budget(case["pdb"])
-    sync = sync_budget(pdb, map(guarded_pod, case["pods"]), workloads(pdb.namespace, case), time_ns(case["now"]))
+    pdb = budget_from(case["pdb"])
+    pods = map(guarded_pod_from, case["pods"])
+    sync = sync_budget(pdb, pods, _workloads(pdb.namespace, case), parse_time(case["now"]))
     events = [
         {
             "object": f"Pod/{pdb.namespace}/{notice.pod}" if notice.pod else f"PodDisruptionBudget/{pdb}",
@@ -103,6 +105,22 @@ def answer_pdbstatus(case: Json) -> Json:
         "updated": sync.status is not None,
     }
     return answer | {"status": _status_json(sync.status)} if sync.status else answer
+
+
+def _workloads(namespace: str, case: Json) -> Workloads:
+    def named(key: str) -> dict[str, Workload]:
+        return {
+            each["metadata"]["name"]: workload_from(each)
+            for each in case.get(key) or ()
+            if each["metadata"].get("namespace", "") == namespace
+        }
+
+    return Workloads(
+        replication_controllers=named("replicationControllers"),
+        replica_sets=named("replicaSets"),
+        deployments=named("deployments"),
+        stateful_sets=named("statefulSets"),
+    )
 
 
 def _status_json(status: BudgetStatus) -> Json:

@@ -7,6 +7,7 @@ would only ever grow.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from jettison.apiserver.deletion import DeleteOptions, Deletions
@@ -14,7 +15,10 @@ from jettison.apiserver.resources import EVENTS, NAMESPACES, RESOURCES, Resource
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Change, ChangeType, Stored
 from jettison.clock import Clock
+from jettison.errors import ApiError
 from jettison.manifests.times import parse_time
+
+_log = logging.getLogger(__name__)
 
 _CONTENT: Final[tuple[Resource, ...]] = tuple(
     each for each in RESOURCES if each.is_stored and each.is_namespaced and not each.stored_as
@@ -40,10 +44,14 @@ class Housekeeping:
             self._store.follow(resource, self._store.version, self._notice)
         try:
             while True:
-                self._empty_all()
-                self._drop_old_events()
-                await self._store.settled()
                 self._wake.clear()
+                try:
+                    self._empty_all()
+                    self._drop_old_events()
+                    await self._store.settled()
+                except ApiError:
+                    # The disk refuses, which every client hears as well; the next round tries again.
+                    _log.exception("housekeeping failed")
                 timer = asyncio.get_running_loop().call_later(_EVENT_ROUND_SECONDS, self._wake.set)
                 await self._wake.wait()
                 timer.cancel()

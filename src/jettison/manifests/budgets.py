@@ -126,6 +126,11 @@ def budget_from(document: object) -> Budget:
     )
 
 
+def selector_from(document: object) -> SelectorObject | None:
+    """A LabelSelector on its own; null selects nothing, an empty one everything."""
+    return None if document is None else _selector(convert(document, _Selector, "selector"))
+
+
 def workload_from(document: object) -> Workload:
     """A ReplicaSet, Deployment, StatefulSet or ReplicationController; nobody said how many means one."""
     found = convert(document, _Workload, _named("workload", document))

@@ -132,6 +132,8 @@ def _reader(wanted: Type) -> Reader:
 def _list_reader(wanted: Type) -> Reader:
     read_element = _reader(wanted.element)
     is_plain = wanted.element == Type((), "string")
+    # Go makes a zero value of null.
+    null: Any = "" if is_plain else {}
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not list:
@@ -141,8 +143,7 @@ def _list_reader(wanted: Type) -> Reader:
         found = []
         for index, item in enumerate(value):
             notes.path.append(f"[{index}]")
-            # Go makes a zero value of null; for us that is an empty struct, map or text.
-            found.append(read_element({} if item is None else item, notes))
+            found.append(read_element(null if item is None else item, notes))
             notes.path.pop()
         return found
 

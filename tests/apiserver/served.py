@@ -104,12 +104,20 @@ class Served:
         accept: str = "application/json",
         token: str = "admin",
         leave: asyncio.Event | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        headers = [(b"accept", accept.encode()), (b"authorization", f"Bearer {token}".encode())]
+        given = {"accept": accept, "authorization": f"Bearer {token}", **(headers or {})}
         if content_type is not None:
-            headers.append((b"content-type", content_type.encode()))
-        scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
+            given["content-type"] = content_type
+        sent_headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": sent_headers,
+        }
         sent: list[Any] = []
 
         async def receive() -> Json:

@@ -364,3 +364,16 @@ def test_five_minutes_on_a_dead_node(api: Served, given: list[Json], added: list
     found = api.post(PODS, pod_document("p", tolerations=given)).body["spec"].get("tolerations", [])
     assert [each["key"] for each in found[len(given) :]] == added
     assert all(each["tolerationSeconds"] == 300 for each in found[len(given) :])
+
+
+def test_people_get_their_answers_indented(api: Served) -> None:
+    assert b"\n" not in api.get(PODS).content
+    assert b'\n  "kind"' in api.get(PODS, query="pretty=true").content
+    assert b'\n  "kind"' in api.get(PODS, headers={"user-agent": "curl/8.5"}).content
+    assert b"\n" not in api.get(PODS, query="pretty=false", headers={"user-agent": "curl/8.5"}).content
+
+
+def test_a_document_that_the_client_knows_is_not_sent_again(api: Served) -> None:
+    first = api.get("/apis")
+    again = api.get("/apis", headers={"if-none-match": first.headers["etag"]})
+    assert (again.code, again.content) == (304, b"")

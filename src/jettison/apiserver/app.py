@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from jettison.apiserver import discovery, openapi
@@ -19,6 +22,7 @@ from jettison.apiserver.auth import Authenticator, denial, is_allowed
 from jettison.apiserver.bodies import read_object
 from jettison.apiserver.eviction import Evictions, Settings
 from jettison.apiserver.limits import read_body
+from jettison.apiserver.media_types import JSON
 from jettison.apiserver.options import write_options
 from jettison.apiserver.parts import LogSource, Parts
 from jettison.apiserver.presenting import Response, encode, show_value, wants_table
@@ -28,7 +32,7 @@ from jettison.apiserver.rest import Objects, expected
 from jettison.apiserver.reviews import answer_review
 from jettison.apiserver.statuses import failure_status, forbidden, internal_error, unknown_path
 from jettison.apiserver.store import Store
-from jettison.apiserver.watch import open_watch
+from jettison.apiserver.watch import Watcher, open_watch
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
@@ -92,6 +96,8 @@ class Application:
                 await self._watch(request, receive, send)
                 return
             response = await self._respond(request, scope, receive)
+            if response.content_type == JSON and request.wants_indentation:
+                response = replace(response, body=msgspec.json.format(response.body, indent=2))
         except ApiError as error:
             response = _failure(error)
         except Exception as error:  # noqa: BLE001  one request must not end the server
@@ -128,10 +134,9 @@ class Application:
         part = resource.subresource(target.subresource) if target.subresource else None
         if verb not in (resource.verbs if part is None else part.verbs):
             raise method_not_allowed()
-        is_everywhere = resource.is_namespaced and not target.namespace
-        if (is_everywhere and verb in ("create", "deletecollection")) or (
-            verb == "create" and target.name and not part
-        ):
+        if verb == "create" and target.name and part is None:
+            raise method_not_allowed()
+        if verb in ("create", "deletecollection") and resource.is_namespaced and not target.namespace:
             raise method_not_allowed()
         if resource is BINDINGS:
             return self._bind
@@ -157,15 +162,22 @@ class Application:
         )
         leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
         try:
-            async with asyncio.timeout(seconds + _LAST_WORDS_SECONDS):
-                head: dict[str, Any] = {"type": "http.response.start", "status": 200}
-                await send({**head, "headers": [(b"content-type", b"application/json")]})
-                async for chunk in watcher.chunks(seconds):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                await send({"type": "http.response.body", "body": b""})
+            # An answer that has begun cannot become an error: the connection is closed, and the client asks again.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds + _LAST_WORDS_SECONDS):
+                    await _stream(watcher, seconds, send)
         finally:
             leaving.cancel()
             watcher.close()
+
+
+async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
+    """The headers go first, and at once: clients wait for them before they believe in the watch."""
+    head: dict[str, Any] = {"type": "http.response.start", "status": 200}
+    await send({**head, "headers": [(b"content-type", b"application/json")]})
+    async for chunk in watcher.chunks(seconds):
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _wait_for_end(receive: Receive, close: Callable[[], None]) -> None:
@@ -189,7 +201,10 @@ def _respond_plain(request: Request) -> Response:
         if path.startswith(_GROUP_PATHS):
             raise unknown_path()
         return Response(404, b"404 page not found\n", _PLAIN)
-    return Response(200, found.body, found.content_type, [(b"etag", found.etag.encode())])
+    tag = [(b"etag", found.etag.encode())]
+    if request.known_tag == found.etag:
+        return Response(304, b"", found.content_type, tag)
+    return Response(200, found.body, found.content_type, tag)
 
 
 def _failure(error: ApiError) -> Response:

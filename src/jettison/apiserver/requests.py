@@ -23,6 +23,13 @@ _ITEM_VERBS: Final = {
 }
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_HEADERS: Final = {
+    b"accept": "accept",
+    b"content-type": "content_type",
+    b"if-none-match": "known_tag",
+    b"user-agent": "agent",
+}
+_PEOPLE: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
 
 
@@ -39,7 +46,10 @@ class Target:
 class Request:
     """What the handlers need. The body is read before: no handler waits for a client."""
 
-    __slots__ = ("_problem", "accept", "body", "content_type", "method", "parameters", "path", "target", "user", "verb")
+    __slots__ = (
+        *("_problem", "accept", "agent", "body", "content_type", "known_tag", "method", "parameters", "path"),
+        *("target", "user", "verb"),
+    )
 
     def __init__(self, method: str, path: str, query: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self.method = method
@@ -47,12 +57,10 @@ class Request:
         self.parameters: dict[str, list[str]] = {}
         for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
             self.parameters.setdefault(key, []).append(value)
-        self.content_type = self.accept = ""
+        self.content_type = self.accept = self.agent = self.known_tag = ""
         for name, content in headers:
-            if name == b"content-type":
-                self.content_type = content.decode("latin-1")
-            elif name == b"accept":
-                self.accept = content.decode("latin-1")
+            if name in _HEADERS:
+                setattr(self, _HEADERS[name], content.decode("latin-1"))
         self.body = b""
         self.user: User = ANONYMOUS
         self._problem: ApiError | None = None
@@ -76,6 +84,13 @@ class Request:
     def is_set(self, name: str) -> bool:
         """Whether a parameter says yes."""
         return self.parameter(name) in _TRUE
+
+    @property
+    def wants_indentation(self) -> bool:
+        """Whether a person is going to read the answer, or says so."""
+        if not self.parameters and not self.agent.startswith(_PEOPLE):
+            return False
+        return self.is_set("pretty") if "pretty" in self.parameters else self.agent.startswith(_PEOPLE)
 
     @property
     def is_watch(self) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jettison.errors import InputError, ManifestError
-from jettison.manifests.config_files import DEEPEST, LARGEST_FILE, MOST_ALIASES, drop_in_paths, parse_config_file
+from jettison.manifests.config_files import LARGEST_FILE, drop_in_paths, parse_config_file
+from jettison.manifests.plain_yaml import DEEPEST, MOST_ALIASES
 
 YAML = """\
 # thresholds of the build farm

@@ -13,7 +13,7 @@ import yaml
 
 from jettison.apiserver.limits import MOST_BODY_BYTES
 from jettison.errors import InputError
-from jettison.manifests.config_files import PlainLoader, look_through
+from jettison.manifests.plain_yaml import PlainLoader, look_through
 
 _INT64: Final = 2**63
 _UINT64: Final = 2**64

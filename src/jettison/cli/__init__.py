@@ -4,21 +4,20 @@ A command reads files and flags, calls one or two functions of the layers below,
 the engine, formats of Kubernetes in `manifests`, waiting and acting in the agent; a command that is hard to write
 without one of those is missing a function there.
 
-`jettison --help` must answer at once, so this package imports click and nothing else: a command's module is loaded
-when the command is run, and the list of commands stands in `program.py` as text. Answers go to standard output,
-everything said about them to standard error; a mistake ends in `error: …` and the exit code of its class.
+`jettison --help` must answer at once, so `program.py` imports click and nothing else: a command's module is loaded when
+the command is run, and the list of commands stands there as text. This module itself imports nothing, for the sake of
+the one process that stays (`resident.py`). Answers go to standard output, everything said about them to standard
+error; a mistake ends in `error: …` and the exit code of its class.
 """
 
 from __future__ import annotations
 
 import sys
-
-from jettison.cli.lean_start import load_without_openssl
-from jettison.cli.program import program
+from importlib import import_module
 
 
 def main() -> None:
     """Run the command in `sys.argv` and end the process."""
     if sys.argv[1:2] == ["up"]:
-        load_without_openssl()
-    program.main()
+        import_module("jettison.cli.resident").main()
+    import_module("jettison.cli.program").program.main()

@@ -15,9 +15,3 @@ def address(text: str) -> tuple[str, int]:
     if not separator or host not in LOOPBACK or not is_port:
         raise click.BadParameter(f"`{text}`: expected a host of {', '.join(LOOPBACK)}, a colon and a port")
     return host, int(port)
-
-
-def url(listen: tuple[str, int]) -> str:
-    """Of what listens there."""
-    host, port = listen
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,22 +1,23 @@
-"""`jettison up`: guard this machine, or a part of it, in the foreground."""
+"""`jettison up`: guard this machine, or a part of it, in the foreground. Here is only what it is told; `guard` does it.
+
+This module is loaded in a child of the process that will do it, see `resident`.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from jettison.agent.sinks.log import LogSink
-from jettison.cli.host_node import HostNode, NodeOptions
+from jettison.agent.policy_records import policy_record
 from jettison.cli.host_options import absolute, pair, quantity, state_options
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand, config_option, kubelet_options
-from jettison.cli.listen_address import address, url
+from jettison.cli.listen_address import address
+from jettison.cli.orders import Orders
 from jettison.cli.output import Remarks
 from jettison.cli.policy_input import read_policy
+from jettison.cli.resident import Deliver
 from jettison.engine.policy import PROFILES
 from jettison.engine.taints import Taint
 from jettison.errors import InputError
@@ -56,7 +57,8 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @config_option
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="kubelet", show_default=True)
 @kubelet_options
-def command(config: ConfigArguments, profile: str, verbose: bool, **options: Any) -> None:
+@click.pass_obj
+def command(deliver: Deliver, /, config: ConfigArguments, profile: str, verbose: bool, **options: Any) -> None:
     """Run pods on this machine and guard it: what runs out is noticed in milliseconds, and the right pod goes.
 
     \b
@@ -69,31 +71,10 @@ def command(config: ConfigArguments, profile: str, verbose: bool, **options: Any
     policy = read_policy(config, profile, remarks).policy
     for said in (*remarks.notes, *remarks.warnings):
         click.echo(said, err=True)
-    log = LogSink(sys.stderr.fileno(), is_verbose=verbose)
-    try:
-        asyncio.run(_guard(_node_options(policy=policy, **options), log))
-    finally:
-        log.close()
+    deliver(_orders(policy=policy_record(policy), verbose=verbose, **options))
 
 
-async def _guard(options: NodeOptions, log: LogSink) -> None:
-    node = await HostNode.open(options, log)
-    if options.listen is not None and node.port is not None:
-        click.echo(f"listening on {url((options.listen[0], node.port))}", err=True)
-    running = asyncio.create_task(node.run())
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, running.cancel)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if not running.cancelled():
-            raise
-    finally:
-        await node.close()
-
-
-def _node_options(**options: Any) -> NodeOptions:
+def _orders(**options: Any) -> Orders:
     state_dir = absolute(options["state_dir"])
     name = options["node_name"]
     node_dir = options["node_dir"]
@@ -106,7 +87,7 @@ def _node_options(**options: Any) -> NodeOptions:
         options["node_pids"],
         uses_cgroups=not options["no_cgroups"],
     )
-    return NodeOptions(
+    return Orders(
         settings,
         options["policy"],
         [absolute(path) for path in options["manifests"]],
@@ -116,7 +97,7 @@ def _node_options(**options: Any) -> NodeOptions:
         options["readmit"],
         options["dry_run"],
         options["listen"],
-        owns_process=True,
+        options["verbose"],
     )
 
 

@@ -1,8 +1,6 @@
 """KubeletConfiguration files and drop-in directories to `kubelet_config.Source`, with the line of every key.
 
-A file may be YAML or JSON. It may also be hostile: libyaml's composer crashes the process when 200,000 brackets are
-nested, and a few aliases of aliases stand for billions of values. So a file is looked through event by event, which
-needs no stack and no memory, before anything is built from it.
+A file may be YAML or JSON, and it may be hostile (see `plain_yaml`).
 """
 
 from __future__ import annotations
@@ -17,27 +15,10 @@ import yaml
 
 from jettison.engine.kubelet_config import Source
 from jettison.errors import InputError, ManifestError
+from jettison.manifests.plain_yaml import PlainLoader, look_through
 
 # etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
 LARGEST_FILE = 2**20
-DEEPEST = 32
-MOST_ALIASES = 100
-# A node full of pods has 20,000; a mebibyte of commas would have a million, and ten seconds of looking through.
-MOST_EVENTS = 200_000
-
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-
-
-class PlainLoader(yaml.CSafeLoader):
-    """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
-
-
-PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-# A date that says so with a tag as well: PyYAML's own constructor crashes on what is none.
-PlainLoader.add_constructor(_TIMESTAMP, yaml.CSafeLoader.yaml_constructors["tag:yaml.org,2002:str"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,32 +137,6 @@ def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
     except (ValueError, LookupError) as error:
         raise ManifestError(f"{name}: a value is not what its tag says, or a number of over 4300 digits") from error
     return node, document, count
-
-
-def look_through(text: str, name: str) -> None:
-    """Refuse what would crash or exhaust whoever builds values from it."""
-    depth = aliases = 0
-    anchored_at: int | None = None
-    for count, event in enumerate(yaml.parse(text, Loader=PlainLoader)):
-        line = event.start_mark.line + 1
-        if count > MOST_EVENTS:
-            raise ManifestError(f"{name}:{line}: more than {MOST_EVENTS} values, brackets and keys")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEEPEST:
-                raise ManifestError(f"{name}:{line}: nested more than {DEEPEST} levels deep")
-            if event.anchor is not None and anchored_at is None:
-                anchored_at = depth
-        elif isinstance(event, yaml.CollectionEndEvent):
-            if anchored_at == depth:
-                anchored_at = None
-            depth -= 1
-        elif isinstance(event, yaml.AliasEvent):
-            aliases += 1
-            if anchored_at is not None:
-                raise ManifestError(f"{name}:{line}: alias `*{event.anchor}` stands inside an anchored value")
-            if aliases > MOST_ALIASES:
-                raise ManifestError(f"{name}:{line}: more than {MOST_ALIASES} aliases")
 
 
 def _places(root: yaml.Node | None, name: str) -> tuple[dict[str, int], tuple[str, ...]]:

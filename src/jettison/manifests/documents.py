@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from jettison.errors import ManifestError
-from jettison.manifests.config_files import PlainLoader, look_through
+from jettison.manifests.plain_yaml import PlainLoader, look_through
 from jettison.manifests.pods import CONFIG_SOURCE
 
 SYSTEM_CLASSES: Mapping[str, int] = {

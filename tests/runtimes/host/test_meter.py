@@ -165,7 +165,7 @@ def test_a_pod_that_vanishes_is_unknown_and_its_files_are_closed(tmp_path: Path)
                 assert numbers.processes == 0
             idle = ActivePod(gone.manifest, [replace(gone.containers[0], is_running=False)], [], gone.pod_dir)
             assert meter.pods([idle], EXACT) == {}
-            assert meter._reader._files == {}
+            assert not meter._reader._names()
             meter.close()
 
     asyncio.run(scenario())

@@ -24,6 +24,7 @@ from jettison.runtimes.host.homes import Household, PodHome
 from jettison.runtimes.host.kept_answers import KeptAnswer
 from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord
 from jettison.runtimes.host.spec import ContainerSpec, PodSpec
+from jettison.runtimes.host.wake import Wake
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
 # Between two attempts to set up what a pod needs before any of its containers.
@@ -38,7 +39,7 @@ class PodWorker:
         self.record = record
         self._spec = spec
         self._household = household
-        self._woken = asyncio.Event()
+        self._woken = Wake()
         self._home = PodHome(household, manifest.pod, spec.grace_seconds, self._woken.set)
         self._place = household.places.of_pod(manifest.pod)
         known = {each.name: each for each in record.containers}
@@ -201,12 +202,7 @@ class PodWorker:
                 return
 
     async def _rest(self, due_ns: int | None) -> None:
-        timeout = None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
-        try:
-            async with asyncio.timeout(timeout):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+        await self._woken.wait(None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0))
 
     def _begin_ending(self, seconds: float, *, is_at_once: bool) -> None:
         sidecars = [each for each in self._inits if each.spec.is_sidecar]

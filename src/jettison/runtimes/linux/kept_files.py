@@ -35,7 +35,7 @@ class KeptFile:
 
     __slots__ = ("_budget", "_fd", "path")
 
-    def __init__(self, path: Path, budget: DescriptorBudget) -> None:
+    def __init__(self, path: Path | str, budget: DescriptorBudget) -> None:
         self.path = path
         self._budget = budget
         self._fd = -1

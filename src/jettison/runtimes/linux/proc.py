@@ -74,7 +74,7 @@ class Machine:
         self._loadavg.close()
 
 
-def _there(data: bytes | None, path: Path) -> bytes:
+def _there(data: bytes | None, path: Path | str) -> bytes:
     if data is None:
         raise ObservationFailed(f"`{path}` does not exist, is /proc mounted?")
     return data

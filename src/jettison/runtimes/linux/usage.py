@@ -39,19 +39,30 @@ class Memory:
         return self.usage if self.inactive_file is None else max(self.usage - self.inactive_file, 0)
 
 
-class _Files:
-    """The open files of one cgroup."""
+class _Kept:
+    """One file of one controller, of every cgroup that was asked for: opened when it is first read."""
 
-    __slots__ = ("cpu", "stat", "tasks", "usage")
+    __slots__ = ("_budget", "_file", "_files", "_root")
 
-    def __init__(self, usage: KeptFile, stat: KeptFile, tasks: KeptFile, cpu: KeptFile) -> None:
-        self.usage = usage
-        self.stat = stat
-        self.tasks = tasks
-        self.cpu = cpu
+    def __init__(self, root: Path, file: str, budget: DescriptorBudget) -> None:
+        self._root = root
+        self._file = file
+        self._budget = budget
+        self._files: dict[str, KeptFile] = {}
 
-    def close(self) -> None:
-        for file in (self.usage, self.stat, self.tasks, self.cpu):
+    def read(self, name: str) -> bytes | None:
+        file = self._files.get(name)
+        if file is None:
+            # A text: as a Path it would take 400 bytes instead of 150, of which a thousand pods have four thousand.
+            file = self._files[name] = KeptFile(f"{self._root}/{name}/{self._file}", self._budget)
+        return file.read()
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def forget(self, name: str) -> None:
+        file = self._files.pop(name, None)
+        if file is not None:
             file.close()
 
 
@@ -59,24 +70,25 @@ class UsageReader:
     """Reads any cgroup by its name, `ROOT` being the whole machine. None is a cgroup, or a controller, that is gone."""
 
     def __init__(self, mounts: CgroupMounts, budget: DescriptorBudget | None = None) -> None:
-        self._budget = DescriptorBudget() if budget is None else budget
-        self._files: dict[str, _Files] = {}
+        budget = DescriptorBudget() if budget is None else budget
         memory, tasks = mounts.holding("memory"), mounts.holding("pids")
         self._memory_words = cgroup_v2 if memory is not None and memory.is_unified else cgroup_v1
         self._inactive_file = b"\n" + self._memory_words.INACTIVE_FILE + b" "
         self._memory = _NOWHERE if memory is None else memory.mount_point
-        self._tasks = _NOWHERE if tasks is None else tasks.mount_point
+        self._usage = _Kept(self._memory, self._memory_words.MEMORY_USAGE, budget)
+        self._stat = _Kept(self._memory, "memory.stat", budget)
+        self._tasks = _Kept(_NOWHERE if tasks is None else tasks.mount_point, "pids.current", budget)
         accounting = mounts.holding("cpuacct")
         self._counts_cpu_in_ns = accounting is not None
         if accounting is not None:
-            self._cpu, self._cpu_file = accounting.mount_point, cgroup_v1.CPU_USAGE_NS
+            self._cpu = _Kept(accounting.mount_point, cgroup_v1.CPU_USAGE_NS, budget)
         else:
-            self._cpu = _NOWHERE if mounts.unified is None else mounts.unified.mount_point
-            self._cpu_file = cgroup_v2.CPU_STAT
+            unified = _NOWHERE if mounts.unified is None else mounts.unified.mount_point
+            self._cpu = _Kept(unified, cgroup_v2.CPU_STAT, budget)
 
     def memory_usage(self, name: str) -> int | None:
         """Bytes charged, cache included."""
-        data = (self._files.get(name) or self._open(name)).usage.read()
+        data = self._usage.read(name)
         if data is None:
             memory = self.memory(name)
             return None if memory is None else memory.usage
@@ -84,9 +96,8 @@ class UsageReader:
 
     def memory(self, name: str) -> Memory | None:
         """Usage together with the cache in it: about seven times the price of `memory_usage`."""
-        files = self._files.get(name) or self._open(name)
         # In this order: reading memory.stat brings the counters up to date that a root's usage is made of.
-        stat, usage = files.stat.read(), files.usage.read()
+        stat, usage = self._stat.read(name), self._usage.read(name)
         if stat is None:
             self.forget(name)
             return None
@@ -105,12 +116,12 @@ class UsageReader:
 
     def tasks(self, name: str) -> int | None:
         """Processes and all their threads, as the pids limit counts them. The root has no such count."""
-        data = (self._files.get(name) or self._open(name)).tasks.read()
+        data = self._tasks.read(name)
         return None if data is None else _number(data, name)
 
     def cpu_ns(self, name: str) -> int | None:
         """Processor time used since the cgroup was made."""
-        data = (self._files.get(name) or self._open(name)).cpu.read()
+        data = self._cpu.read(name)
         if data is None:
             return None
         if self._counts_cpu_in_ns:
@@ -120,30 +131,27 @@ class UsageReader:
 
     def forget(self, name: str) -> None:
         """Close what is open for a cgroup; done by itself when its memory files are gone."""
-        files = self._files.pop(name, None)
-        if files is not None:
-            files.close()
+        for kept in self._all:
+            kept.forget(name)
 
     def forget_tree(self, name: str) -> None:
         """Close what is open for a cgroup and for all below it."""
         below = f"{name}/"
-        for kept in [kept for kept in self._files if kept == name or kept.startswith(below)]:
-            self.forget(kept)
+        for kept in self._names():
+            if kept == name or kept.startswith(below):
+                self.forget(kept)
 
     def close(self) -> None:
         """Close everything."""
-        for name in tuple(self._files):
+        for name in self._names():
             self.forget(name)
 
-    def _open(self, name: str) -> _Files:
-        memory, budget = self._memory / name, self._budget
-        files = self._files[name] = _Files(
-            KeptFile(memory / self._memory_words.MEMORY_USAGE, budget),
-            KeptFile(memory / "memory.stat", budget),
-            KeptFile(self._tasks / name / "pids.current", budget),
-            KeptFile(self._cpu / name / self._cpu_file, budget),
-        )
-        return files
+    @property
+    def _all(self) -> tuple[_Kept, ...]:
+        return self._usage, self._stat, self._tasks, self._cpu
+
+    def _names(self) -> frozenset[str]:
+        return frozenset().union(*(kept.names() for kept in self._all))
 
 
 def _number(data: bytes, name: str) -> int:

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from jettison.clock import SystemClock
-from jettison.controllers.cache import Cache, Caches, Change, View, key_of
 from jettison.controllers.object_state import node_name_of
 from jettison.errors import ManifestError
+from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access

@@ -1,0 +1,74 @@
+"""The process of `jettison up`, which stays for months and does not keep what it needed for a moment.
+
+A child reads the command line and the configuration, says what is wrong with them, and hands over what is left to be
+done. So click, the flags and their help are gone with it: 2 MB, of 30. And what is loaded here is loaded without
+OpenSSL and typing_extensions, another 5 MB: asyncio, hashlib and msgspec take them where they are there and do without
+where they are not. The agent serves no TLS, Python has a SHA-256 of its own, and HTTPS probes load OpenSSL by
+themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from jettison.cli.orders import Orders
+
+_LEFT_OUT = ("ssl", "_hashlib", "typing_extensions")
+_MODULES = ("asyncio", "hashlib", "msgspec")
+
+Deliver = Callable[["Orders"], None]
+"""Given by the child to the command that it runs."""
+
+
+def main() -> NoReturn:
+    """Run `up` and end the process."""
+    try:
+        data = _read_orders()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    load_lean()
+    orders = import_module("jettison.cli.orders").decode_orders(data)
+    sys.exit(import_module("jettison.cli.guard").guard(orders))
+
+
+def load_lean() -> None:
+    """For the whole process and for good, so only for one that is a node's agent and nothing else."""
+    hidden = [name for name in _LEFT_OUT if name not in sys.modules]
+    for name in hidden:
+        # How Python spells "there is no such module".
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        for name in _MODULES:
+            import_module(name)
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+def _read_orders() -> bytes:
+    """Ends the process when there are none: after --help, or a mistake."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(readable)
+        import_module("jettison.cli.program").program.main(obj=partial(_deliver, writable))
+    os.close(writable)
+    with os.fdopen(readable, "rb") as pipe:
+        data = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code or not data:
+        sys.exit(code if code >= 0 else 128 - code)
+    return data
+
+
+def _deliver(writable: int, orders: Orders) -> None:
+    data = import_module("jettison.cli.orders").encode_orders(orders)
+    with os.fdopen(writable, "wb") as pipe:
+        pipe.write(data)

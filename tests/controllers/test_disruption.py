@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.controllers.cache import Caches, Change
 from jettison.controllers.disruption import DisruptionController
 from jettison.controllers.event_recorder import EventRecorder
 from jettison.controllers.object_state import condition_of
@@ -17,6 +16,7 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.engine.budgets import Budget, BudgetStatus
 from jettison.engine.durations import SECOND_NS
 from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
 from jettison.runtimes.kube.kubeconfig import Access

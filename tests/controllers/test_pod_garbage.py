@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from jettison.controllers.cache import Caches
 from jettison.controllers.event_recorder import EventRecorder
 from jettison.controllers.pod_garbage import PodGarbageController, _surplus
 from jettison.controllers.reconciler import Surroundings
 from jettison.controllers.settings import ControllerSettings
+from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS
 from tests.controllers.staging import ForwardClock, Json, is_gone

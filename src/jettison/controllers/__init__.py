@@ -1,7 +1,7 @@
 """RECONCILES: makes the cluster be what its objects say, through the API like everybody else.
 
-Here live what every controller stands on (`cache`, a kind's objects as the server last told; `work_queue`, what is
-still to be looked at; `reconciler`, who looks), the controllers, one file each, and `runner`, which starts them.
+Here live what every controller stands on (`work_queue`, what is still to be looked at; `reconciler`, who looks), the
+controllers, one file each, and `runner`, which starts them. What the server last told is in `runtimes/kube/cache`.
 
 A controller is told names, never differences: it compares what should be with what is, and does the next thing about
 it. So it does not matter how often it is told, or what it missed; nothing needs to be kept that the API does not

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Final
 
 from jettison.agent.sinks.event_correlation import Subject
-from jettison.controllers.cache import Change, Key, View, key_of
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.owner_scales import read_scales
 from jettison.controllers.reconciler import Reconciler, Surroundings
@@ -28,6 +27,7 @@ from jettison.engine.strconv import quote
 from jettison.engine.workloads import Workload, Workloads
 from jettison.errors import InputError, NotFound
 from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
+from jettison.runtimes.kube.cache import Change, Key, View, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
 

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from jettison.controllers.cache import Change, Key, View, key_of
 from jettison.controllers.event_recorder import WARNING, subject_of
 from jettison.controllers.node_health import Heartbeats, unknown_conditions
 from jettison.controllers.node_taints import (
@@ -30,6 +29,7 @@ from jettison.controllers.reconciler import Reconciler, Surroundings, repeat
 from jettison.engine.taints import NO_EXECUTE
 from jettison.errors import NotFound
 from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import Change, Key, View, key_of
 from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODES, PODS
 

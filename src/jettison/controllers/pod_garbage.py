@@ -10,12 +10,12 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from jettison.controllers.cache import key_of
 from jettison.controllers.node_taints import is_ready
 from jettison.controllers.object_state import disruption_patch, is_terminal, is_terminating, node_name_of
 from jettison.controllers.reconciler import Surroundings, repeat
 from jettison.errors import ApiError, Conflict, NotFound
 from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
 from jettison.runtimes.kube.kinds import NODES, PODS
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from jettison.clock import Clock
-from jettison.controllers.cache import Cache, Caches, Change
 from jettison.controllers.event_recorder import EventRecorder
 from jettison.controllers.settings import ControllerSettings
 from jettison.controllers.work_queue import WorkQueue
 from jettison.errors import ApiError, Conflict, RuntimeFailure
+from jettison.runtimes.kube.cache import Cache, Caches, Change
 from jettison.runtimes.kube.client import KubeClient
 
 K = TypeVar("K", bound=Hashable)

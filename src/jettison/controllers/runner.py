@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jettison.clock import Clock, SystemClock
-from jettison.controllers.cache import Caches
 from jettison.controllers.disruption import DisruptionController
 from jettison.controllers.event_recorder import EventRecorder
 from jettison.controllers.node_lifecycle import NodeLifecycleController
@@ -15,6 +14,7 @@ from jettison.controllers.pod_garbage import PodGarbageController
 from jettison.controllers.reconciler import Controller, Surroundings
 from jettison.controllers.settings import ControllerSettings
 from jettison.controllers.taint_eviction import TaintEvictionController
+from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 
 MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jettison.controllers.cache import Cache, Change, Key, key_of
 from jettison.controllers.object_state import (
     DISRUPTION_TARGET,
     condition_of,
@@ -21,6 +20,7 @@ from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.engine.budget_sync import DELETION_TIMEOUT_NS
 from jettison.errors import ManifestError, NotFound
 from jettison.manifests.times import parse_time, time_text
+from jettison.runtimes.kube.cache import Cache, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import PODS
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from jettison.agent.sinks.event_correlation import Subject
-from jettison.controllers.cache import Change, Key, View, key_of
 from jettison.controllers.object_state import disruption_patch, is_terminating, node_name_of
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.engine.taints import NO_EXECUTE, Taint, Toleration, no_execute_stay
 from jettison.errors import NotFound
 from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import Change, Key, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
 from jettison.runtimes.kube.kinds import NODES, PODS
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -48,8 +50,12 @@ async def controlled(
         yield
         assert not running.done(), running
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        # Whoever is ended in the middle of a TLS handshake leaves the connection to the garbage collector.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            gc.collect()
 
 
 async def until(look: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE_SECONDS) -> T:

@@ -284,6 +284,8 @@ def _generations(world: World) -> None:
     world.budget(minAvailable=2)
     world.play("loosen")
     world.settle()
+    world.play("both")
+    world.settle()
 
 
 @setup("pdb-list-and-table")

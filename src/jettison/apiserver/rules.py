@@ -22,6 +22,7 @@ from jettison.apiserver.validation.nodes import validate_node, validate_node_sta
 from jettison.apiserver.validation.pods import validate_pod, validate_pod_status, validate_pod_update
 from jettison.apiserver.validation.priorities import validate_priority_class, validate_priority_class_update
 from jettison.apiserver.validation.resources import fractional_bytes
+from jettison.apiserver.validation.rollouts import validate_rollout
 from jettison.apiserver.validation.small_kinds import (
     validate_event,
     validate_event_update,
@@ -29,6 +30,7 @@ from jettison.apiserver.validation.small_kinds import (
     validate_lease_update,
 )
 from jettison.apiserver.validation.workloads import (
+    Check,
     validate_job,
     validate_job_update,
     workload_checks,
@@ -116,6 +118,8 @@ def _prepare_job(job: Json) -> None:
     made |= {"controller-uid": uid, "job-name": name}
     spec["template"]["metadata"]["labels"] = {**labels, **made}
     spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+    if not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = spec["template"]["metadata"]["labels"]
 
 
 def _fresh_status(struct: str) -> Callable[[Json], None]:
@@ -125,8 +129,14 @@ def _fresh_status(struct: str) -> Callable[[Json], None]:
     return prepare
 
 
-def _workload(kind: str, default: Callable[[Json], None], *numbers: str, counts_annotations: bool = False) -> Rules:
-    validate, validate_update = workload_checks(kind.lower(), *numbers)
+def _workload(
+    kind: str,
+    default: Callable[[Json], None],
+    *numbers: str,
+    counts_annotations: bool = False,
+    further: Check | None = None,
+) -> Rules:
+    validate, validate_update = workload_checks(kind.lower(), *numbers, further=further)
     return Rules(
         default=default,
         prepare=_fresh_status(f"{kind}Status"),
@@ -162,7 +172,13 @@ BUDGET_RULES: Final = Rules(
 )
 _SLOW: Final = ("minReadySeconds", "revisionHistoryLimit")
 DAEMON_SET_RULES: Final = _workload("DaemonSet", default_daemon_set, *_SLOW)
-DEPLOYMENT_RULES: Final = _workload("Deployment", default_deployment, "replicas", *_SLOW, counts_annotations=True)
+DEPLOYMENT_RULES: Final = _workload(
+    "Deployment",
+    default_deployment,
+    *("replicas", "progressDeadlineSeconds", *_SLOW),
+    counts_annotations=True,
+    further=validate_rollout,
+)
 REPLICA_SET_RULES: Final = _workload("ReplicaSet", default_replica_set, "replicas", "minReadySeconds")
 STATEFUL_SET_RULES: Final = _workload("StatefulSet", default_stateful_set, "replicas", *_SLOW)
 JOB_RULES: Final = Rules(

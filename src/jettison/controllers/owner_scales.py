@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from jettison.controllers.served_kinds import plural_of, read_resources
 from jettison.engine.workloads import OwnerReference, Scale, ScaleFailure
 from jettison.errors import ApiError, InputError, NotFound
 from jettison.runtimes.kube.client import Document, KubeClient
@@ -22,29 +23,13 @@ async def read_scales(
     for owner in owners:
         try:
             if owner.api_version not in served:
-                served[owner.api_version] = await _resources(client, owner.api_version)
-            resource = _resource(owner, served[owner.api_version])
+                served[owner.api_version] = await read_resources(client, owner.api_version)
+            resource = plural_of(owner.kind, served[owner.api_version])
             if resource is not None:
                 scales[owner] = await _read(client, owner, resource, served[owner.api_version], namespace)
         except (ApiError, InputError) as error:
             scales[owner] = ScaleFailure(str(error))
     return scales
-
-
-async def _resources(client: KubeClient, api_version: str) -> list[Document]:
-    group, _, version = api_version.rpartition("/")
-    # As a kind without a name: the path, with whatever somebody wrote into an owner reference made harmless.
-    path = Kind(group, "", version=version).path().rstrip("/")
-    try:
-        found = await client.request("GET", path)
-    except NotFound:
-        return []
-    return found.get("resources") or []
-
-
-def _resource(owner: OwnerReference, resources: Iterable[Document]) -> str | None:
-    names = (each["name"] for each in resources if each.get("kind") == owner.kind)
-    return next((name for name in names if "/" not in name), None)
 
 
 async def _read(

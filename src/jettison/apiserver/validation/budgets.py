@@ -6,17 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.validation.amounts import validate_amount, validate_share
 from jettison.apiserver.validation.mistakes import Mistake, invalid, required, too_long, unsupported
+from jettison.apiserver.validation.resources import NOT_NEGATIVE
 from jettison.apiserver.validation.selectors import validate_selector
 from jettison.engine.labels import label_key_complaints
 
 Json = dict[str, Any]
 
-_PERCENT: Final = re.compile(r"[0-9]+%")
-_PERCENT_RULE: Final = (
-    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-    "regex used for validation is '[0-9]+%')"
-)
 _POLICIES: Final = ("AlwaysAllow", "IfHealthyBudget")
 _REASON: Final = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _REASON_RULE: Final = (
@@ -26,7 +23,6 @@ _REASON_RULE: Final = (
 )
 _LONGEST_REASON: Final = 1024
 _LONGEST_MESSAGE: Final = 32 * 1024
-NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 
 
 def validate_budget(budget: Json) -> Iterator[Mistake]:
@@ -36,7 +32,8 @@ def validate_budget(budget: Json) -> Iterator[Mistake]:
         yield invalid("spec", _as_go(spec), "minAvailable and maxUnavailable cannot be both set")
     for key in ("minAvailable", "maxUnavailable"):
         if key in spec:
-            yield from _validate_amount(spec[key], f"spec.{key}")
+            yield from validate_amount(spec[key], f"spec.{key}")
+            yield from validate_share(spec[key], f"spec.{key}")
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _POLICIES:
         yield unsupported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES)
@@ -59,16 +56,6 @@ def validate_budget_status(new: Json, old: Json) -> Iterator[Mistake]:
     for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
         if status[key] < 0:
             yield invalid(f"status.{key}", status[key], NOT_NEGATIVE)
-
-
-def _validate_amount(amount: int | str, field: str) -> Iterator[Mistake]:
-    if isinstance(amount, int):
-        if amount < 0:
-            yield invalid(field, amount, NOT_NEGATIVE)
-    elif not _PERCENT.fullmatch(amount):
-        yield invalid(field, amount, _PERCENT_RULE)
-    elif len(amount.lstrip("0")) > len("100%") or int(amount[:-1]) > 100:
-        yield invalid(field, amount, "must not be greater than 100%")
 
 
 def _validate_condition(condition: Json, field: str, seen: set[str]) -> Iterator[Mistake]:

@@ -19,7 +19,7 @@ CheckUpdate = Callable[[Json, Json], Iterator[Mistake]]
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
-def workload_checks(kind: str, *numbers: str) -> tuple[Check, CheckUpdate]:
+def workload_checks(kind: str, *numbers: str, further: Check | None = None) -> tuple[Check, CheckUpdate]:
     """For a kind that keeps its pods running; `numbers` are the fields of its spec that must not be negative.
 
     Only fields that the kind has may be looked at: what is unknown to it passed the door unchecked.
@@ -30,6 +30,8 @@ def workload_checks(kind: str, *numbers: str) -> tuple[Check, CheckUpdate]:
         yield from _validate_numbers(spec, numbers)
         yield from _validate_selector(spec, kind)
         yield from _validate_template(spec["template"], ("Always",))
+        if further is not None:
+            yield from further(workload)
 
     def validate_update(new: Json, old: Json) -> Iterator[Mistake]:
         """The selector is for ever: other pods would be left behind."""
@@ -45,6 +47,8 @@ def validate_job(job: Json) -> Iterator[Mistake]:
     spec = job["spec"]
     numbers = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
     yield from _validate_numbers(spec, numbers)
+    if spec.get("completionMode") == "Indexed" and "completions" not in spec:
+        yield required("spec.completions", "when completion mode is Indexed")
     yield from _validate_selector(spec, "job")
     yield from _validate_template(spec["template"], ("OnFailure", "Never"))
 

@@ -62,20 +62,22 @@ class WatchEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How an object is to go. None seconds: as the object itself says."""
+    """How an object is to go. None seconds: as the object itself says. `version`: only if it is still that one."""
 
     grace_seconds: int | None = None
     uid: str = ""
     is_dry_run: bool = False
     propagation: str = ""
+    version: str = ""
 
     def data(self) -> Document:
         """As a request carries them."""
         data: Document = {}
         if self.grace_seconds is not None:
             data["gracePeriodSeconds"] = self.grace_seconds
-        if self.uid:
-            data["preconditions"] = {"uid": self.uid}
+        conditions = {"uid": self.uid, "resourceVersion": self.version}
+        if self.uid or self.version:
+            data["preconditions"] = {key: value for key, value in conditions.items() if value}
         if self.is_dry_run:
             data["dryRun"] = ["All"]
         if self.propagation:

@@ -1,0 +1,174 @@
+"""The ReplicaSet controller: as many pods as wanted, no more and no fewer, whoever took one away.
+
+A pod that has ended counts for nothing, so one that its node evicted is replaced at once while it is kept to be looked
+at. A pod that is on its way out does not count either: its replacement starts before it has ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from jettison.controllers.object_state import condition_of, is_terminating
+from jettison.controllers.owned_pods import ByController, Claims, OwnerKind, WokenOwners, controller_of, selector_of
+from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
+from jettison.controllers.pod_control import MOST_AT_ONCE
+from jettison.controllers.reconciler import Reconciler, Surroundings
+from jettison.engine.label_selectors import LabelSelector
+from jettison.engine.replica_pods import ReplicaPod, deletion_order, next_available_ns
+from jettison.errors import NotFound
+from jettison.manifests.replica_pods import replica_pod_from
+from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import Key, key_of
+from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.kinds import PODS, REPLICA_SETS
+
+SOURCE: Final = "replicaset-controller"
+OWNER_KIND: Final = OwnerKind(REPLICA_SETS, "ReplicaSet")
+REPLICA_FAILURE: Final = "ReplicaFailure"
+
+_SECOND_NS: Final = 10**9
+_WORKERS: Final = 5
+# Written also as 0; the other counters are left out then.
+_ALWAYS_WRITTEN: Final = ("replicas", "terminatingReplicas")
+
+
+class _Pod(NamedTuple):
+    document: Document
+    value: ReplicaPod
+
+
+class ReplicaSetController:
+    """Pods and sets come from the caches; what was asked for and has not shown is waited for."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._sets = around.caches.of(REPLICA_SETS)
+        pods = around.caches.of(PODS)
+        self._pods = ByController(pods)
+        self._siblings = ByController(self._sets)
+        self._claims = Claims(around.client, OWNER_KIND, PODS)
+        self._batches = PodBatches(around, OWNER_KIND, SOURCE)
+        self._reconciler: Reconciler[Key] = Reconciler("replica set", self._reconcile, workers=_WORKERS)
+        self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._reconciler.run()
+
+    async def _reconcile(self, key: Key) -> None:
+        replica_set = self._sets.get(key)
+        if replica_set is None:
+            self._batches.expectations.forget(key)
+            return
+        are_met = self._batches.expectations.are_met(key)
+        selector = selector_of(replica_set)
+        candidates = [_Pod(each, replica_pod_from(each)) for each in self._pods.candidates(replica_set)]
+        active = await self._claim(replica_set, selector, [each for each in candidates if each.value.is_active])
+        failure = None
+        if are_met and not is_terminating(replica_set):
+            failure = await self._correct(replica_set, active)
+        leaving = sum(each.value.is_leaving and _is_owned(each.document, replica_set, selector) for each in candidates)
+        now_ns = self._around.clock.now_ns()
+        await self._report(replica_set, _status(replica_set, active, leaving, failure, now_ns))
+        if failure is not None:
+            raise failure
+        due_ns = next_available_ns((each.value for each in active), _min_ready(replica_set), now_ns)
+        if due_ns is not None:
+            self._reconciler.queue.add_after(key, (due_ns - now_ns) / _SECOND_NS)
+
+    async def _claim(self, replica_set: Document, selector: LabelSelector, pods: Iterable[_Pod]) -> list[_Pod]:
+        claimed = await self._claims.claim(replica_set, selector, (each.document for each in pods))
+        return [_Pod(each, replica_pod_from(each)) for each in claimed]
+
+    async def _correct(self, replica_set: Document, active: list[_Pod]) -> Failure | None:
+        """Create or delete what is missing or too many; what the server said against it."""
+        surplus = len(active) - _wanted(replica_set)
+        if surplus < 0:
+            new = NewPod(replica_set["spec"]["template"])
+            return await self._batches.create(replica_set, [new] * min(-surplus, MOST_AT_ONCE))
+        if surplus > 0:
+            return await self._batches.delete(replica_set, self._least_missed(replica_set, active, surplus))
+        return None
+
+    def _least_missed(self, replica_set: Document, active: list[_Pod], count: int) -> list[Document]:
+        neighbours = Counter(pod.node for pod in self._related(replica_set) if pod.is_active)
+        order = deletion_order([each.value for each in active], neighbours, self._around.clock.now_ns())
+        by_uid = {each.value.uid: each.document for each in active}
+        return [by_uid[each.uid] for each in order[:count]]
+
+    def _related(self, replica_set: Document) -> list[ReplicaPod]:
+        """The pods of all sets of the same Deployment: during a rollout they share the nodes."""
+        parent = controller_of(replica_set)
+        if parent is None:
+            return []
+        siblings = self._siblings.of(parent.get("uid") or "")
+        return [replica_pod_from(pod) for each in siblings for pod in self._pods.of(each["metadata"]["uid"])]
+
+    async def _report(self, replica_set: Document, status: Document) -> None:
+        if status == (replica_set.get("status") or {}):
+            return
+        whole = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **replica_set, "status": status}
+        try:
+            await self._around.client.replace(REPLICA_SETS, whole, "status")
+        except NotFound:
+            return
+
+
+def _status(replica_set: Document, active: list[_Pod], leaving: int, failure: Failure | None, now_ns: int) -> Document:
+    """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
+    labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    min_ready = _min_ready(replica_set)
+    counters = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(_has_labels(each.document, labels) for each in active),
+        "readyReplicas": sum(each.value.is_ready for each in active),
+        "availableReplicas": sum(each.value.is_available(min_ready, now_ns) for each in active),
+        "terminatingReplicas": leaving,
+        "observedGeneration": replica_set["metadata"].get("generation") or 0,
+    }
+    known = replica_set.get("status") or {}
+    status = {key: value for key, value in known.items() if key not in (*counters, "conditions")}
+    status |= {key: value for key, value in counters.items() if value or key in _ALWAYS_WRITTEN}
+    if conditions := _conditions(replica_set, len(active), failure, now_ns):
+        status["conditions"] = conditions
+    return status
+
+
+def _conditions(replica_set: Document, count: int, failure: Failure | None, now_ns: int) -> list[Document]:
+    """A failure stays as it was first told until it is over."""
+    conditions: list[Document] = (replica_set.get("status") or {}).get("conditions") or []
+    known = condition_of(replica_set, REPLICA_FAILURE)
+    if failure is None:
+        return [each for each in conditions if each is not known]
+    if known is not None:
+        return conditions
+    condition = {
+        "type": REPLICA_FAILURE,
+        "status": "True",
+        "lastTransitionTime": time_text(now_ns),
+        "reason": "FailedCreate" if count < _wanted(replica_set) else "FailedDelete",
+        "message": str(failure),
+    }
+    return [*conditions, condition]
+
+
+def _wanted(replica_set: Document) -> int:
+    replicas = replica_set["spec"].get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def _min_ready(replica_set: Document) -> int:
+    return replica_set["spec"].get("minReadySeconds") or 0
+
+
+def _has_labels(pod: Document, labels: Document) -> bool:
+    return labels.items() <= (pod["metadata"].get("labels") or {}).items()
+
+
+def _is_owned(pod: Document, replica_set: Document, selector: LabelSelector) -> bool:
+    owner = controller_of(pod)
+    is_own = owner is not None and owner.get("uid") == replica_set["metadata"]["uid"]
+    return is_own and selector.matches(pod["metadata"].get("labels") or {})

@@ -1,0 +1,241 @@
+"""Dependents follow, wait or are left behind; and nothing goes whose owner is only unheard of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
+from jettison.runtimes.kube.kinds import (
+    BUDGETS,
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    LEASES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    Kind,
+)
+from tests.controllers.staging import Json, controlled, is_gone, until, until_status
+from tests.controllers.workloads import Nodes, deployment, replica_set, until_alive
+from tests.maintenance.playground import Playground, play
+
+COLLECTOR = "garbage-collector-controller"
+WORKLOADS = ("deployment-controller", "replicaset-controller")
+BACKGROUND, IN_FOREGROUND, ORPHANING = (
+    DeleteOptions(propagation=each) for each in ("Background", "Foreground", "Orphan")
+)
+
+
+async def _until_gone(client: KubeClient, kind: Kind, name: str, namespace: str = "") -> None:
+    async def look() -> bool:
+        return await is_gone(client, kind, name, namespace)
+
+    await until(look)
+
+
+def _owner(document: Json, kind: str = "ReplicaSet", api_version: str = "apps/v1", **more: Any) -> Json:
+    metadata = document["metadata"]
+    return {"apiVersion": api_version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"], **more}
+
+
+async def _pod(ground: Playground, name: str, *owners: Json, **metadata: Any) -> Json:
+    return await ground.pod(name, metadata={"ownerReferences": list(owners), **metadata})
+
+
+def test_a_deployment_takes_everything_with_it(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        await deployment(ground, 2)
+        async with controlled(client, COLLECTOR, *WORKLOADS), ground.busy(Nodes(ground, node).round):
+            await until_status(client, DEPLOYMENTS, "web", space, availableReplicas=2)
+            await client.delete(DEPLOYMENTS, "web", space, BACKGROUND)
+
+            async def is_empty() -> bool:
+                return not await ground.pods() and not (await client.list(REPLICA_SETS, space)).items
+
+            await until(is_empty)
+
+    play(kubeconfig, scene)
+
+
+def test_in_the_foreground_the_owner_goes_last(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        nodes = Nodes(ground, node)
+        await deployment(ground, 2)
+        async with controlled(client, COLLECTOR, *WORKLOADS):
+            async with ground.busy(nodes.round):
+                await until_status(client, DEPLOYMENTS, "web", space, availableReplicas=2)
+            await client.delete(DEPLOYMENTS, "web", space, IN_FOREGROUND)
+
+            async def are_leaving() -> bool:
+                return all("deletionTimestamp" in each["metadata"] for each in await ground.pods())
+
+            await until(are_leaving)
+            (left,) = (await client.list(REPLICA_SETS, space)).items
+            for document in (left, await client.get(DEPLOYMENTS, "web", space)):
+                assert document["metadata"]["finalizers"] == ["foregroundDeletion"]
+                assert "deletionTimestamp" in document["metadata"]
+            assert len(await ground.pods()) == 2
+            async with ground.busy(nodes.round):
+                await _until_gone(client, DEPLOYMENTS, "web", space)
+                assert not await ground.pods()
+                assert not (await client.list(REPLICA_SETS, space)).items
+
+    play(kubeconfig, scene)
+
+
+def test_orphans_stay_and_can_be_adopted_again(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        async with controlled(client, COLLECTOR, *WORKLOADS):
+            await deployment(ground, 2)
+            await until_alive(ground, 2)
+            (before,) = (await client.list(REPLICA_SETS, space)).items
+            await client.delete(DEPLOYMENTS, "web", space, ORPHANING)
+            await _until_gone(client, DEPLOYMENTS, "web", space)
+            (left,) = (await client.list(REPLICA_SETS, space)).items
+            assert left["metadata"]["uid"] == before["metadata"]["uid"]
+            assert "ownerReferences" not in left["metadata"]
+            assert len(await ground.pods()) == 2
+            made = await deployment(ground, 2)
+
+            async def is_adopted() -> bool:
+                found = await client.get(REPLICA_SETS, left["metadata"]["name"], space)
+                owners = found["metadata"].get("ownerReferences") or ()
+                return [each["uid"] for each in owners] == [made["metadata"]["uid"]]
+
+            await until(is_adopted)
+            assert len(await ground.pods()) == 2
+
+    play(kubeconfig, scene)
+
+
+def test_what_was_orphaned_by_nobody_is_found_after_a_restart(kubeconfig: Path) -> None:
+    """The owner went while no collector ran: its absence is all there is to see."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        owner = await replica_set(ground, 0)
+        await _pod(ground, "dependent", _owner(owner))
+        await client.delete(REPLICA_SETS, "rs", space, BACKGROUND)
+        # Another one of the same name is another one.
+        await replica_set(ground, 0)
+        async with controlled(client, COLLECTOR):
+            await _until_gone(client, PODS, "dependent", space)
+
+    play(kubeconfig, scene)
+
+
+def test_one_living_owner_is_enough(kubeconfig: Path) -> None:
+    """And the reference to the one that is gone, or that waits for its dependents, is dropped."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        living, dead, waiting = [await replica_set(ground, 0, name) for name in ("living", "dead", "waiting")]
+        await _pod(ground, "both", _owner(living), _owner(dead))
+        await _pod(ground, "held", _owner(living), _owner(waiting, blockOwnerDeletion=True))
+        await client.delete(REPLICA_SETS, "dead", space, BACKGROUND)
+        async with controlled(client, COLLECTOR):
+            await client.delete(REPLICA_SETS, "waiting", space, IN_FOREGROUND)
+            await _until_gone(client, REPLICA_SETS, "waiting", space)
+            for name in ("both", "held"):
+
+                async def is_settled(name: str = name) -> bool:
+                    pod = await client.get(PODS, name, space)
+                    return [each["name"] for each in pod["metadata"]["ownerReferences"]] == ["living"]
+
+                await until(is_settled)
+                assert "deletionTimestamp" not in (await client.get(PODS, name, space))["metadata"]
+
+    play(kubeconfig, scene)
+
+
+def test_a_dependent_that_does_not_block_is_not_waited_for(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        owner = await replica_set(ground, 0)
+        await _pod(ground, "held", _owner(owner), finalizers=["example.com/held"])
+        async with controlled(client, COLLECTOR):
+            await client.delete(REPLICA_SETS, "rs", space, IN_FOREGROUND)
+            await _until_gone(client, REPLICA_SETS, "rs", space)
+
+            async def is_leaving() -> bool:
+                return "deletionTimestamp" in (await client.get(PODS, "held", space))["metadata"]
+
+            await until(is_leaving)
+
+    play(kubeconfig, scene)
+
+
+UNKNOWN = [
+    {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"},
+    {"apiVersion": "apps/v1", "kind": "Widget", "name": "w"},
+    {"apiVersion": "../v1", "kind": "Pod", "name": "w"},
+    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "../../pods/w"},
+]
+
+
+@pytest.mark.parametrize("stranger", UNKNOWN, ids=lambda each: f"{each['apiVersion']} {each['kind']} {each['name']}")
+def test_an_owner_that_cannot_be_asked_for_is_not_judged(kubeconfig: Path, stranger: Json) -> None:
+    """The pod beside it, with an owner that is certainly gone, shows that the collector was at work."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        await _pod(ground, "foreign", {**stranger, "uid": f"{space}-w"})
+        gone = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": f"{space}-gone"}
+        await _pod(ground, "left", gone)
+        async with controlled(client, COLLECTOR):
+            await _until_gone(client, PODS, "left", space)
+            assert "deletionTimestamp" not in (await client.get(PODS, "foreign", space))["metadata"]
+
+    play(kubeconfig, scene)
+
+
+def test_other_kinds_are_collected_too(kubeconfig: Path) -> None:
+    """A budget and a revision of a set, the lease of a node; and finalizers of objects that own nothing."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        owner = await replica_set(ground, 0)
+        node = await ground.node("n")
+        await ground.budget(minAvailable=1)
+        patch = {"metadata": {"ownerReferences": [_owner(owner)]}}
+        await client.patch(BUDGETS, "web", patch, space, how=PatchType.MERGE)
+        revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1}
+        revision["metadata"] = {"name": "r", "ownerReferences": [_owner(owner)]}
+        await client.create(CONTROLLER_REVISIONS, revision, space)
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": node}}
+        node_reference = _owner(await client.get(NODES, node), "Node", "v1")
+        lease["metadata"] = {"name": node, "ownerReferences": [node_reference]}
+        await client.create(LEASES, lease, "kube-node-lease")
+        async with controlled(client, COLLECTOR):
+            await client.delete(REPLICA_SETS, "rs", space, BACKGROUND)
+            await client.delete(NODES, node, "", IN_FOREGROUND)
+            await _until_gone(client, BUDGETS, "web", space)
+            await _until_gone(client, CONTROLLER_REVISIONS, "r", space)
+            await _until_gone(client, NODES, node)
+            await _until_gone(client, LEASES, node, "kube-node-lease")
+
+    play(kubeconfig, scene)
+
+
+def test_two_that_wait_for_one_another_do_not_wait_for_ever(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        first = await replica_set(ground, 0, "first")
+        second = await replica_set(ground, 0, "second")
+        for name, other in (("first", second), ("second", first)):
+            patch = {"metadata": {"ownerReferences": [_owner(other, blockOwnerDeletion=True)]}}
+            await client.patch(REPLICA_SETS, name, patch, space, how=PatchType.MERGE)
+        async with controlled(client, COLLECTOR):
+            await client.delete(REPLICA_SETS, "first", space, IN_FOREGROUND)
+            await _until_gone(client, REPLICA_SETS, "first", space)
+            await _until_gone(client, REPLICA_SETS, "second", space)
+
+    play(kubeconfig, scene)

@@ -74,6 +74,10 @@ def test_two_owners_cannot_both_control(api: Served) -> None:
         ),
         ({"spec": {"activeDeadlineSeconds": -1}}, "must be between 0 and 2147483647, inclusive"),
         ({"spec": {"hostNetwork": True}}, '-  "HostNetwork": false,\n+  "HostNetwork": true,'),
+        (
+            {"spec": {"schedulingGates": [{"name": "a/b"}]}},
+            "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'a/b'",
+        ),
         ({"spec": {"priority": 5}}, '- "Priority": 0,\n+ "Priority": 5,'),
     ],
 )
@@ -95,6 +99,13 @@ def test_a_pod_runs_as_it_was_made(api: Served, patch: Json, text: str) -> None:
 def test_what_may_change(api: Served, patch: Json) -> None:
     api.pod("p")
     assert api.patch(f"{PODS}/p", patch, "application/strategic-merge-patch+json").code == 200
+
+
+def test_a_gate_may_be_opened(api: Served) -> None:
+    api.pod("p", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
+    answer = api.patch(f"{PODS}/p", {"spec": {"schedulingGates": [{"name": "c/d"}]}})
+    assert answer.code == 200
+    assert api.patch(f"{PODS}/p", {"spec": {"schedulingGates": None}}).code == 200
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class Admitter:
         """A pod made for another node."""
         spec = manifest.document.get("spec") or {}
         try:
-            fits = matches_node(spec, self.node.labels)
+            fits = matches_node(spec, self.node.labels, self.node.name)
         except InputError as error:
             return _predicate("NodeAffinity", str(error))
         if not fits:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from jettison.agent.sinks.event_correlation import Subject
 from jettison.controllers.object_state import disruption_patch, is_terminating, node_name_of
 from jettison.controllers.reconciler import Reconciler, Surroundings
-from jettison.engine.taints import NO_EXECUTE, Taint, Toleration, no_execute_stay
+from jettison.engine.taints import NO_EXECUTE, Taint, no_execute_stay
 from jettison.errors import NotFound
+from jettison.manifests.taints import taints_from, tolerations_from
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Change, Key, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
@@ -72,7 +73,7 @@ class TaintEvictionController:
         if pod is None or is_terminating(pod):
             self._timers.pop(key, None)
             return
-        stay = no_execute_stay(self._taints(pod), _tolerations(pod))
+        stay = no_execute_stay(self._taints(pod), tolerations_from(pod.get("spec") or {}))
         if stay.seconds is None:
             self._cancel(key)
             return
@@ -118,22 +119,4 @@ def _placement(pod: Document) -> object:
 
 
 def _no_execute_taints(node: Document) -> tuple[Taint, ...]:
-    taints = (node.get("spec") or {}).get("taints") or ()
-    return tuple(
-        Taint(each.get("key", ""), each.get("value") or "", NO_EXECUTE)
-        for each in taints
-        if each.get("effect") == NO_EXECUTE
-    )
-
-
-def _tolerations(pod: Document) -> list[Toleration]:
-    return [
-        Toleration(
-            each.get("key") or "",
-            each.get("operator") or "",
-            each.get("value") or "",
-            each.get("effect") or "",
-            each.get("tolerationSeconds"),
-        )
-        for each in (pod.get("spec") or {}).get("tolerations") or ()
-    ]
+    return tuple(each for each in taints_from(node) if each.effect == NO_EXECUTE)

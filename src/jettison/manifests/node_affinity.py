@@ -1,10 +1,11 @@
-"""Was this pod made for this node? Its nodeSelector and required node affinity, against the node's labels."""
+"""nodeSelector and node affinity of a pod's spec, to `engine.node_affinity`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from jettison.engine.label_selectors import Operator, Requirement, require
+from jettison.engine.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm, Preference
 from jettison.errors import InputError
 
 _OPERATORS = {
@@ -15,18 +16,29 @@ _OPERATORS = {
     "Gt": Operator.GREATER_THAN,
     "Lt": Operator.LESS_THAN,
 }
+_FIELD_OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN}
 
 
-def matches_node(spec: Mapping[str, object], labels: Mapping[str, str]) -> bool:
-    """nodeSelector and the required node affinity; terms are alternatives, the expressions of one must all hold."""
+def matches_node(spec: Mapping[str, object], labels: Mapping[str, str], name: str = "") -> bool:
+    """Was the pod made for this node? Terms are alternatives, the expressions of one must all hold."""
+    return node_affinity_from(spec).admits(labels, name)
+
+
+def node_affinity_from(spec: Mapping[str, object]) -> NodeAffinity:
+    """What a pod's spec asks of its node; an InputError where that makes no sense."""
     selector = spec.get("nodeSelector")
-    if isinstance(selector, Mapping) and any(labels.get(key) != value for key, value in selector.items()):
-        return False
-    required = _path(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = _path(required, "nodeSelectorTerms")
-    if not isinstance(terms, list):
-        return True
-    return any(_term_matches(term, labels) for term in terms if isinstance(term, Mapping))
+    affinity = _path(spec, "affinity", "nodeAffinity")
+    terms = _path(affinity, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    wishes = _path(affinity, "preferredDuringSchedulingIgnoredDuringExecution")
+    return NodeAffinity(
+        selector=_pairs(selector) if isinstance(selector, Mapping) else (),
+        required=tuple(map(_term, _objects(terms))) if isinstance(terms, list) else None,
+        preferred=tuple(map(_preference, _objects(wishes))),
+    )
+
+
+def _pairs(selector: Mapping[object, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(key), str(value)) for key, value in selector.items())
 
 
 def _path(document: object, *keys: str) -> object:
@@ -37,21 +49,49 @@ def _path(document: object, *keys: str) -> object:
     return document
 
 
-def _term_matches(term: Mapping[str, object], labels: Mapping[str, str]) -> bool:
-    """A term without expressions matches nothing."""
-    expressions = term.get("matchExpressions")
-    if not isinstance(expressions, list) or not expressions:
-        return False
-    return all(_requirement(each).matches(labels) for each in expressions)
+def _objects(values: object) -> Iterator[Mapping[str, object]]:
+    return (each for each in values if isinstance(each, Mapping)) if isinstance(values, list) else iter(())
+
+
+def _preference(document: Mapping[str, object]) -> Preference:
+    weight, term = document.get("weight"), document.get("preference")
+    return Preference(weight if isinstance(weight, int) else 0, _term(term if isinstance(term, Mapping) else {}))
+
+
+def _term(term: Mapping[str, object]) -> NodeTerm:
+    return NodeTerm(
+        tuple(_requirement(each) for each in _list(term, "matchExpressions")),
+        tuple(_name_requirement(each) for each in _list(term, "matchFields")),
+    )
+
+
+def _list(term: Mapping[str, object], key: str) -> list[object]:
+    found = term.get(key)
+    return found if isinstance(found, list) else []
 
 
 def _requirement(expression: object) -> Requirement:
+    key, operator, values = _parts(expression, _OPERATORS)
+    return require(key, operator, values)
+
+
+def _name_requirement(expression: object) -> Requirement:
+    """Not checked as a label would be: a node's name may have 253 characters, a label's value only 63."""
+    key, operator, values = _parts(expression, _FIELD_OPERATORS)
+    if key != NAME_FIELD:
+        raise InputError(f"`{key}` is not a valid field selector key, only `{NAME_FIELD}` is")
+    if len(values) != 1:
+        raise InputError(f"a field selector has {len(values)} values, expected one")
+    return Requirement(key, operator, tuple(values))
+
+
+def _parts(expression: object, operators: Mapping[str, Operator]) -> tuple[str, Operator, list[str]]:
     if not isinstance(expression, Mapping):
         raise InputError(f"a node selector term's expression is a {type(expression).__name__}, expected an object")
-    operator = _OPERATORS.get(str(expression.get("operator")))
+    operator = operators.get(str(expression.get("operator")))
     if operator is None:
         raise InputError(f"`{expression.get('operator')}` is not a valid node selector operator")
     values = expression.get("values") or []
     if not isinstance(values, list):
         raise InputError(f"values is a {type(values).__name__}, expected a list")
-    return require(str(expression.get("key", "")), operator, [str(each) for each in values])
+    return str(expression.get("key", "")), operator, [str(each) for each in values]

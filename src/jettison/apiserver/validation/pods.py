@@ -94,6 +94,9 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     if not _keeps_tolerations(spec, former):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     yield from validate_tolerations(spec.get("tolerations") or [], "spec.tolerations")
+    for gate in _gates(spec):
+        if gate not in _gates(former):
+            yield forbidden("spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate}'")
     restored = _restored(spec, former)
     if restored != former:
         yield forbidden("spec", _UPDATE_RULE + spec_difference(former, restored))
@@ -120,6 +123,10 @@ def _validate_deadline(spec: Json, former: Json) -> Iterator[Mistake]:
         yield invalid(field, deadline, "must be less than or equal to previous value")
 
 
+def _gates(spec: Json) -> list[str]:
+    return [each.get("name") or "" for each in spec.get("schedulingGates") or ()]
+
+
 def _keeps_tolerations(spec: Json, former: Json) -> bool:
     def without_seconds(tolerations: Any) -> list[Json]:
         return [{k: v for k, v in each.items() if k != "tolerationSeconds"} for each in tolerations or ()]
@@ -135,7 +142,7 @@ def _restored(spec: Json, former: Json) -> Json:
         if key in spec:
             pairs = zip(spec[key], former[key], strict=True)
             restored[key] = [{**each, "image": before.get("image")} for each, before in pairs]
-    for key in ("activeDeadlineSeconds", "tolerations"):
+    for key in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _take(restored, former, key)
     if former.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         _take(restored, former, "terminationGracePeriodSeconds")

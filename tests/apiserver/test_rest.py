@@ -250,6 +250,27 @@ def test_a_job_knows_its_pods_by_its_uid(api: Served) -> None:
     uid = job.body["metadata"]["uid"]
     assert job.body["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert job.body["spec"]["template"]["metadata"]["labels"]["job-name"] == "j"
+    assert job.body["metadata"]["labels"] == job.body["spec"]["template"]["metadata"]["labels"]
+
+
+def test_rules_for_failures_make_a_job_wait_for_the_end_of_its_pods(api: Served) -> None:
+    """How a pod ends is what the rules ask; and a condition that is named is meant to be True."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {"template": template, "podFailurePolicy": {"rules": [rule]}}
+    job = api.post("/apis/batch/v1/namespaces/default/jobs", {"metadata": {"name": "ruled"}, "spec": spec})
+    assert job.code == 201, job.content
+    assert job.body["spec"]["podReplacementPolicy"] == "Failed"
+    (made,) = job.body["spec"]["podFailurePolicy"]["rules"]
+    assert made["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_an_indexed_job_says_how_many(api: Served) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    spec = {"template": template, "completionMode": "Indexed", "parallelism": 2}
+    job = api.post("/apis/batch/v1/namespaces/default/jobs", {"metadata": {"name": "odd"}, "spec": spec})
+    assert job.code == 422
+    assert "spec.completions: Required value: when completion mode is Indexed" in job.body["message"]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ def test_without_controllers_nothing_is_counted_and_with_them_it_is(served: Serv
     _budget(served, "one")
     assert not _waits(served, "one", 0.5)
     with _controllers(served) as line:
-        assert line.startswith(f"running against {served.url}: disruption-controller, ")
+        assert line.startswith(f"running against {served.url}: ")
+        assert " disruption-controller, " in line
         assert _waits(served, "one", 10)
 
 

@@ -92,3 +92,11 @@ async def told(client: KubeClient, name: str, namespace: str) -> set[tuple[str, 
     """What events say about an object: type, reason, message."""
     found = (await client.list(EVENTS, namespace, fields=f"involvedObject.name={name}")).items
     return {(each["type"], each["reason"], each["message"]) for each in found}
+
+
+async def until_told(client: KubeClient, name: str, namespace: str, *wanted: tuple[str, str, str]) -> None:
+    """Events come when they come: after the deed, and not at once. What was said instead is in the failure."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not set(wanted) <= (said := await told(client, name, namespace)):
+        assert time.monotonic() < end, f"{said} has not become {wanted}"
+        await asyncio.sleep(0.03)

@@ -216,6 +216,8 @@ class Playground:
                 player.result()
         finally:
             player.cancel()
+            # A request that is cut off leaves its connection to be closed, which needs the loop once more.
+            await asyncio.gather(player, return_exceptions=True)
 
 
 _CONTAINER = {"name": "c", "image": "registry.example/app:1"}

@@ -23,6 +23,7 @@ CONTROLLERS: Mapping[str, str] = {
     "scheduler": "",
     "statefulset-controller": "statefulset",
     "taint-eviction-controller": "",
+    "ttl-after-finished-controller": "ttl-after-finished",
 }
 """Names with their short forms of old. Kubernetes runs its scheduler apart; here it is one of them."""
 

@@ -7,21 +7,37 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jettison.clock import Clock, SystemClock
+from jettison.controllers.daemon_set import DaemonSetController
+from jettison.controllers.deployment import DeploymentController
 from jettison.controllers.disruption import DisruptionController
 from jettison.controllers.event_recorder import EventRecorder
+from jettison.controllers.finished_jobs import FinishedJobController
+from jettison.controllers.garbage_collector import GarbageCollector
+from jettison.controllers.job import JobController
 from jettison.controllers.node_lifecycle import NodeLifecycleController
 from jettison.controllers.pod_garbage import PodGarbageController
 from jettison.controllers.reconciler import Controller, Surroundings
+from jettison.controllers.replica_set import ReplicaSetController
+from jettison.controllers.scheduler import Scheduler
 from jettison.controllers.settings import ControllerSettings
+from jettison.controllers.stateful_set import StatefulSetController
 from jettison.controllers.taint_eviction import TaintEvictionController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 
 MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
+    "daemonset-controller": DaemonSetController,
+    "deployment-controller": DeploymentController,
     "disruption-controller": DisruptionController,
+    "garbage-collector-controller": GarbageCollector,
+    "job-controller": JobController,
     "node-lifecycle-controller": NodeLifecycleController,
     "pod-garbage-collector-controller": PodGarbageController,
+    "replicaset-controller": ReplicaSetController,
+    "scheduler": Scheduler,
+    "statefulset-controller": StatefulSetController,
     "taint-eviction-controller": TaintEvictionController,
+    "ttl-after-finished-controller": FinishedJobController,
 }
 """The controllers by the names that kube-controller-manager has for them: one file and one line each."""
 

@@ -9,6 +9,7 @@ from jettison.apiserver.defaults.pods import default_pod_spec
 Json = dict[str, Any]
 
 _QUARTER: Final = "25%"
+_INT32_MAX: Final = 2**31 - 1
 
 
 def default_replica_set(value: Json) -> None:
@@ -63,13 +64,17 @@ def default_daemon_set(value: Json) -> None:
 
 
 def default_job(value: Json) -> None:
-    """One pod, tried seven times."""
+    """One pod, tried seven times. With rules for failures a pod is replaced only when it is known how it ended."""
     spec = value["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("backoffLimit", _INT32_MAX if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
-    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            pattern["status"] = pattern.get("status") or "True"
     default_pod_spec(spec["template"]["spec"])

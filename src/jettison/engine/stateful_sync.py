@@ -1,0 +1,167 @@
+"""What a StatefulSet does next: which ordinal is made, which one goes.
+
+In order (`OrderedReady`) it takes one step and waits until that has come true: a pod is made when all before it are
+available, and the highest one goes when all that stay are. In parallel nobody waits for anybody, except an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+MOST_STEPS: Final = 500
+"""How much is done in one go, however many replicas somebody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulPod:
+    """The pod of an ordinal. `is_ready` asks for phase Running too, and `is_available` for `is_ready`."""
+
+    ordinal: int
+    revision: str = ""
+    is_ended: bool = False
+    is_terminating: bool = False
+    is_ready: bool = False
+    is_available: bool = False
+
+    @property
+    def is_serving(self) -> bool:
+        """Available, and not about to go."""
+        return self.is_available and not self.is_terminating
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulGoal:
+    """How the set should be. `partition` is None where pods are replaced only when somebody deletes them."""
+
+    replicas: int
+    revision: str
+    start: int = 0
+    partition: int | None = 0
+    is_parallel: bool = False
+
+    @property
+    def ordinals(self) -> range:
+        """Those that should exist."""
+        return range(self.start, self.start + self.replicas)
+
+
+class Cause(Enum):
+    """Why a pod goes."""
+
+    # Failed or Succeeded, evicted for instance: it is to come back under the same name.
+    ENDED = auto()
+    SCALED_DOWN = auto()
+    OUTDATED = auto()
+
+
+class Create(NamedTuple):
+    """Make the pod of this ordinal."""
+
+    ordinal: int
+
+
+class Delete(NamedTuple):
+    """Ask for the end of the pod of this ordinal."""
+
+    ordinal: int
+    cause: Cause
+
+
+Step = Create | Delete
+
+
+def next_steps(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> list[Step]:
+    """What can be done now; nothing where something must come true first, or where all is well."""
+    condemned = [pods[each] for each in sorted(pods, reverse=True) if each not in goal.ordinals]
+    if goal.is_parallel:
+        down = (Delete(each.ordinal, Cause.SCALED_DOWN) for each in _staying(condemned))
+        steps = list(islice(chain(_parallel(goal, pods), down), MOST_STEPS))
+    else:
+        steps, is_settled = _in_order(goal, pods, condemned)
+        if not is_settled:
+            return steps
+    made = {each.ordinal for each in steps if isinstance(each, Create)}
+    return [*steps, *_update(goal, pods, made)]
+
+
+def _staying(pods: Sequence[StatefulPod]) -> Iterator[StatefulPod]:
+    return (each for each in pods if not each.is_terminating)
+
+
+def _parallel(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> Iterator[Step]:
+    for ordinal in goal.ordinals:
+        pod = pods.get(ordinal)
+        if pod is None:
+            yield Create(ordinal)
+        elif pod.is_ended and not pod.is_terminating:
+            yield Delete(ordinal, Cause.ENDED)
+
+
+def _in_order(
+    goal: StatefulGoal, pods: Mapping[int, StatefulPod], condemned: Sequence[StatefulPod]
+) -> tuple[list[Step], bool]:
+    """One step at most, and whether there is nothing to wait for."""
+    for ordinal in goal.ordinals:
+        pod = pods.get(ordinal)
+        if pod is None:
+            return [Create(ordinal)], False
+        if pod.is_ended and not pod.is_terminating:
+            return [Delete(ordinal, Cause.ENDED)], False
+        if not pod.is_serving:
+            return [], False
+    if not condemned:
+        return [], True
+    # A sick pod is given time to recover before it goes; only for the lowest of them there is no use in waiting.
+    lowest_sick = next((each for each in reversed(condemned) if not each.is_serving), None)
+    last = condemned[0]
+    if last.is_terminating or not (last.is_available or last is lowest_sick):
+        return [], False
+    return [Delete(last.ordinal, Cause.SCALED_DOWN)], False
+
+
+def _update(goal: StatefulGoal, pods: Mapping[int, StatefulPod], made: set[int]) -> Iterator[Step]:
+    """From the highest ordinal down to the partition: the next outdated pod, once all above it are well again."""
+    if goal.partition is None:
+        return
+    for ordinal in reversed(goal.ordinals[goal.partition :]):
+        pod = pods.get(ordinal)
+        if pod is None or ordinal in made:
+            return
+        if pod.revision != goal.revision and not pod.is_terminating:
+            # An ended one was seen to already; a second order for the same pod would only be a second event.
+            if not pod.is_ended:
+                yield Delete(ordinal, Cause.OUTDATED)
+            return
+        if not pod.is_serving:
+            return
+
+
+class StatefulCounts(NamedTuple):
+    """The numbers of a status."""
+
+    replicas: int
+    ready: int
+    available: int
+    current: int
+    updated: int
+
+
+def counts_of(pods: Sequence[StatefulPod], current: str, update: str) -> StatefulCounts:
+    """All pods of the set, those beyond its size too."""
+    staying = list(_staying(pods))
+    return StatefulCounts(
+        len(pods),
+        sum(each.is_ready for each in pods),
+        sum(each.is_available for each in pods),
+        sum(each.revision == current for each in staying),
+        sum(each.revision == update for each in staying),
+    )
+
+
+def is_updated(counts: StatefulCounts, replicas: int) -> bool:
+    """Whether the update revision has become the current one."""
+    return counts.updated == counts.ready == counts.replicas == replicas

@@ -77,3 +77,18 @@ def test_every_package_has_a_charter(path: Path) -> None:
 def test_every_module_says_why_it_is_there(path: Path) -> None:
     """In a docstring, which is where a newcomer begins."""
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_whoever_lists_a_directory_closes_it(path: Path) -> None:
+    """An iterator of scandir that is dropped half way keeps its descriptor until somebody collects garbage."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kept = {id(item.context_expr) for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items}
+    # A walk in portions keeps its listing open between them, and has a `close` of its own.
+    kept |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
+    dropped = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and id(node) not in kept
+    ]
+    assert not dropped, f"scandir without `with` in line {dropped}"

@@ -14,6 +14,10 @@ from typing import Protocol
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import Fact as EngineFact
 from jettison.engine.pods import Pod
+from jettison.engine.signals import Reclaimable
+
+NOT_STARTED = "StartError"
+"""The reason of a container that finished because it could not be started; containerd's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,29 @@ class ReclaimFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionFailed:
+    """What nobody needs was to be removed, as it is from time to time, and some of it could not be."""
+
+    what: Reclaimable
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsEnforced:
+    """The pods together can use no more than is theirs."""
+
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsRefused:
+    """They can: the kernel does not take a limit below what is in use. It is tried again."""
+
+    cgroup: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionStarted:
     """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent."""
 
@@ -77,6 +104,23 @@ class EvictionTimedOut:
     """Its containers did not stop in time; it counts as evicted, and the killing goes on."""
 
     eviction: Eviction
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineExceeded:
+    """It was active for as long as its document allows, and is told to end."""
+
+    pod: Pod
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillFailed:
+    """Somebody in a pod does not die; it is tried again until he does. `container` is empty for the pod as a whole."""
+
+    pod: Pod
+    container: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +165,13 @@ class ContainerStopping:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFinished:
-    """A container's main process is gone."""
+    """A container's main process is gone, or never came to be: then `message` tells why."""
 
     pod: Pod
     container: str
     exit_code: int
     reason: str
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +217,14 @@ Fact = (
     | ObservationFailed
     | AlarmRaised
     | ReclaimFinished
+    | CollectionFailed
+    | LimitsEnforced
+    | LimitsRefused
     | EvictionStarted
     | PodEvicted
     | EvictionTimedOut
+    | DeadlineExceeded
+    | KillFailed
     | PodCleanedUp
     | PodAdmitted
     | PodRejected

@@ -55,10 +55,14 @@ class Records:
 
     def __init__(self) -> None:
         self.steps: list[Outcome] = []
+        self.effects: list[bool] = []
         self.histories: list[History] = []
 
-    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+    def step(
+        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+    ) -> None:
         self.steps.append(outcome)
+        self.effects.append(has_effect)
 
     def prepare(self, snapshot: Snapshot) -> None:
         pass

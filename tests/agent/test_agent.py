@@ -109,6 +109,20 @@ def test_one_victim_at_a_time() -> None:
     assert stage.evicted() == ["a", "b"]
 
 
+def test_the_record_is_told_which_steps_have_an_effect() -> None:
+    """A victim that is chosen again while it clears away is not acted upon; the next victim is."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.unfinished = {"uid-a"}
+    stage.step()
+    stage.step(0.1)
+    assert stage.records.effects == [True, False]
+    stage.runtime.unfinished.clear()
+    stage.runtime.pods.pop(0)
+    stage.step(0.1)
+    assert stage.records.effects == [True, False, True]
+
+
 def test_what_will_not_clear_away_is_not_waited_for_forever() -> None:
     """30 s after a pod has stopped the next one goes, as upstream stops waiting then."""
     stage = Stage()

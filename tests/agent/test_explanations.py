@@ -68,7 +68,7 @@ class Node:
         )
         while True:
             outcome = decide(POLICY, self.history, seen)
-            recorder.step(self.history, seen, outcome, alarm)
+            recorder.step(self.history, seen, outcome, alarm, has_effect=True)
             self.history = outcome.history
             if isinstance(outcome.decision, Evict):
                 return list(outcome.decision.evictions)
@@ -210,6 +210,24 @@ def test_the_kernel_may_have_been_faster(the: Node) -> None:
         "  kernel    the OOM killer ended 2 processes of container c at 2030-01-01T00:01:00Z",
         "  kernel    the OOM killer ended 1 process of container c at 2030-01-01T00:00:00Z",
     ]
+
+
+def test_a_pod_that_fails_by_itself_is_told_how(the: Node) -> None:
+    the.say(events.ContainerFinished(WEB, "c", 1, "Error"))
+    the.say(events.ContainerFinished(WEB, "c", 128, "StartError", "cannot start `x`: no such file"), 60)
+
+    assert the.why("web") == [
+        "default/web was not evicted",
+        "  uid       web",
+        "  container c last ended at 2030-01-01T00:01:00Z with 128 (StartError, cannot start `x`: no such file)",
+    ]
+
+
+def test_a_pod_that_was_out_of_time_is_told_so(the: Node) -> None:
+    the.say(events.PodAdmitted(WEB))
+    the.say(events.DeadlineExceeded(WEB, 60))
+
+    assert the.why("web")[0] == "default/web was not evicted; its deadline of 60 s was over at 2030-01-01T00:00:00Z"
 
 
 def test_a_rejected_pod_is_told_why(the: Node) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from jettison.agent.keeper import Keeper
-from jettison.agent.sources import ManifestDirectory
+from jettison.agent.readmission import Readmitter
+from jettison.agent.sources import ManifestDirectory, Manifests, Wish
 from jettison.engine.signals import Condition
 from jettison.runtimes.protocol import PodStatus
-from tests.agent.test_admission import Door, HostingRuntime
+from tests.agent.test_admission import Door, HostingRuntime, manifest
 
 
 class SlowRuntime(HostingRuntime):
@@ -34,15 +35,10 @@ class House:
         self.door = Door(*conditions)
         self.runtime = SlowRuntime()
         self.door.admitter.runtime = self.runtime
-        self.keeper = Keeper(
-            self.runtime,
-            self.door.admitter,
-            [ManifestDirectory(path, self.door.said.append)],
-            self.runtime.clock,
-            lambda: frozenset(conditions),
-            self.door.said.append,
-            readmits=readmits,
-        )
+        emit = self.door.said.append
+        readmitter = Readmitter(self.runtime, self.runtime.clock, lambda: frozenset(conditions)) if readmits else None
+        manifests = Manifests([ManifestDirectory(path, emit)], emit, readmitter)
+        self.keeper = Keeper(self.runtime, self.door.admitter, [manifests], emit)
 
     def write(self, name: str, **spec: Any) -> None:
         document = {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "main"}], **spec}}
@@ -101,5 +97,125 @@ def test_an_evicted_pod_gets_another_life(tmp_path: Path) -> None:
         await house.keeper.look()
         await asyncio.sleep(0.01)
         assert [status.pod.uid != first.uid for status in house.runtime.running] == [True]
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_was_out_of_time_gets_none(tmp_path: Path) -> None:
+    """Its deadline is over for good, whatever the node is short of."""
+
+    async def scenario() -> None:
+        house = House(tmp_path, readmits=True)
+        house.write("a")
+        await house.keeper.look()
+        first = house.runtime.running[0].pod
+        house.runtime.running = [PodStatus(first, "Failed", "DeadlineExceeded")]
+        house.runtime.may_end.set()
+        for _ in range(2):
+            await house.keeper.look()
+            house.runtime.clock.pass_seconds(600)
+        assert [status.pod.uid for status in house.runtime.running] == [first.uid]
+
+    asyncio.run(scenario())
+
+
+class Wanting:
+    """A source whose wishes the test makes."""
+
+    def __init__(self, *wishes: Wish, is_known: bool = True) -> None:
+        self.is_known = is_known
+        self.all = {wish.manifest.pod.uid: wish for wish in wishes}
+
+    def look(self) -> bool:
+        return True
+
+    def wishes(self) -> dict[str, Wish]:
+        return self.all
+
+
+class GracefulRuntime(SlowRuntime):
+    """Remembers how long each pod was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graces: list[int | None] = []
+
+    async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
+        self.graces.append(grace_seconds)
+        await super().stop(uid, grace_seconds)
+
+
+def _keeper(*sources: Wanting) -> tuple[Keeper, GracefulRuntime]:
+    door, runtime = Door(), GracefulRuntime()
+    door.admitter.runtime = runtime
+    return Keeper(runtime, door.admitter, sources, door.said.append), runtime
+
+
+def test_nothing_is_stopped_before_all_wishes_are_known() -> None:
+    """An agent that starts before it has heard from its API must not take its pods for unwanted."""
+
+    async def scenario() -> None:
+        unknown = Wanting(is_known=False)
+        keeper, runtime = _keeper(Wanting(Wish(manifest("mine"))), unknown)
+        await runtime.start(manifest("theirs"))
+        await keeper.look()
+        assert [status.pod.name for status in runtime.statuses()] == ["theirs", "mine"]
+        assert runtime.graces == []
+        unknown.is_known = True
+        await keeper.look()
+        await asyncio.sleep(0)
+        assert runtime.graces == [None]
+
+    asyncio.run(scenario())
+
+
+def test_a_grace_period_is_passed_on_and_can_be_shortened() -> None:
+    """Once for each that is shorter; a longer one or the same changes nothing."""
+
+    async def scenario() -> None:
+        source = Wanting()
+        keeper, runtime = _keeper(source)
+        await runtime.start(manifest("deaf"))
+        for grace in (60, 60, 90, 5, 0):
+            source.all = {"uid-deaf": Wish(manifest("deaf"), grace_seconds=grace)}
+            await keeper.look()
+            await asyncio.sleep(0)
+            assert keeper.is_busy_with("uid-deaf")
+        assert runtime.graces == [60, 5, 0]
+        runtime.may_end.set()
+        await asyncio.sleep(0.01)
+        assert not keeper.is_busy_with("uid-deaf")
+
+    asyncio.run(scenario())
+
+
+def test_what_is_over_is_neither_started_nor_forgotten() -> None:
+    """But somebody who is over elsewhere and runs here is ended."""
+
+    async def scenario() -> None:
+        over = [Wish(manifest(name), is_over=True) for name in ("never-ran", "ended", "runs")]
+        keeper, runtime = _keeper(Wanting(*over))
+        runtime.may_end.set()
+        await runtime.start(manifest("runs"))
+        runtime.running.append(PodStatus(manifest("ended").pod, "Failed", "Evicted"))
+        await keeper.look()
+        await asyncio.sleep(0.01)
+        assert [status.pod.name for status in runtime.statuses()] == ["ended"]
+
+    asyncio.run(scenario())
+
+
+def test_a_keeper_that_is_woken_does_not_wait() -> None:
+    async def scenario() -> None:
+        source = Wanting()
+        keeper, runtime = _keeper(source)
+        running = asyncio.create_task(keeper.run())
+        await asyncio.sleep(0.01)
+        source.all = {"uid-web": Wish(manifest("web"))}
+        keeper.wake()
+        await asyncio.sleep(0.1)
+        assert [status.pod.name for status in runtime.statuses()] == ["web"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(scenario())

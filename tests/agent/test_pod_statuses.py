@@ -60,7 +60,7 @@ def test_containers_tell_their_state() -> None:
             "setup", "terminated", "Completed", exit_code=0, started_ns=0, finished_ns=SECOND_NS, is_init=True
         ),
         ContainerStatus("main", "running", started_ns=SECOND_NS, restarts=2, is_ready=True),
-        ContainerStatus("side", "waiting", "CrashLoopBackOff", "back-off 10s"),
+        ContainerStatus("side", "waiting", "CrashLoopBackOff", "back-off 10s", exit_code=3, finished_ns=SECOND_NS),
     )
 
     found = pod_with_status(status(containers=containers))["status"]
@@ -76,6 +76,7 @@ def test_containers_tell_their_state() -> None:
                     "finishedAt": "1970-01-01T00:00:01Z",
                 }
             },
+            "lastState": {},
             "ready": False,
             "restartCount": 0,
             "image": "busybox",
@@ -86,6 +87,7 @@ def test_containers_tell_their_state() -> None:
     assert main["state"] == {"running": {"startedAt": "1970-01-01T00:00:01Z"}}
     assert (main["ready"], main["restartCount"], main["image"]) == (True, 2, "nginx")
     assert side["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    assert side["lastState"] == {"terminated": {"exitCode": 3, "finishedAt": "1970-01-01T00:00:01Z"}}
     assert side["image"] == ""
 
 

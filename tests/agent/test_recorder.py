@@ -45,10 +45,12 @@ class Desk:
             is_dry_run=is_dry_run,
         )
 
-    def look(self, seen: Snapshot, history: History | None = None, alarm: Alarm | None = None) -> Outcome:
+    def look(
+        self, seen: Snapshot, history: History | None = None, alarm: Alarm | None = None, *, has_effect: bool = False
+    ) -> Outcome:
         before = history or History()
         outcome = decide(POLICY, before, seen)
-        self.recorder.step(before, seen, outcome, alarm)
+        self.recorder.step(before, seen, outcome, alarm, has_effect=has_effect)
         return outcome
 
     def records(self) -> list[Record]:
@@ -89,7 +91,7 @@ def test_after_a_reclaim_both_looks_stand_in_one_record(desk: Desk) -> None:
 def test_a_node_that_could_not_be_measured_after_a_reclaim_has_no_second_snapshot(desk: Desk) -> None:
     first = desk.look(FULL)
     # The agent hands in the snapshot from before, because there is no other.
-    desk.recorder.step(first.history, FULL, give_up_reclaim(first.history), None)
+    desk.recorder.step(first.history, FULL, give_up_reclaim(first.history), None, has_effect=False)
 
     step = step_from(desk.records()[-1].data)
 
@@ -107,6 +109,19 @@ def test_a_choice_that_stays_the_same_is_recorded_once_a_second(desk: Desk) -> N
         history = desk.look(fresh, history).history
 
     assert len(desk.records()) == 3
+
+
+def test_whatever_is_acted_upon_is_recorded_though_the_choice_stays_the_same(desk: Desk) -> None:
+    """The kill failed and is tried again a moment later, for other readings: that is another deed."""
+    history = desk.look(STARVED, has_effect=True).history
+    desk.clock.pass_seconds(0.1)
+    worse = replace(STARVED, node=node(memory=GI // 4, time_s=100))
+
+    history = desk.look(worse, history, has_effect=True).history
+    desk.look(replace(worse, now_ns=worse.now_ns + 1), history)
+
+    looks = [step_from(record.data).looks[-1].decision.starved for record in desk.records()]
+    assert [look.available for look in looks if look is not None] == [GI // 2, GI // 4]
 
 
 def test_news_is_recorded_at_once_though_the_choice_stays_the_same(desk: Desk) -> None:

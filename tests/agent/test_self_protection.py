@@ -98,21 +98,23 @@ print(json.dumps([lack, int(Path("/proc/self/oom_score_adj").read_text())]))
 """) == [None, 700]
 
 
-def test_descriptors_are_as_many_as_there_may_be_and_children_can_have_less() -> None:
-    result, limits = in_child("""
+def test_descriptors_are_as_many_as_there_may_be() -> None:
+    lack, limits = in_child("""
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 5000))
 print(json.dumps([self_protection.raise_descriptor_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)]))
 """)
 
-    assert result == [256, None]
+    assert lack is None
     assert limits == [5000, 5000]
 
 
 def test_too_few_descriptors_are_told() -> None:
-    assert in_child("""
+    lack = in_child("""
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 300))
 print(json.dumps(self_protection.raise_descriptor_limit()))
-""") == [256, "at most 300 files can be open, 4096 are enough for a thousand pods"]
+""")
+
+    assert lack == "at most 300 files can be open, 4096 are enough for a thousand pods"
 
 
 def test_what_is_loaded_is_no_longer_looked_through() -> None:
@@ -128,15 +130,11 @@ print(json.dumps([gc.get_freeze_count(), before]))
 
 
 def test_all_of_it_says_in_one_line_each_what_is_missing() -> None:
-    lacks, descriptors = in_child("""
-protection = self_protection.protect(-999)
-print(json.dumps([protection.lacks, protection.descriptors_before]))
-""")
+    lacks = in_child("print(json.dumps(self_protection.protect(-999, goes_first=True)))")
 
     assert all("\\n" not in lack for lack in lacks)
     assert any("oom_score_adj" in lack for lack in lacks) != read_capabilities().has(Capability.SYS_RESOURCE)
     assert any("memory" in lack for lack in lacks) != read_capabilities().has(Capability.IPC_LOCK)
-    assert descriptors > 0
 
 
 OWN = """
@@ -161,6 +159,34 @@ print(json.dumps([lack, inside, left, is_left, Path("/proc/self/cgroup").read_te
 """)
 
     assert found == [None, True, None, False, True]
+
+
+@is_root
+def test_the_agent_goes_first_from_within_its_cgroup_and_what_it_starts_does_not() -> None:
+    found = in_child(f"""{OWN}
+own.enter()
+lack = self_protection.go_first()
+told = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
+child = os.fork()
+if child == 0:
+    os._exit(os.sched_getscheduler(0))
+childs = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+own.leave()
+Cgroup(mounts, f"jettison-test-{{os.getpid()}}").remove()
+print(json.dumps([lack, told, childs]))
+""")
+
+    assert found == [None, os.SCHED_RR, os.SCHED_OTHER]
+
+
+@is_root
+def test_who_may_not_go_first_is_told_so() -> None:
+    lack = in_child("""
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(json.dumps(self_protection.go_first()))
+""")
+
+    assert lack == "the agent has to wait for a processor like everybody: operation not permitted"
 
 
 @is_root

@@ -84,7 +84,7 @@ def test_a_signal_that_nobody_measures(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "node" / "n1" / "journal")
     seen = snapshot(1893456000, NodeStats("n1", MemoryStats(None, 50 * MI, 50 * MI, 50 * MI)))
     recorder = JournalRecorder(journal, tmp_path / "history", POLICY, HandClock(), "n1", lambda _: None)
-    recorder.step(History(), seen, decide(POLICY, History(), seen), None)
+    recorder.step(History(), seen, decide(POLICY, History(), seen), None, has_effect=True)
     journal.close()
 
     done = run("top", "--state-dir", str(tmp_path), "--signal", "pid.available")

@@ -164,6 +164,14 @@ def test_who_updates_often_reports_as_often(fields: dict[str, str], report: int)
     assert load(**fields).node_status_report_frequency == report
 
 
+@pytest.mark.parametrize("wish", [None, True, False])
+def test_killing_a_container_as_a_whole_is_three_answers(wish: bool | None) -> None:
+    """Nothing said is not the same as false: it depends on the cgroup version then."""
+    config = load() if wish is None else load(singleProcessOOMKill=wish)
+    assert config.single_process_oom_kill is wish
+    assert to_document(config).get("singleProcessOOMKill") is wish
+
+
 def test_origins_tell_who_set_what() -> None:
     """Entry by entry where it is a map, so that each threshold can be shown with its source."""
     drop_in = Source("20.conf", document(evictionHard={"pid.available": "5%"}))

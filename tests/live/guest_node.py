@@ -41,6 +41,15 @@ while True:
     held.append(bytearray(b'x') * (1 << 20))
     time.sleep(0.02)
 """
+# Only the child takes more than it may; the other one would wait for it for ever.
+PAIR = """
+import os, time
+if os.fork() == 0:
+    held = bytearray(b'x') * (64 << 20)
+    os._exit(0)
+while True:
+    time.sleep(1)
+"""
 # More file than the container may cache: nearly every touch waits for the disk and for room.
 THRASH = f"""
 import mmap, os
@@ -123,8 +132,9 @@ async def guarded(name: str, policy: Policy, memory: int | None = None) -> Async
         report(**{f"{name}_facts": heard.facts, f"{name}_left": left})
 
 
-def policy_of(threshold: int) -> Policy:
-    document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": str(threshold)}}
+def policy_of(threshold: int, **more: object) -> Policy:
+    hard = {"memory.available": str(threshold)}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": hard, **more}
     return build_policy(assemble(Source("guest", document)))
 
 
@@ -183,6 +193,19 @@ async def part_of_it() -> None:
         )
 
 
+async def killed_together(name: str, **config: object) -> None:
+    """Two processes in a container, one of which hits the container's limit."""
+    async with guarded(name, policy_of(16 * MIB, **config), 128 * MIB) as watching:
+        watching.want("pair", PAIR, limits={"memory": "24Mi"})
+        await watching.until(lambda: watching.heard.has("out_of_memory_kill"), "kill by the kernel")
+        # Whoever is killed along with the other has been by now, and told.
+        await asyncio.sleep(1)
+        (status,) = watching.node.runtime.statuses()
+        kills = sum(values["kills"] for event, values in watching.heard.facts if event == "out_of_memory_kill")
+        containers = [[each.state, each.reason] for each in status.containers]
+        report(**{name: [containers, kills, sum(map(len, watching.running().values()))]})
+
+
 async def main() -> None:
     mounts = discover()
     report(version=None if mounts.version is None else mounts.version.value)
@@ -190,6 +213,8 @@ async def main() -> None:
     await guest_kernel.polling(mounts, policy_of(16 * MIB), 16 * MIB)
     await whole_machine(mounts)
     await part_of_it()
+    await killed_together("together")
+    await killed_together("apart", singleProcessOOMKill=True)
     guest_kernel.killing(mounts)
 
 

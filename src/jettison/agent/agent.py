@@ -33,8 +33,13 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 class Recorder(Protocol):
     """Where steps are kept."""
 
-    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
-        """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next."""
+    def step(
+        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+    ) -> None:
+        """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next.
+
+        Without an effect a pod was merely chosen again that is on its way out already.
+        """
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Do beforehand what a record of this node will need: the first one over 110 pods takes 19 ms otherwise."""
@@ -104,14 +109,15 @@ class Agent:
             return
         before = self.history
         outcome = decide(self.policy, before, snapshot)
-        self._record(snapshot, outcome, alarm)
+        orders = self._record(snapshot, outcome, alarm)
         if isinstance(outcome.decision, Reclaim):
             self._say(*outcome.facts)
             snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
-            self._record(snapshot, outcome, alarm)
+            orders = self._record(snapshot, outcome, alarm)
         # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
         if isinstance(outcome.decision, Evict):
-            self._evict(outcome.decision, started_ns)
+            for order in orders:
+                self._begin(order, started_ns, is_for_pressure=outcome.decision.at_most_one)
             self._soon(self.recorder.settle)
         else:
             self._soon(lambda: self.recorder.prepare(snapshot))
@@ -120,10 +126,13 @@ class Agent:
         self._say(*outcome.facts)
         await self.runtime.report(self.history.conditions)
 
-    def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+    def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
+        """Returns who is to be told to end now that this is on record."""
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
+        orders = self._due(outcome.decision) if isinstance(outcome.decision, Evict) else []
         if outcome.facts or isinstance(outcome.decision, Evict):
-            self.recorder.step(before, snapshot, outcome, alarm)
+            self.recorder.step(before, snapshot, outcome, alarm, has_effect=bool(orders))
+        return orders
 
     def _say(self, *facts: Fact) -> None:
         self._soon(lambda: [self.emit(fact) for fact in facts])
@@ -146,17 +155,13 @@ class Agent:
             return before, give_up_reclaim(self.history)
         return after, decide(self.policy, self.history, after)
 
-    def _evict(self, decision: Evict, started_ns: int) -> None:
+    def _due(self, decision: Evict) -> list[Eviction]:
         if self._is_dry_run:
-            return
+            return []
         if not decision.at_most_one:
-            for order in decision.evictions:
-                if order.pod.uid not in self.endings:
-                    self._begin(order, started_ns, is_for_pressure=False)
-            return
+            return [order for order in decision.evictions if order.pod.uid not in self.endings]
         chosen = self._next_for_pressure(decision)
-        if chosen is not None:
-            self._begin(chosen, started_ns, is_for_pressure=True)
+        return [] if chosen is None else [chosen]
 
     def _next_for_pressure(self, decision: Evict) -> Eviction | None:
         """The pod that goes now, or the one that must hurry; None while the last one is still clearing away."""

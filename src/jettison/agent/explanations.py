@@ -31,7 +31,7 @@ def explain(story: Story) -> list[str]:
 
 def _headline(story: Story) -> str:
     name = _name(story.pod)
-    rejected = story.facts.get("pod_rejected")
+    rejected, overdue = story.facts.get("pod_rejected"), story.facts.get("deadline_exceeded")
     if story.started is not None:
         said = "made room for a critical pod" if story.is_preempted else "was evicted"
         return f"{name} {said} at {time_text(story.started.time_ns)}"
@@ -42,6 +42,9 @@ def _headline(story: Story) -> str:
         return f"{name} would have been evicted at {when}; it was a dry run"
     if rejected is not None and story.after("pod_admitted", rejected) is None:
         return f"{name} was not admitted at {time_text(rejected.time_ns)}"
+    if overdue is not None:
+        when = time_text(overdue.time_ns)
+        return f"{name} was not evicted; its deadline of {overdue.values['seconds']} s was over at {when}"
     if story.kills:
         return f"{name} was not evicted; the kernel's OOM killer struck it at {time_text(story.kills[0].time_ns)}"
     return f"{name} was not evicted"
@@ -55,6 +58,12 @@ def _details(story: Story) -> Iterator[str]:
         yield from _spared(story.pod[2], story.step)
     if story.started is not None:
         yield from _ending(story, story.started)
+    finished = story.facts.get("container_finished")
+    if story.started is None and finished is not None:
+        values = finished.values
+        why = ", ".join(filter(None, (values["reason"], values.get("message"))))
+        ended = f"{values['container']} last ended at {time_text(finished.time_ns)} with {values['exit_code']} ({why})"
+        yield from _line("container", ended)
     for kill in story.kills:
         values = kill.values
         count = f"{values['kills']} process" if values["kills"] == 1 else f"{values['kills']} processes"

@@ -37,10 +37,17 @@ def pod_with_status(status: PodStatus) -> Document:
     written = status.document.get("metadata")
     metadata = dict(written) if isinstance(written, Mapping) else {}
     metadata |= {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
-    return {**status.document, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": _status(status)}
+    return {
+        **status.document,
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "status": status_document(status),
+    }
 
 
-def _status(status: PodStatus) -> Document:
+def status_document(status: PodStatus) -> Document:
+    """What stands under `status`."""
     images = _images(status.document)
     return present(
         {
@@ -69,9 +76,12 @@ def _condition(condition: PodCondition) -> Document:
 
 
 def _container(status: ContainerStatus, images: Mapping[str, str]) -> Document:
+    # A container that waits to be started again is waiting, and its last run is what people want to know about.
+    has_ended = status.state == "waiting" and status.exit_code is not None
     return {
         "name": status.name,
         "state": {status.state: _state(status)},
+        "lastState": {"terminated": _end(status)} if has_ended else {},
         "ready": status.is_ready,
         "restartCount": status.restarts,
         # Required by every client; on a bare host the image plays no part.
@@ -84,10 +94,12 @@ def _state(status: ContainerStatus) -> Document:
     if status.state == "running":
         return present({"startedAt": _time(status.started_ns)})
     words = {"reason": status.reason or None, "message": status.message or None}
-    if status.state == "waiting":
-        return present(words)
+    return present(words if status.state == "waiting" else {**words, **_end(status)})
+
+
+def _end(status: ContainerStatus) -> Document:
     times = {"startedAt": _time(status.started_ns), "finishedAt": _time(status.finished_ns)}
-    return present({"exitCode": status.exit_code, **words, **times})
+    return present({"exitCode": status.exit_code, **times})
 
 
 def _images(document: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+
+from jettison.clock import Clock
+from jettison.engine.signals import Condition
+from jettison.engine.wording import DEADLINE_EXCEEDED
+from jettison.runtimes.protocol import Hosting, PodStatus
 
 FIRST_DELAY_NS = 10 * 10**9
 LONGEST_DELAY_NS = 300 * 10**9
@@ -51,3 +57,31 @@ class Readmission:
                 chances.evicted_ns = None
                 found.append(key)
         return found
+
+
+class Readmitter:
+    """Looks for pods of a node that were turned out, and says when they may come back."""
+
+    def __init__(self, runtime: Hosting, clock: Clock, conditions: Callable[[], frozenset[Condition]]) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._conditions = conditions
+        self._chances = Readmission()
+
+    @property
+    def lives(self) -> dict[str, int]:
+        """How often each pod was admitted again."""
+        return self._chances.lives
+
+    def is_due(self, uids: Container[str]) -> bool:
+        """Whether the time of one of these pods has come."""
+        now_ns = self._clock.monotonic_ns()
+        for status in self._runtime.statuses():
+            if status.pod.uid in uids and _was_turned_out(status) and not status.is_ending:
+                self._chances.evicted(str(status.pod), now_ns)
+        return bool(self._chances.due(now_ns, is_under_pressure=bool(self._conditions())))
+
+
+def _was_turned_out(status: PodStatus) -> bool:
+    """Evicted, preempted or not admitted, rather than failed by itself or out of time: its reason says so."""
+    return status.phase == "Failed" and status.reason not in ("", DEADLINE_EXCEEDED)

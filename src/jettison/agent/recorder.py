@@ -20,7 +20,8 @@ from jettison.runtimes.linux.kernel_files import reason
 from jettison.runtimes.protocol import Alarm
 
 REPEAT_NS = 10**9
-"""A choice that stays the same is recorded once a second: with ten looks a second it would fill the journal."""
+"""A choice that stays the same and has no effect, because the pod is on its way out already, is recorded once a second:
+with ten looks a second it would fill the journal. Whatever is acted upon is recorded."""
 
 _NEWS = (ThresholdCrossed, ThresholdMet, ThresholdResolved, ConditionChanged)
 
@@ -51,7 +52,9 @@ class JournalRecorder:
         self._first: tuple[History, Look] | None = None
         self._last_choice: tuple[tuple[object, ...], int] | None = None
 
-    def step(self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> None:
+    def step(
+        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+    ) -> None:
         """Write the step down. A bad disk is reported and does not keep the agent from acting."""
         looks = [Look(snapshot, outcome)]
         if before.reclaiming is not None and self._first is not None:
@@ -59,7 +62,7 @@ class JournalRecorder:
             # The agent comes back with the same snapshot when it could not take another.
             looks = [first, Look(None if snapshot is first.snapshot else snapshot, outcome)]
         self._first = (before, looks[0]) if isinstance(outcome.decision, Reclaim) else None
-        if self._is_repeated(outcome):
+        if self._is_repeated(outcome, has_effect=has_effect):
             return
         latency_ns = None if alarm is None else self._clock.monotonic_ns() - alarm.raised_ns
         source = "" if alarm is None else alarm.source
@@ -73,7 +76,7 @@ class JournalRecorder:
         if not self._journal.sync():
             self._emit(events.ActionFailed("bring the journal to the disk", self._journal.failure))
 
-    def _is_repeated(self, outcome: Outcome) -> bool:
+    def _is_repeated(self, outcome: Outcome, *, has_effect: bool) -> bool:
         """The same choice for the same threshold and no news: a pod on its way out is chosen again at every look."""
         decision, last = outcome.decision, self._last_choice
         if not isinstance(decision, Evict):
@@ -82,7 +85,7 @@ class JournalRecorder:
         orders = [decision.evictions[0]] if decision.at_most_one else decision.evictions
         choice = (decision.starved, *(order.pod.uid for order in orders))
         now_ns = self._clock.monotonic_ns()
-        has_news = any(isinstance(fact, _NEWS) for fact in outcome.facts)
+        has_news = has_effect or any(isinstance(fact, _NEWS) for fact in outcome.facts)
         if not has_news and last is not None and last[0] == choice and now_ns - last[1] < REPEAT_NS:
             return True
         self._last_choice = (choice, now_ns)

@@ -1,18 +1,19 @@
-"""The directories whose manifests this node shall run: what is in them, and what has changed since the last look.
+"""Who wants pods on this node. Directories of manifests are here; the pods of an API come from `membership`.
 
-Looking is a stat of each file, once a second; only what changed is read. A file that cannot be read or understood is
-reported once and its pods stay as they were: a typing mistake must not stop what runs.
+Looking into a directory is a stat of each file, once a second; only what changed is read. A file that cannot be read
+or understood is reported once and its pods stay as they were: a typing mistake must not stop what runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jettison import events
+from jettison.agent.readmission import Readmitter
 from jettison.errors import ManifestError
 from jettison.events import Emit
 from jettison.manifests.documents import PriorityClasses, parse_documents, prepare_pod
@@ -23,6 +24,36 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 # A uid becomes a directory and a cgroup.
 _SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", re.ASCII)
 LARGEST_FILE = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants of one pod: to be run, unless it says otherwise."""
+
+    manifest: PodManifest
+    # It has ended, and that is on record elsewhere: kept for all to see, never begun anew.
+    is_over: bool = False
+    # It is to end within so many seconds.
+    grace_seconds: int | None = None
+
+    @property
+    def is_to_run(self) -> bool:
+        """Whether it should be started where it does not run."""
+        return not self.is_over and self.grace_seconds is None
+
+
+class PodSource(Protocol):
+    """Somebody who wants pods."""
+
+    @property
+    def is_known(self) -> bool:
+        """False while it cannot be told what is wanted: until then no pod is stopped for not being wanted."""
+
+    def look(self) -> bool:
+        """Whether something has changed since the last look."""
+
+    def wishes(self) -> Mapping[str, Wish]:
+        """By uid, as of the last look."""
 
 
 @dataclass(slots=True)
@@ -94,6 +125,37 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None  # gone between listing and looking; the next look settles it
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+class Manifests:
+    """All directories together: a priority class in one of them counts in all. With a readmitter the evicted return."""
+
+    is_known = True
+
+    def __init__(
+        self, directories: Sequence[ManifestDirectory], emit: Emit, readmitter: Readmitter | None = None
+    ) -> None:
+        self._directories = directories
+        self._emit = emit
+        self._readmitter = readmitter
+        self._wishes: dict[str, Wish] = {}
+        self._is_first = True
+
+    def look(self) -> bool:
+        """Into every directory, and at whose second chance has come."""
+        looks = [directory.look() for directory in self._directories]  # all of them, not up to the first change
+        is_due = self._readmitter is not None and self._readmitter.is_due(self._wishes)
+        if not (is_due or any(looks) or self._is_first):
+            return False
+        self._is_first = False
+        lives = self._readmitter.lives if self._readmitter else {}
+        wanted = wanted_pods(self._directories, lives, self._emit)
+        self._wishes = {uid: Wish(manifest) for uid, manifest in wanted.items()}
+        return True
+
+    def wishes(self) -> Mapping[str, Wish]:
+        """By uid."""
+        return self._wishes
 
 
 def wanted_pods(directories: Iterable[ManifestDirectory], lives: dict[str, int], emit: Emit) -> dict[str, PodManifest]:

@@ -162,6 +162,8 @@ FIELDS: tuple[Field, ...] = (
     Field("max_pods", "maxPods", "max-pods", Kind.INT32, 110, zero_is_unset=True),
     Field("pods_per_core", "podsPerCore", "pods-per-core", Kind.INT32, 0),
     Field("fail_cgroup_v1", "failCgroupV1", "fail-cgroupv1", Kind.BOOL, True),
+    # None: the kernel kills a container as a whole where it can, which takes cgroup v2.
+    Field("single_process_oom_kill", "singleProcessOOMKill", None, Kind.BOOL),
     Field("oom_score_adj", "oomScoreAdj", "oom-score-adj", Kind.INT32, -999),
     Field("pod_logs_dir", "podLogsDir", None, Kind.TEXT, "/var/log/pods", zero_is_unset=True),
     Field("root_dir", None, "root-dir", Kind.TEXT, "/var/lib/kubelet"),
@@ -212,6 +214,7 @@ class KubeletConfig:
     max_pods: int
     pods_per_core: int
     fail_cgroup_v1: bool
+    single_process_oom_kill: bool | None
     oom_score_adj: int
     pod_logs_dir: str
     root_dir: str

@@ -16,6 +16,9 @@ from jettison.engine.snapshot import ContainerUsage, PodUsage, Reading
 NORMAL = "Normal"
 WARNING = "Warning"
 
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -13,7 +13,7 @@ from jettison.engine.evictions import Eviction
 from jettison.engine.facts import ConditionChanged, PodsRanked, ReclaimAttempted
 from jettison.engine.pods import Pod
 from jettison.engine.preemption import preemption_of
-from jettison.engine.signals import Condition, Resource, Signal
+from jettison.engine.signals import Condition, Reclaimable, Resource, Signal
 from jettison.events import Fact
 from tests.builders import container, pod
 
@@ -61,6 +61,10 @@ def events_for(*facts: Fact) -> list[Recorded]:
         (events.ContainerStopping(WEB, "c"), "Normal Pod/web Killing: Stopping container c"),
         (events.ContainerStarted(WEB, "c", 0), "Normal Pod/web Started: Container started"),
         (
+            events.ContainerFinished(WEB, "c", 128, "StartError", "cannot start `x`: no such file or directory"),
+            "Warning Pod/web Failed: Error: cannot start `x`: no such file or directory",
+        ),
+        (
             events.ContainerBackOff(WEB, "c", 10),
             "Warning Pod/web BackOff: Back-off restarting failed container c in pod web_default(u-1)",
         ),
@@ -69,6 +73,37 @@ def events_for(*facts: Fact) -> list[Recorded]:
             "Warning Pod/web Unhealthy: Readiness probe failed: connection refused",
         ),
         (events.OutOfMemoryKill(None, "", 1), "Warning Node/node1 SystemOOM: System OOM encountered"),
+        (
+            events.DeadlineExceeded(WEB, 60),
+            "Normal Pod/web DeadlineExceeded: Pod was active on the node longer than the specified deadline",
+        ),
+        (
+            events.KillFailed(WEB, "", "too many open files"),
+            "Warning Pod/web FailedKillPod: error killing pod: too many open files",
+        ),
+        (
+            events.KillFailed(WEB, "c", "these processes do not die: 7"),
+            "Warning Pod/web FailedKillPod: error killing pod: container c: these processes do not die: 7",
+        ),
+        (
+            events.LimitsEnforced("jettison/n/kubepods"),
+            "Normal Node/node1 NodeAllocatableEnforced: Updated Node Allocatable limit across pods",
+        ),
+        (
+            events.LimitsRefused("jettison/n/kubepods", "device or resource busy"),
+            (
+                "Warning Node/node1 FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits "
+                '["jettison" "n" "kubepods"]: device or resource busy'
+            ),
+        ),
+        (
+            events.CollectionFailed(Reclaimable.CONTAINERS, "cannot remove `x`: busy"),
+            "Warning Node/node1 ContainerGCFailed: cannot remove `x`: busy",
+        ),
+        (
+            events.CollectionFailed(Reclaimable.IMAGES, "cannot list images"),
+            "Warning Node/node1 ImageGCFailed: cannot list images",
+        ),
         (
             ConditionChanged(Condition.MEMORY_PRESSURE, True),
             "Normal Node/node1 NodeHasInsufficientMemory: Node node1 status is now: NodeHasInsufficientMemory",
@@ -91,6 +126,7 @@ def test_what_kubernetes_says(fact: Fact, expected: str) -> None:
         events.OutOfMemoryKill(WEB, "c", 1),
         events.AlarmRaised("psi"),
         events.PodEvicted(EVICTION, 1),
+        events.ContainerFinished(WEB, "c", 1, "Error"),
         PodsRanked(Signal.PID_AVAILABLE, 1, {}),
     ],
 )

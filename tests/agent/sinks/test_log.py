@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -163,6 +164,44 @@ def test_a_reader_that_does_not_read_stops_nobody_and_is_told_what_it_missed(pip
     sink.close()
 
 
+def test_what_waited_is_written_when_the_reader_wakes_up_and_nothing_else_happens(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jettison.agent.sinks.log.RETRY_SECONDS", 0.02)
+    reading, writing = pipe
+
+    async def scenario() -> list[bytes]:
+        sink = LogSink(writing, buffer_bytes=10_000)
+        flood(sink)
+        found: list[bytes] = []
+        async with asyncio.timeout(10):
+            while not found or b"log_lines_dropped" not in found[-1]:
+                await asyncio.sleep(0.01)
+                found += lines(reading)
+        # Nobody is woken any more once everything is written.
+        assert sink._retry is None
+        sink.close()
+        return found
+
+    assert json.loads(asyncio.run(scenario())[-1])["event"] == "log_lines_dropped"
+
+
+def test_a_log_that_is_closed_tries_no_more(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jettison.agent.sinks.log.RETRY_SECONDS", 0.01)
+    reading, writing = pipe
+
+    async def scenario() -> None:
+        sink = LogSink(writing, buffer_bytes=10_000)
+        flood(sink)
+        sink.close()
+        lines(reading)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+
+    assert not select.select([reading], [], [], 0)[0]
+
+
 def test_a_stopped_terminal_stops_nobody(terminal: tuple[int, int]) -> None:
     person, program = terminal
     sink = LogSink(program, buffer_bytes=10_000)
@@ -228,6 +267,20 @@ def test_a_reader_that_is_gone_harms_nobody() -> None:
     assert sink.dropped == 0
     sink.close()
     os.close(writing)
+
+
+def test_others_may_write_to_the_same_file(tmp_path: Path) -> None:
+    """As `jettison up 2>log` does, which has more to say than facts: no append mode, one position for all."""
+    with (tmp_path / "log").open("w") as file:
+        sink = LogSink(file.fileno())
+        sink.take(events.AgentStopped("n"), NOON_NS)
+        os.write(file.fileno(), b"between\n")
+        sink.take(events.AgentStopped("n"), NOON_NS)
+        sink.close()
+
+    first, between, last = (tmp_path / "log").read_text().splitlines()
+    assert between == "between"
+    assert json.loads(first) == json.loads(last)
 
 
 def test_a_file_is_appended_to(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from jettison.agent.sinks.metrics import MOST_COUNTED, Metrics
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import ConditionChanged, PodsRanked
 from jettison.engine.preemption import preemption_of
-from jettison.engine.signals import Condition, Signal
+from jettison.engine.signals import Condition, Reclaimable, Signal
 from jettison.events import Fact
 from tests.builders import pod
 
@@ -90,8 +90,14 @@ def samples(*facts: Fact) -> dict[str, float]:
             {'jettison_oom_kills_total{scope="node"}': 2, 'jettison_oom_kills_total{scope="pod"}': 1},
         ),
         (
-            [events.ObservationFailed("x"), events.ActionFailed("x", "y")],
-            {"jettison_observation_failures_total": 1, "jettison_action_failures_total": 1},
+            [
+                events.ObservationFailed("x"),
+                events.ActionFailed("x", "y"),
+                events.KillFailed(pod(), "c", "y"),
+                events.CollectionFailed(Reclaimable.CONTAINERS, "y"),
+                events.LimitsRefused("kubepods", "y"),
+            ],
+            {"jettison_observation_failures_total": 1, "jettison_action_failures_total": 4},
         ),
         (
             [ConditionChanged(Condition.DISK_PRESSURE, True)],
@@ -106,6 +112,13 @@ def test_what_is_counted(facts: list[Fact], expected: dict[str, float]) -> None:
     found = samples(*facts)
 
     assert {name: found.get(name) for name in expected} == expected
+
+
+def test_conditions_that_an_earlier_agent_left_are_shown() -> None:
+    lines = Metrics([Condition.MEMORY_PRESSURE]).text().splitlines()
+
+    assert 'jettison_node_condition{condition="MemoryPressure"} 1' in lines
+    assert 'jettison_node_condition{condition="DiskPressure"} 0' in lines
 
 
 def test_an_eviction_that_was_hurried_counts_once_and_the_next_one_again() -> None:

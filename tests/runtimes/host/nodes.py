@@ -64,7 +64,7 @@ class Node:
         capacity = measure_capacity(settings, self.host)
         self.oom = OomWatch(ground.mounts, self.facts.append, self._ring)
         self.kubepods = Kubepods(ground, self.oom, capacity.memory, policy.config.pod_pids_limit, lowest_score=0)
-        self.refused = self.kubepods.create(settings, capacity, policy)
+        self.missing = self.kubepods.create(settings, capacity, policy)
 
     def _ring(self) -> None:
         self.rings += 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,10 @@ def test_a_container_whose_processes_are_gone_uses_nothing(
     gone = active(groups.of_container(pod(), "c"), "a", tmp_path / "pod")
     numbers = meter.pods([gone], Exactness())["a"]
     assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {"c": 0})
+
+
+def test_a_pod_between_two_runs_uses_nothing(groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path) -> None:
+    each = active(groups.of_container(pod(), "c"), "a", tmp_path / "pod")
+    waiting = replace(each, containers=[replace(each.containers[0], is_running=False)])
+    numbers = meter.pods([waiting], Exactness())["a"]
+    assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,22 @@ def test_another_user_can_write_where_it_should(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_container_may_open_as_many_files_as_before_the_agent_raised_its_own_limit(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        script = "echo $(ulimit -Sn) $(ulimit -Hn); until [ -e probed ]; do sleep 0.02; done; cat probed"
+        probe = {"exec": {"command": ["sh", "-c", "ulimit -Sn > probing && mv probing probed"]}, "periodSeconds": 1}
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 100, hard))
+        try:
+            await scene.supervisor.start(manifest(shell(script, readinessProbe=probe), **NEVER))
+            await scene.phase("Succeeded")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert scene.log() == f"{soft} {hard}\n{soft}\n"
+
+    play(tmp_path, scenario)
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(manifest(container(["no-such-program"]), **NEVER))
@@ -89,7 +106,8 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         status = scene.container()
         assert (status.state, status.reason, status.exit_code) == ("terminated", "StartError", 128)
         assert status.message == "cannot start `no-such-program`: no such file or directory"
-        assert [fact.reason for fact in scene.said(events.ContainerFinished)] == ["StartError"]
+        told = events.ContainerFinished(scene.status().pod, "c", 128, "StartError", status.message)
+        assert scene.said(events.ContainerFinished) == [told]
         assert not scene.said(events.ContainerStarted)
 
     play(tmp_path, scenario)

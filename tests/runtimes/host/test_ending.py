@@ -15,7 +15,7 @@ from jettison.engine.evictions import PodCondition
 from jettison.errors import ActionFailed, PodGone, StillRunning
 from jettison.runtimes.host import ending, removal
 from jettison.runtimes.linux.mounts import read_mounts
-from tests.runtimes.host.nodes import is_alive, needs_root
+from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
 from tests.runtimes.host.pods import (
     SLEEPS,
     STUBBORN,
@@ -329,5 +329,31 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
         await until(lambda: scene.supervisor.is_finished("uid-a"))
         records.unlink()
         moved.rename(records)
+
+    play(tmp_path, scenario)
+
+
+@needs_memory_events
+def test_whoever_cannot_be_killed_is_said_and_killed_as_soon_as_he_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has frozen the pods' parent, and what is frozen on version 1 does not die."""
+    monkeypatch.setattr("jettison.runtimes.host.homes.PATIENCE", 0.2)
+
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS)))
+        pod, pid = scene.status().pod, scene.pid()
+        freezer = Path("/sys/fs/cgroup/freezer") / scene.settings.node_cgroup / "freezer.state"
+        freezer.write_text("FROZEN")
+        stopping = asyncio.create_task(scene.supervisor.stop(pod.uid, 0))
+        try:
+            await until(lambda: bool(scene.said(events.KillFailed)))
+            said = events.KillFailed(pod, "c", f"these processes do not die: {pid}")
+            assert scene.said(events.KillFailed)[0] == said
+            assert is_alive(pid)
+        finally:
+            freezer.write_text("THAWED")
+        await stopping
+        assert not is_alive(pid)
 
     play(tmp_path, scenario)

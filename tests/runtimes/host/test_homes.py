@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,12 @@ def test_nothing_but_success_ends_it(tmp_path: Path) -> None:
         pid = scene.pid()
         difficult = Difficult(scene.places.of_container(scene.status().pod, "c"))
         async with asyncio.timeout(10):
-            await scene.household.vacate(difficult, "the test's pod")
+            await scene.household.vacate(difficult, partial(events.ActionFailed, "end it"))
         assert (difficult.kills, difficult.removals) == (5, 3)
         assert not difficult.exists
         assert scene.said(events.ActionFailed) == [
-            events.ActionFailed("end the test's pod", "too many open files"),
-            events.ActionFailed("end the test's pod", f"these processes do not die: {pid}"),
+            events.ActionFailed("end it", "too many open files"),
+            events.ActionFailed("end it", f"these processes do not die: {pid}"),
         ]
 
     play(tmp_path, scenario)
@@ -123,7 +124,7 @@ def test_what_no_thread_has_begun_is_not_begun_any_more(tmp_path: Path) -> None:
 def test_a_place_that_is_gone_is_vacant(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         difficult = Difficult(scene.places.of_container(manifest(container(SLEEPS)).pod, "c"))
-        await scene.household.vacate(difficult, "nobody")
+        await scene.household.vacate(difficult, partial(events.ActionFailed, "end nobody"))
         assert difficult.kills == 0
 
     play(tmp_path, scenario)

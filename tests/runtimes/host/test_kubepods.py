@@ -42,7 +42,8 @@ def test_node_kubepods_pod_and_container_are_limited(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         with node(settings(tmp_path, node_pids=64), reserving) as made:
-            assert made.refused == ()
+            assert made.missing == ()
+            assert made.kubepods.enforce() == ()
             made.kubepods.of_pod(GUARANTEED).create()
             made.kubepods.of_container(GUARANTEED, "c").create()
             reader = UsageReader(made.ground.mounts)
@@ -73,15 +74,24 @@ def test_without_enforcement_the_pods_may_have_the_whole_node(tmp_path: Path) ->
 
 
 @needs_memory_events
-def test_a_limit_below_what_is_in_use_is_reported_and_the_rest_is_done(tmp_path: Path) -> None:
+def test_a_limit_below_what_is_in_use_is_reported_and_set_as_soon_as_it_can_be(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
         place = CgroupPlace(Cgroup(made.ground.mounts, f"{made.kubepods.name}/podx"), Limits())
         place.create()
+        reader = UsageReader(made.ground.mounts)
         with running(place, python("kept = b'x' * 40_000_000")):
             smaller = replace(made.settings, node_memory=8 * MI)
-            refused = made.kubepods.create(smaller, measure_capacity(smaller, made.host), PLAIN)
+            assert made.kubepods.create(smaller, measure_capacity(smaller, made.host), PLAIN) == ()
+            made.kubepods.share([BURSTABLE])
+            refused = made.kubepods.enforce()
             assert len(refused) == 2
             assert all("device or resource busy" in line for line in refused)
+            assert reader.memory_limit(made.kubepods.name) == 128 * MI
+        assert made.kubepods.enforce() == ()
+        assert [reader.memory_limit(name) for name in (made.kubepods.node, made.kubepods.name)] == [8 * MI, 8 * MI]
+        shares = Cgroup(made.ground.mounts, f"{made.kubepods.name}/burstable").directory("cpu")
+        assert shares is not None
+        assert (shares / "cpu.shares").read_text() == "512\n", "what the pods weigh is not what is enforced"
 
 
 def test_what_is_on_the_machine_is_found_by_uid(tmp_path: Path) -> None:

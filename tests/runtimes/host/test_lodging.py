@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jettison.clock import SystemClock
+from jettison.engine.policy import Policy
 from jettison.runtimes.host.accounting import ProcessMeter
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.host.lodging import Builder, Lodging
@@ -19,10 +21,10 @@ from tests.runtimes.host.nodes import needs_memory_events, needs_root, settings
 RULES = policy({"memory.available": "32Mi"}, guards_allocatable=True, kubeReserved={"memory": "28Mi"})
 
 
-def build(own: HostSettings) -> Lodging:
+def build(own: HostSettings, rules: Policy = RULES) -> Lodging:
     host = Machine()
     machine = measure_capacity(own, host)
-    return Builder(own, RULES, machine, host, SystemClock(), lambda _fact: None, lambda: None).build()
+    return Builder(own, rules, machine, host, SystemClock(), lambda _fact: None, lambda: None).build()
 
 
 def remove(lodging: Lodging) -> None:
@@ -51,6 +53,17 @@ def test_a_node_that_is_the_machine_is_watched_at_the_root(tmp_path: Path) -> No
     assert lodging.watched.node is not None
     assert (lodging.watched.node / "memory.usage_in_bytes").exists()
     assert lodging.watched.node.parent == Path("/sys/fs/cgroup")
+    remove(lodging)
+
+
+@needs_root
+@needs_memory_events
+@pytest.mark.parametrize(("wish", "is_lacking"), [(None, False), (True, False), (False, True)])
+def test_killing_all_at_once_cannot_be_had_on_version_1(tmp_path: Path, wish: bool | None, is_lacking: bool) -> None:
+    more: dict[str, Any] = {} if wish is None else {"singleProcessOOMKill": wish}
+    lodging = build(settings(tmp_path), policy({"memory.available": "32Mi"}, **more))
+    said = [line for line in lodging.lacks if line.startswith("singleProcessOOMKill: false takes cgroup v2")]
+    assert bool(said) is is_lacking
     remove(lodging)
 
 

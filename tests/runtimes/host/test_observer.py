@@ -92,7 +92,7 @@ def test_a_running_pod_is_measured_in_every_way(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_pod_without_a_running_container_is_there_and_has_no_usage(tmp_path: Path) -> None:
+def test_a_pod_has_a_usage_as_soon_as_it_has_a_place(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with watched(settings(tmp_path)) as scene:
             each = active(scene.made.kubepods.of_container(pod(), "c"), "a", tmp_path / "pod")
@@ -100,6 +100,9 @@ def test_a_pod_without_a_running_container_is_there_and_has_no_usage(tmp_path: P
             snapshot = await scene.observer.observe([pending])
             assert [known.name for known in snapshot.pods] == ["a"]
             assert snapshot.usages == {}
+            scene.made.kubepods.of_pod(pod()).create()
+            usage = (await scene.observer.observe([pending])).usages["a"]
+            assert (usage.working_set, usage.processes, usage.containers) == (0, 0, [])
 
     asyncio.run(scenario())
 

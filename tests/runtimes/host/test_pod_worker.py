@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jettison import events
 from jettison.runtimes.host import pod_worker
 from tests.runtimes.host.nodes import needs_root
-from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, shell, until
+from tests.runtimes.host.pods import SLEEPS, STUBBORN, Scene, container, eviction, manifest, play, shell, until
 
 pytestmark = needs_root
 
@@ -186,6 +187,72 @@ def test_a_pod_that_ended_by_itself_leaves_its_files_and_nothing_else(tmp_path: 
         assert scene.supervisor.active() == []
         assert scene.said(events.PodCleanedUp) == [events.PodCleanedUp(status.pod)]
         assert scene.condition("Ready").reason == "PodCompleted"
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_is_active_for_too_long_fails(tmp_path: Path) -> None:
+    """It is told to end and given its grace period, however well it takes that; nothing is started again."""
+
+    async def scenario(scene: Scene) -> None:
+        script = "trap 'echo told; sleep 0.3; echo done; exit 0' TERM; while :; do sleep 0.05; done"
+        wanted = manifest(shell(script), activeDeadlineSeconds=1, restartPolicy="Always")
+        began = asyncio.get_running_loop().time()
+        await scene.supervisor.start(wanted)
+        await until(lambda: scene.status().is_ending)
+        assert 0.9 < asyncio.get_running_loop().time() - began < 1.3
+        assert (scene.status().phase, scene.status().reason) == ("Running", "")
+        status = await scene.phase("Failed")
+        assert status.reason == "DeadlineExceeded"
+        assert status.message == "Pod was active on the node longer than the specified deadline"
+        assert scene.condition("Ready").reason == "PodFailed"
+        assert scene.log() == "told\ndone\n"
+        assert scene.container().exit_code == 0
+        assert scene.said(events.DeadlineExceeded) == [events.DeadlineExceeded(wanted.pod, 1)]
+        assert len(scene.said(events.ContainerStarted)) == 1
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        # It ended by itself as far as its files go.
+        assert scene.write_dir().exists()
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "unready",
+    [
+        {"containers": [container(["false"])], "restartPolicy": "Always"},
+        {"containers": [container(SLEEPS)], "initContainers": [container(SLEEPS, "i")]},
+        {"containers": [container(SLEEPS)], "volumes": [{"name": "v", "hostPath": {"path": "/no/such"}}]},
+    ],
+    ids=["in back-off", "initializing", "without its volumes"],
+)
+def test_the_deadline_counts_whatever_the_pod_waits_for(tmp_path: Path, unready: dict[str, Any]) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(*unready.pop("containers"), **unready, activeDeadlineSeconds=1))
+        status = await scene.phase("Failed")
+        assert status.reason == "DeadlineExceeded"
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_ends_before_its_deadline_keeps_its_phase(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("exit 0"), activeDeadlineSeconds=1, restartPolicy="Never"))
+        await scene.phase("Succeeded")
+        await asyncio.sleep(1.1)
+        assert (scene.status().phase, scene.status().reason) == ("Succeeded", "")
+        assert not scene.said(events.DeadlineExceeded)
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_is_evicted_after_its_deadline_was_evicted(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(STUBBORN), activeDeadlineSeconds=1))
+        await until(lambda: bool(scene.said(events.DeadlineExceeded)))
+        await scene.supervisor.evict(eviction(scene.status().pod, 1))
+        assert scene.status().reason == "Evicted"
 
     play(tmp_path, scenario)
 

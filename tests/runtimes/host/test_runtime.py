@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,26 +18,31 @@ from jettison.engine.policy import Policy
 from jettison.engine.signals import Condition, Reclaimable
 from jettison.engine.snapshot import Reading
 from jettison.errors import ActionFailed
-from jettison.events import Fact, OutOfMemoryKill, ReclaimFinished
+from jettison.events import (
+    CollectionFailed,
+    ContainerBackOff,
+    Fact,
+    LimitsEnforced,
+    LimitsRefused,
+    OutOfMemoryKill,
+    ReclaimFinished,
+)
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import Alarm, PodManifest
 from tests.builders import MI, policy
-from tests.runtimes.host.nodes import is_alive, needs_root, settings
+from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root, settings
 
 pytestmark = needs_root
 
+T = TypeVar("T")
+
 RULES = policy({"memory.available": "48Mi"}, guards_allocatable=True)
 
+PYTHON = ["python3", "-I", "-S", "-c"]
 # 1 MiB every 5 ms, for ever.
-LEAK = [
-    "python3",
-    "-I",
-    "-S",
-    "-c",
-    "import time\nkept = []\nwhile True:\n kept.append(bytearray(1 << 20))\n time.sleep(0.005)",
-]
+LEAK = [*PYTHON, "import time\nkept = []\nwhile True:\n kept.append(bytearray(1 << 20))\n time.sleep(0.005)"]
 SLEEPS = ["sleep", "60"]
 
 
@@ -60,6 +67,9 @@ class Scene:
                 if alarm.source in sources:
                     return alarm
         raise AssertionError
+
+    def said(self, kind: type[T]) -> list[T]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
 
     def pid(self, name: str) -> int:
         (found,) = [each for each in self.runtime._supervisor.active() if each.manifest.pod.uid == name]
@@ -108,6 +118,26 @@ def test_a_leak_is_noticed_and_evicted_and_its_neighbour_lives(tmp_path: Path) -
             assert after.node.memory.available is not None
             assert after.node.memory.available > 96 * MI
             assert not any(isinstance(fact, OutOfMemoryKill) for fact in scene.facts)
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_in_back_off_is_ranked_by_what_it_uses(tmp_path: Path) -> None:
+    """It has no running container; a pod without any usage would be the first to go, whatever the others use."""
+
+    async def scenario() -> None:
+        async with opened(settings(tmp_path)) as scene:
+            runtime = scene.runtime
+            await runtime.start(manifest("looping", ["false"], restart="Always"))
+            await until(lambda: bool(scene.said(ContainerBackOff)))
+            await runtime.observe()
+            await runtime.start(manifest("large", [*PYTHON, "import time; k = b'x' * (90 << 20); time.sleep(60)"]))
+            await scene.heard("memcg", "poll")
+            snapshot = await runtime.observe()
+            assert snapshot.usages["looping"].containers == []
+            decision = decide(RULES, History(), snapshot).decision
+            assert isinstance(decision, Evict)
+            assert [order.pod.name for order in decision.evictions] == ["large", "looping"]
 
     asyncio.run(scenario())
 
@@ -176,6 +206,54 @@ def test_what_belongs_to_nobody_is_collected_from_time_to_time(tmp_path: Path, m
             (done,) = [fact for fact in scene.facts if isinstance(fact, ReclaimFinished)]
             assert (done.containers, done.errors) == (1, ())
             assert not stray.parents[1].exists()
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_collected_is_said(tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jettison.runtimes.host.runtime.COLLECT_SECONDS", 0.05)
+    stray = small_disk / "logs/default_gone_gone/c/0.log"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"x")
+    (small_disk / "pods").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+
+    async def scenario() -> None:
+        async with opened(replace(settings(tmp_path), node_dir=small_disk)) as scene:
+            await until(lambda: bool(scene.said(CollectionFailed)))
+            failed = scene.said(CollectionFailed)[0]
+            assert failed.what is Reclaimable.CONTAINERS
+            assert failed.why.startswith(f"cannot remove `{stray}`: read-only file system")
+            assert not scene.said(ReclaimFinished)
+
+    asyncio.run(scenario())
+
+
+@needs_memory_events
+def test_what_the_pods_may_use_is_enforced_as_soon_as_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent comes back to a node that is to be smaller than what runs there."""
+    monkeypatch.setattr("jettison.runtimes.host.runtime.ENFORCE_SECONDS", 0.05)
+    own = settings(tmp_path)
+    pods = f"{own.node_cgroup}/kubepods"
+    usage = Path("/sys/fs/cgroup/memory") / pods / "memory.usage_in_bytes"
+
+    async def scenario() -> None:
+        facts: list[Fact] = []
+        first = await HostRuntime.open(own, RULES, SystemClock(), facts.append)
+        await first.start(manifest("a", [*PYTHON, "import time; kept = b'x' * (40 << 20); time.sleep(60)"]))
+        await until(lambda: int(usage.read_text()) > 40 * MI)
+        await first.close()
+        assert [fact for fact in facts if isinstance(fact, LimitsEnforced)] == [LimitsEnforced(pods)]
+        assert not any(isinstance(fact, LimitsRefused) for fact in facts)
+        async with opened(replace(own, node_memory=16 * MI)) as scene:
+            await until(lambda: bool(scene.said(LimitsRefused)))
+            refused = scene.said(LimitsRefused)[0]
+            assert (refused.cgroup, "device or resource busy" in refused.why) == (pods, True)
+            assert not scene.said(LimitsEnforced)
+            await scene.runtime.stop("a", 0)
+            await until(lambda: bool(scene.said(LimitsEnforced)))
 
     asyncio.run(scenario())
 

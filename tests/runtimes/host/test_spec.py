@@ -36,6 +36,7 @@ def test_everything_that_can_be_asked_for() -> None:
             volumes=[{"name": "cache", "emptyDir": {}}],
             restartPolicy="OnFailure",
             terminationGracePeriodSeconds=5,
+            activeDeadlineSeconds=600,
             securityContext={"runAsUser": 1000, "runAsGroup": 2000, "runAsNonRoot": True},
         )
     )
@@ -54,13 +55,13 @@ def test_everything_that_can_be_asked_for() -> None:
         ("side", True, True),
     ]
     assert spec.restart_policy is RestartPolicy.ON_FAILURE
-    assert spec.grace_seconds == 5
+    assert (spec.grace_seconds, spec.deadline_seconds) == (5, 600)
 
 
 def test_what_is_left_out_is_as_kubernetes_has_it() -> None:
     spec = pod_spec(document(container(SLEEPS)))
     assert spec.restart_policy is RestartPolicy.ALWAYS
-    assert spec.grace_seconds == 30
+    assert (spec.grace_seconds, spec.deadline_seconds) == (30, None)
     assert spec.containers[0].user is None
 
 
@@ -103,6 +104,8 @@ REFUSED = [
     (one(securityContext={"runAsNonRoot": True}), "runAsNonRoot: needs a runAsUser"),
     (one(securityContext={"runAsUser": -1}), "expected `int` >= 0"),
     (document(container(SLEEPS), restartPolicy="Sometimes"), "spec.restartPolicy is `'Sometimes'`"),
+    (document(container(SLEEPS), activeDeadlineSeconds=0), "expected `int` >= 1"),
+    (document(container(SLEEPS), activeDeadlineSeconds=2**31), "expected `int` <= 2147483647"),
     (document(container(SLEEPS), volumes=[{"name": "v"}]), "only emptyDir and hostPath"),
     (document(container(SLEEPS), volumes=[{"name": "v", "emptyDir": {}}] * 2), "two volumes are called `v`"),
     (document(container(SLEEPS), name="../../etc"), "metadata.name"),

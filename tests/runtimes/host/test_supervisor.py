@@ -234,6 +234,33 @@ def test_running_pods_go_on_and_their_end_is_seen(tmp_path: Path) -> None:
     twice(tmp_path, before, after)
 
 
+def test_a_deadline_counts_while_there_is_no_agent(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), activeDeadlineSeconds=1))
+
+    async def after(scene: Scene) -> None:
+        status = await scene.phase("Failed")
+        assert status.reason == "DeadlineExceeded"
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+
+    twice(tmp_path, before, after, lambda _: time.sleep(1))
+
+
+def test_a_pod_that_was_out_of_time_when_the_agent_died_still_is(tmp_path: Path) -> None:
+    async def before(scene: Scene) -> None:
+        stubborn = manifest(container(STUBBORN), activeDeadlineSeconds=1, terminationGracePeriodSeconds=2)
+        await scene.supervisor.start(stubborn)
+        await until(lambda: scene.status().is_ending)
+
+    async def after(scene: Scene) -> None:
+        assert scene.status().is_ending
+        status = await scene.phase("Failed")
+        assert status.reason == "DeadlineExceeded"
+        assert not scene.said(events.DeadlineExceeded)
+
+    twice(tmp_path, before, after)
+
+
 @pytest.mark.parametrize(("is_reaped", "phase", "code"), [(True, "Failed", 137), (False, "Succeeded", 0)])
 def test_of_a_pod_that_ended_while_nobody_looked_only_the_undead_can_tell(
     tmp_path: Path, is_reaped: bool, phase: str, code: int

@@ -12,6 +12,7 @@ from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from tests.builders import MI
 from tests.runtimes.host.nodes import descriptors, needs_memory_events, needs_root, node, running, settings
+from tests.runtimes.linux.crowding import crowded
 
 pytestmark = [needs_root, needs_memory_events]
 
@@ -133,14 +134,30 @@ def test_an_alarm_that_rings_for_nothing_is_silenced_for_a_moment(tmp_path: Path
     run(tmp_path, scenario, is_news=False)
 
 
-def test_where_no_alarm_can_be_set_the_reason_is_kept_and_nobody_tries_again(tmp_path: Path) -> None:
+def test_where_no_alarm_can_be_set_the_reason_is_kept_and_the_next_attempt_comes_later(tmp_path: Path) -> None:
     async def scenario(scene: Scene, place: CgroupPlace) -> None:
         scene.events.aim({scene.directory / "gone": frozenset({MI})}, 0)
         await until(lambda: scene.listener.settled == 1)
         assert scene.events.failure is not None
         assert "no event on" in scene.events.failure
         scene.events.aim({scene.directory: frozenset({MI})}, 0)
+        await asyncio.sleep(0.1)
         assert scene.levels() == []
+        scene.events._failed_ns -= 11 * 10**9
+        await scene.aim(MI)
+        assert scene.levels() == [MI]
+
+    run(tmp_path, scenario)
+
+
+def test_a_full_table_of_descriptors_is_a_reason_and_leaves_what_was_set(tmp_path: Path) -> None:
+    async def scenario(scene: Scene, place: CgroupPlace) -> None:
+        await scene.aim(64 * MI)
+        with crowded(free=1):
+            scene.events.aim({scene.directory: frozenset({32 * MI})}, 0)
+            await until(lambda: scene.listener.settled == 2)
+        assert "too many open files" in (scene.events.failure or "")
+        assert scene.levels() == [64 * MI]
 
     run(tmp_path, scenario)
 

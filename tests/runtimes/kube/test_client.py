@@ -55,6 +55,8 @@ def test_an_object_lives_and_dies(served: Served) -> None:
         assert (await client.replace(PODS, patched))["metadata"]["annotations"] == {"x": "y"}
         with pytest.raises(Conflict, match="UID in the precondition"):
             await client.delete(PODS, "life", "default", DeleteOptions(uid="other"))
+        with pytest.raises(Conflict):
+            await client.delete(PODS, "life", "default", DeleteOptions(version="1"))
         await client.delete(PODS, "life", "default", DeleteOptions(grace_seconds=0, uid=made["metadata"]["uid"]))
         with pytest.raises(NotFound, match='pods "life" not found'):
             await client.get(PODS, "life", "default")

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from jettison.errors import ObservationFailed
 from jettison.runtimes.linux.disk_usage import DirectoryWalk, DiskUsage, measure
+from tests.runtimes.linux.crowding import crowded
 
 Count = Callable[[], int]
 
@@ -125,6 +127,32 @@ def test_a_walk_may_be_given_up(tree: Path, open_descriptors: Count) -> None:
     walk.close()
 
     assert walk.step() is False
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_a_full_table_of_descriptors_is_no_crash(tree: Path, open_descriptors: Count, free: int) -> None:
+    before = open_descriptors()
+
+    with crowded(free), pytest.raises(ObservationFailed, match=r"cannot read .*tree`: too many open files"):
+        measure(tree)
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_table_of_descriptors_that_gets_full_ends_the_walk(tree: Path, open_descriptors: Count, steps: int) -> None:
+    before = open_descriptors()
+    walk = DirectoryWalk(tree)
+    for _ in range(steps):
+        walk.step(1)
+
+    def go_on() -> None:
+        while True:
+            with crowded(0):
+                walk.step(1)
+
+    with pytest.raises(ObservationFailed, match="too many open files"):
+        go_on()
     assert open_descriptors() == before
 
 

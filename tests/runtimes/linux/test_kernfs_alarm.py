@@ -14,6 +14,7 @@ from jettison.errors import ObservationFailed
 from jettison.runtimes.linux.cgroup_mounts import discover
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.kernfs_alarm import KernfsAlarm
+from tests.runtimes.linux.crowding import crowded
 
 Count = Callable[[], int]
 
@@ -33,6 +34,20 @@ def test_what_can_never_ring_cannot_be_armed(tmp_path: Path, name: str, open_des
 
     with pytest.raises(ObservationFailed, match=f"no news from .*{name}"):
         KernfsAlarm(tmp_path / name)
+    assert open_descriptors() == before
+
+
+@live
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_full_table_of_descriptors_is_no_crash(
+    make_cgroup: Callable[..., Cgroup], open_descriptors: Count, free: int
+) -> None:
+    directory = make_cgroup().unified_directory
+    assert directory is not None
+    before = open_descriptors()
+
+    with crowded(free), pytest.raises(ObservationFailed, match=r"no news from .*cgroup.events`: too many open files"):
+        KernfsAlarm(directory / "cgroup.events")
     assert open_descriptors() == before
 
 

@@ -9,8 +9,8 @@ import pytest
 from jettison.runtimes.linux import cgroup_v1, cgroup_v2
 from jettison.runtimes.linux.limits import UNLIMITED, Limits, Setting
 
-ALL = Limits(memory=2**30, cpu_shares=1024, cpu_quota_us=50_000, pids=100)
-NONE = Limits(memory=UNLIMITED, cpu_shares=2, cpu_quota_us=UNLIMITED, pids=UNLIMITED)
+ALL = Limits(memory=2**30, cpu_shares=1024, cpu_quota_us=50_000, pids=100, is_killed_as_one=True)
+NONE = Limits(memory=UNLIMITED, cpu_shares=2, cpu_quota_us=UNLIMITED, pids=UNLIMITED, is_killed_as_one=False)
 
 
 def written(settings: Iterable[Setting]) -> dict[str, bytes]:
@@ -42,12 +42,14 @@ def test_version_1() -> None:
 def test_version_2() -> None:
     assert written(cgroup_v2.settings(ALL)) == {
         "memory.max": b"1073741824",
+        "memory.oom.group": b"1",
         "cpu.weight": b"100",
         "cpu.max": b"50000 100000",
         "pids.max": b"100",
     }
     assert written(cgroup_v2.settings(NONE)) == {
         "memory.max": b"max",
+        "memory.oom.group": b"0",
         "cpu.weight": b"1",
         "cpu.max": b"max 100000",
         "pids.max": b"max",

@@ -17,6 +17,7 @@ from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, Hierarchy, disco
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.memcg_events import OomAlarm, UsageAlarm, oom_kills, watch_oom
+from tests.runtimes.linux.crowding import crowded
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "Popen[bytes]"]
@@ -153,6 +154,22 @@ def test_where_there_is_no_such_event_nothing_is_armed(tmp_path: Path, open_desc
     assert open_descriptors() == before
 
 
+@live_v1
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_a_full_table_of_descriptors_is_no_crash(
+    make_cgroup: MakeCgroup, mounts: CgroupMounts, open_descriptors: Count, free: int
+) -> None:
+    cgroup = make_cgroup()
+    before = open_descriptors()
+
+    with crowded(free):
+        with pytest.raises(ObservationFailed, match=r"no event on .*memory.usage_in_bytes`: too many open files"):
+            UsageAlarm(memory_directory(cgroup), 1 << 30)
+        with pytest.raises(ObservationFailed, match=r"no event on .*memory.oom_control`: too many open files"):
+            watch_oom(mounts, cgroup.name)
+    assert open_descriptors() == before
+
+
 @live
 def test_a_kill_rings_and_is_counted(make_cgroup: MakeCgroup, spawn: Spawn, mounts: CgroupMounts) -> None:
     cgroup = make_cgroup()
@@ -206,7 +223,15 @@ def test_a_cgroup_that_is_gone_has_no_count(make_cgroup: MakeCgroup, mounts: Cgr
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("low 0\nhigh 0\nmax 312\noom 2\noom_kill 2\noom_group_kill 1\n", 2), ("low 0\nmax 1\noom 5\n", None), ("", None)],
+    [
+        ("low 0\nhigh 0\nmax 312\noom 2\noom_kill 2\noom_group_kill 0\n", 2),
+        # Killed together: the first victim is counted twice, or only once if it is gone by then.
+        ("low 0\nhigh 0\nmax 312\noom 1\noom_kill 3\noom_group_kill 1\n", 2),
+        ("low 0\nhigh 0\nmax 312\noom 1\noom_kill 1\noom_group_kill 1\n", 1),
+        ("low 0\nmax 1\noom 5\noom_kill 4\n", 4),
+        ("low 0\nmax 1\noom 5\n", None),
+        ("", None),
+    ],
 )
 def test_version_2_counts_in_its_events(tmp_path: Path, text: str, count: int | None) -> None:
     (tmp_path / "pod").mkdir()

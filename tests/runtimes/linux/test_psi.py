@@ -17,6 +17,7 @@ from jettison.runtimes.linux.capabilities import Capability, read_capabilities
 from jettison.runtimes.linux.cgroup_mounts import discover
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.psi import Pressure, PressureFile, PressureTrigger, Stall
+from tests.runtimes.linux.crowding import crowded
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "Popen[bytes]"]
@@ -86,6 +87,20 @@ def test_the_machine_has_pressure(resource: str) -> None:
 
     assert pressure is not None
     assert 0 <= pressure.some.avg10 <= 100
+
+
+@live
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_full_table_of_descriptors_is_no_crash(
+    pressure: tuple[Cgroup, Path], open_descriptors: Callable[[], int], free: int
+) -> None:
+    file = PressureFile(pressure[1] / "memory.pressure")
+    before = open_descriptors()
+
+    with crowded(free), pytest.raises(ObservationFailed, match=r"no pressure trigger on .*: too many open files"):
+        file.arm(200_000, 2_000_000)
+    assert open_descriptors() == before
+    assert file.read() is not None
 
 
 @live

@@ -16,15 +16,27 @@ RECORDED = (
     events.AgentStopped,
     events.ObservationFailed,
     events.ReclaimFinished,
+    events.CollectionFailed,
+    events.LimitsRefused,
     events.EvictionStarted,
     events.PodEvicted,
     events.EvictionTimedOut,
+    events.DeadlineExceeded,
+    events.KillFailed,
     events.PodCleanedUp,
     events.PodAdmitted,
     events.PodRejected,
     events.ContainerFinished,
     events.OutOfMemoryKill,
     events.ActionFailed,
+)
+
+_FAILURES = (
+    events.ObservationFailed,
+    events.ActionFailed,
+    events.KillFailed,
+    events.CollectionFailed,
+    events.LimitsRefused,
 )
 
 REPEAT_NS = 60 * 10**9
@@ -45,7 +57,7 @@ class JournalSink:
             self._journal.append(fact_record(fact, time_ns, self._node))
 
     def _is_repeated(self, fact: Fact, time_ns: int) -> bool:
-        if not isinstance(fact, events.ObservationFailed | events.ActionFailed):
+        if not isinstance(fact, _FAILURES):
             return False
         last = self._failures.get(type(fact))
         if last is not None and last[0] == fact and time_ns - last[1] < REPEAT_NS:

@@ -15,7 +15,8 @@ from jettison.agent.sinks.event_correlation import Correlator, Recorded, Subject
 from jettison.engine import node_conditions, wording
 from jettison.engine.facts import ConditionChanged, ReclaimAttempted
 from jettison.engine.pods import Pod
-from jettison.engine.signals import Condition
+from jettison.engine.signals import Condition, Reclaimable
+from jettison.engine.strconv import quote
 from jettison.engine.wording import NORMAL, WARNING, Event
 from jettison.events import Fact
 from jettison.manifests.times import time_text
@@ -24,6 +25,8 @@ COMPONENT = "kubelet"
 """The source that dashboards and alerts filter by; we do the kubelet's work and say so in its name."""
 
 CAPACITY = 1000
+
+_COLLECTION_FAILED = {Reclaimable.CONTAINERS: "ContainerGCFailed", Reclaimable.IMAGES: "ImageGCFailed"}
 
 Consumer = Callable[[Recorded], None]
 
@@ -34,7 +37,7 @@ class KubernetesEvents:
     def __init__(self, node: str, *, capacity: int = CAPACITY, consumer: Consumer | None = None) -> None:
         self._node = node
         self._capacity = capacity
-        self._consumer = consumer
+        self.consumer = consumer
         self._correlator = Correlator()
         self._kept: OrderedDict[str, Recorded] = OrderedDict()
         self._conditions: set[Condition] = set()
@@ -47,6 +50,10 @@ class KubernetesEvents:
             return
         for event, container in _events_of(fact):
             self._record(event, container, time_ns)
+
+    def say(self, event: Event, time_ns: int) -> None:
+        """Record an event that is no fact of the node's own life."""
+        self._record(event, "", time_ns)
 
     def recorded(self) -> list[Recorded]:
         """What is kept, in the order of the last occurrence."""
@@ -72,8 +79,8 @@ class KubernetesEvents:
         self._kept.move_to_end(recorded.name)
         if len(self._kept) > self._capacity:
             self._kept.popitem(last=False)
-        if self._consumer is not None:
-            self._consumer(recorded)
+        if self.consumer is not None:
+            self.consumer(recorded)
 
     def _condition_events(self, fact: ConditionChanged, time_ns: int) -> list[Event]:
         """What the node's status would record for this change; the other conditions are as they were."""
@@ -101,17 +108,38 @@ def _events_of(fact: Fact) -> Iterator[tuple[Event, str]]:
         yield Event(WARNING, "ExceededGracePeriod", message, fact.eviction.pod), ""
     elif isinstance(fact, events.PodRejected):
         yield Event(WARNING, fact.reason, fact.message, fact.pod), ""
+    elif isinstance(fact, events.DeadlineExceeded):
+        yield Event(NORMAL, wording.DEADLINE_EXCEEDED, wording.DEADLINE_MESSAGE, fact.pod), ""
+    elif isinstance(fact, events.KillFailed):
+        where = f"container {fact.container}: " if fact.container else ""
+        yield Event(WARNING, "FailedKillPod", f"error killing pod: {where}{fact.why}", fact.pod), ""
     elif isinstance(fact, events.OutOfMemoryKill):
         # A container that hit its own limit has it in its status; only the node's own shortage is an event.
         if fact.pod is None:
             yield Event(WARNING, "SystemOOM", "System OOM encountered"), ""
     else:
         yield from _container_events(fact)
+        yield from ((event, "") for event in _node_events(fact))
+
+
+def _node_events(fact: Fact) -> Iterator[Event]:
+    if isinstance(fact, events.LimitsEnforced):
+        yield Event(NORMAL, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+    elif isinstance(fact, events.LimitsRefused):
+        # A cgroup's name is a list for a kubelet, and Go prints it as one.
+        name = " ".join(map(quote, fact.cgroup.split("/")))
+        message = f"Failed to update Node Allocatable Limits [{name}]: {fact.why}"
+        yield Event(WARNING, "FailedNodeAllocatableEnforcement", message)
+    elif isinstance(fact, events.CollectionFailed):
+        yield Event(WARNING, _COLLECTION_FAILED[fact.what], fact.why)
 
 
 def _container_events(fact: Fact) -> Iterator[tuple[Event, str]]:
     if isinstance(fact, events.ContainerStarted):
         yield Event(NORMAL, "Started", "Container started", fact.pod), fact.container
+    elif isinstance(fact, events.ContainerFinished):
+        if fact.reason == events.NOT_STARTED:
+            yield Event(WARNING, "Failed", f"Error: {fact.message}", fact.pod), fact.container
     elif isinstance(fact, events.ContainerStopping):
         yield Event(NORMAL, "Killing", f"Stopping container {fact.container}", fact.pod), fact.container
     elif isinstance(fact, events.ContainerBackOff):

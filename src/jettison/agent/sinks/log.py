@@ -2,15 +2,18 @@
 
 A log must never hold up a starving node. Whoever reads it may have stopped (a full pipe, a terminal on Ctrl-S), and a
 blocking write would then wait for ever. So lines go into a bounded buffer, what the descriptor takes at once is
-written, and what does not fit any more is dropped, counted, and said as soon as there is room again.
+written, the rest is tried again every second, and what does not fit any more is dropped, counted, and said as soon as
+there is room again.
 
 The descriptor is usually shared with a shell or a parent. To make it non-blocking would make it so for them as well,
 so it is opened anew through /proc, which gives us an open file of our own. A socket cannot be opened that way; it has
-a flag for each write instead.
+a flag for each write instead. A file on a disk is never waited for, and it must not be opened anew: with a position of
+our own we would overwrite what others say there, and they what we say.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
@@ -24,11 +27,15 @@ import msgspec
 from jettison import events
 from jettison.agent.fact_values import name_of, values_of
 from jettison.agent.safe_text import printable
+from jettison.clock import SystemClock
 from jettison.engine import facts
 from jettison.events import Fact
 from jettison.manifests.times import time_text
 
 BUFFER_BYTES = 256 * 1024
+
+RETRY_SECONDS = 1.0
+"""How often what waits for its reader is tried again when nothing else happens."""
 
 DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
 
@@ -47,6 +54,9 @@ _LEVELS: Mapping[type[Fact], str] = {
     events.ContainerBackOff: WARNING,
     events.ProbeFailed: WARNING,
     events.OutOfMemoryKill: ERROR,
+    events.LimitsRefused: ERROR,
+    events.CollectionFailed: ERROR,
+    events.KillFailed: ERROR,
     events.ObservationFailed: ERROR,
     events.ActionFailed: ERROR,
 }
@@ -64,26 +74,43 @@ class LogSink:
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._unsaid = 0
+        self._retry: asyncio.TimerHandle | None = None
 
-    def take(self, fact: Fact, time_ns: int) -> None:
-        """Log it, now or when the reader wakes up."""
+    def take(self, fact: Fact, time_ns: int, node: str = "") -> None:
+        """Log it, now or when the reader wakes up. `node` is said where one log is that of several."""
         level = _LEVELS.get(type(fact), INFO)
         if level != DEBUG or self._is_verbose:
-            self._add(self._line(time_ns, level, name_of(fact), values_of(fact)))
+            values = values_of(fact)
+            self._add(self._line(time_ns, level, name_of(fact), {"node": node, **values} if node else values))
         self.flush(time_ns)
 
     def flush(self, time_ns: int) -> None:
-        """Write what the reader takes without waiting. To be called now and then when nothing happens."""
+        """Write what the reader takes without waiting."""
         self._drain()
         if self._unsaid and not self._waiting:
             count, self._unsaid = self._unsaid, 0
             self._add(self._line(time_ns, WARNING, "log_lines_dropped", {"count": count}))
             self._drain()
+        if self._waiting and self._retry is None:
+            self._try_again_later()
 
     def close(self) -> None:
         """One more attempt, then let go of the descriptor."""
+        if self._retry is not None:
+            self._retry.cancel()
         self._drain()
         self._output.close()
+
+    def _try_again_later(self) -> None:
+        """The reader may wake up when nothing happens any more. Without an event loop the next fact has to do."""
+        try:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
+        except RuntimeError:
+            return
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.flush(SystemClock().now_ns())
 
     def _add(self, line: bytes) -> None:
         if self._waiting_bytes + len(line) > self._buffer_bytes:
@@ -104,30 +131,45 @@ class LogSink:
             self._waiting.popleft()
 
 
+class NodeLog:
+    """The part of a shared log that is one node's."""
+
+    def __init__(self, log: LogSink, node: str) -> None:
+        self._log = log
+        self._node = node
+
+    def take(self, fact: Fact, time_ns: int) -> None:
+        """Log it with the node's name."""
+        self._log.take(fact, time_ns, self._node)
+
+
 class _Output:
     """A descriptor that is written to without waiting for its reader."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket: socket.socket | None = None
-        self._fd = -1
+        self._fd = descriptor
         self._is_ours = False
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        self._never_waits = stat.S_ISREG(mode)
+        if self._never_waits:
+            return
+        if stat.S_ISSOCK(mode):
             self._socket = socket.socket(fileno=os.dup(descriptor))
             return
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            self._fd, self._is_ours = os.open(f"/proc/self/fd/{descriptor}", flags), True
-        except OSError:  # the terminal is another user's, or there is no /proc
-            self._fd = descriptor
+            self._fd = os.open(f"/proc/self/fd/{descriptor}", flags)
+        except OSError:
+            return  # the terminal is another user's, or there is no /proc
+        self._is_ours = self._never_waits = True
 
     def write(self, data: bytes) -> int:
         """How many bytes were taken; 0 when there is no room. A reader that is gone takes everything."""
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            if not self._is_ours:
-                return self._write_if_ready(data)
-            return os.write(self._fd, data)
+            return os.write(self._fd, data) if self._never_waits else self._write_if_ready(data)
         except BlockingIOError:
             return 0
         except OSError:

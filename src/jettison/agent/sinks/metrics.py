@@ -42,6 +42,7 @@ KNOWN_REJECTIONS = frozenset(
         "node(s) had taints that the pod didn't tolerate",
     }
 )
+_FAILURES = (events.ActionFailed, events.KillFailed, events.CollectionFailed, events.LimitsRefused)
 KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", "oom", "pods"})
 
 MOST_COUNTED = 1000
@@ -126,7 +127,7 @@ class Metrics:
             self._ooms.add("node" if fact.pod is None else "pod", fact.kills)
         elif isinstance(fact, events.ObservationFailed):
             self._observation_failures.add()
-        elif isinstance(fact, events.ActionFailed):
+        elif isinstance(fact, _FAILURES):
             self._action_failures.add()
         elif isinstance(fact, events.ReclaimFinished):
             self._reclaimed.add("containers", fact.containers)

@@ -74,13 +74,12 @@ class ProcessMeter:
                 for container in each.containers
                 if container.is_running
             }
-            if members:
-                sizes = {
-                    name: sum(self._size(process, exactness.memory) for process in family)
-                    for name, family in members.items()
-                }
-                count = sum(len(family) for family in members.values())
-                found[each.manifest.pod.uid] = PodNumbers(sum(sizes.values()), count, dict(sizes))
+            sizes = {
+                name: sum(self._size(process, exactness.memory) for process in family)
+                for name, family in members.items()
+            }
+            count = sum(len(family) for family in members.values())
+            found[each.manifest.pod.uid] = PodNumbers(sum(sizes.values()), count, dict(sizes))
         return found
 
     def close(self) -> None:

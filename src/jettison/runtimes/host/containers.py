@@ -16,7 +16,7 @@ from pathlib import Path
 from jettison import events
 from jettison.engine.evictions import RUNTIME_MINIMUM
 from jettison.errors import RuntimeFailure
-from jettison.runtimes.host import processes, runs
+from jettison.runtimes.host import homes, processes, runs
 from jettison.runtimes.host.deadlines import Deadline
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.health import Health
@@ -139,18 +139,25 @@ class Container:
     async def see_out(self, deadline: Deadline) -> None:
         """Wait until nothing is left of it, and kill what is still there when the time is up."""
         if self._ended is not None and not await deadline.outlast(self._ended, self._earliest_kill):
+            loop = asyncio.get_running_loop()
+            since = loop.time()
             while self._ended is not None:
-                self.kill()
+                survivors = self.kill()
                 await asyncio.wait([self._ended], timeout=_KILL_AGAIN)
+                if self.is_active and survivors and loop.time() - since >= homes.PATIENCE:
+                    since = loop.time()
+                    self._home.household.emit(self._kill_failed(homes.undying(survivors)))
 
-    def kill(self) -> None:
-        """SIGKILL to everybody in the place. Returns at once; what remains is seen to after the main process."""
-        if self.is_active:
-            self._signal(signal.SIGKILL)
-            try:
-                self.place.kill()
-            except RuntimeFailure as failure:
-                self._home.household.emit(events.ActionFailed(f"kill {self._label}", str(failure)))
+    def kill(self) -> frozenset[int]:
+        """SIGKILL to everybody in the place; returns who was still there right afterwards. Does not wait."""
+        if not self.is_active:
+            return frozenset()
+        self._signal(signal.SIGKILL)
+        try:
+            return self.place.kill()
+        except RuntimeFailure as failure:
+            self._home.household.emit(self._kill_failed(str(failure)))
+            return frozenset()
 
     async def detach(self) -> None:
         """Let go of the container; its processes live on."""
@@ -218,7 +225,7 @@ class Container:
             try:
                 self._process.signal(number)
             except RuntimeFailure as failure:
-                self._home.household.emit(events.ActionFailed(f"end {self._label}", str(failure)))
+                self._home.household.emit(self._kill_failed(str(failure)))
 
     def _on_born(self, pid: int, start_ticks: int) -> None:
         self._write(replace(self.record, pid=pid, start_ticks=start_ticks))
@@ -236,7 +243,7 @@ class Container:
         self._errands.begin(self._leave())
 
     async def _leave(self) -> None:
-        await self._home.household.vacate(self.place, self._label)
+        await self._home.household.vacate(self.place, self._kill_failed)
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set_result(None)
@@ -256,8 +263,15 @@ class Container:
             self._home.household.emit(events.ActionFailed(f"record {self._label}", str(failure)))
 
     def _say_finished(self) -> None:
-        code, reason = self.record.exit_code or 0, self.record.reason
-        self._home.household.emit(events.ContainerFinished(self._home.pod, self.spec.name, code, reason))
+        record = self.record
+        self._home.household.emit(
+            events.ContainerFinished(
+                self._home.pod, self.spec.name, record.exit_code or 0, record.reason, record.message
+            )
+        )
+
+    def _kill_failed(self, why: str) -> events.KillFailed:
+        return events.KillFailed(self._home.pod, self.spec.name, why)
 
     def _say_probe_failed(self, kind: ProbeKind, why: str) -> None:
         self._home.household.emit(events.ProbeFailed(self._home.pod, self.spec.name, kind.value, why))

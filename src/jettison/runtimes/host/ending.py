@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jettison import events
 from jettison.errors import ActionFailed
@@ -60,7 +61,7 @@ class Ending:
 
 async def clean_up(home: PodHome, place: Place, *, is_all: bool) -> None:
     """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Tries for ever."""
-    await home.household.vacate(place, f"pod {home.pod}")
+    await home.household.vacate(place, partial(events.KillFailed, home.pod, ""))
     directory = home.pod_dir if is_all else home.volumes_dir
     pause = _FIRST_PAUSE
     while True:

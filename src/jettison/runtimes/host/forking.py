@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import resource
 import signal
 import warnings
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,11 @@ _ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to run and as whom. `output` is a descriptor for stdout and stderr; None discards both."""
+    """What to run and as whom. `output` is a descriptor for stdout and stderr; None discards both.
+
+    `descriptors` is the soft limit on open files; None leaves the agent's own, with which some programs cannot cope:
+    they close every descriptor that there may be, or use select().
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -39,6 +44,7 @@ class Launch:
     output: int | None = None
     user: int | None = None
     group: int | None = None
+    descriptors: int | None = None
 
 
 def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int, int]) -> int:
@@ -84,7 +90,7 @@ def _become(
 
 
 def _dress(launch: Launch) -> None:
-    """Everything a program inherits: files, directory, identity, signals."""
+    """Everything a program inherits: files and how many there may be, directory, identity, signals."""
     nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     output = nothing if launch.output is None else launch.output
     for target, source in ((0, nothing), (1, output), (2, output)):
@@ -96,6 +102,9 @@ def _dress(launch: Launch) -> None:
     if launch.user is not None:
         os.setuid(launch.user)
     os.chdir(launch.directory)
+    if launch.descriptors is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (launch.descriptors, most))
     for number in signal.valid_signals():
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)

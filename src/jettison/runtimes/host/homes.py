@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -24,8 +25,9 @@ T = TypeVar("T")
 
 # Between two attempts at something that the kernel refuses for the moment.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 1.0
-# How long one attempt to kill lasts before it is said aloud that somebody does not die.
-_PATIENCE = 10.0
+
+PATIENCE = 10.0
+"""How many seconds one attempt to kill lasts before it is said aloud that somebody does not die."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class Household:
     pool: Executor
     clock: Clock
     emit: events.Emit
+    # How many files a pod's process may have open, unless it asks the kernel for more: as many as we might when this
+    # was made. The agent raises its own limit afterwards.
+    descriptors: int = field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.
@@ -55,23 +60,30 @@ class Household:
                 done.exception()  # nobody will ask for it
             raise
 
-    async def vacate(self, place: Place, whose: str) -> None:
-        """Kill until nobody is left, however long that takes, then take the place away."""
+    async def vacate(self, place: Place, failed: Callable[[str], events.Fact]) -> None:
+        """Kill until nobody is left, however long that takes, then take the place away.
+
+        Each time that this does not succeed, `failed` makes a fact of the reason.
+        """
         if not place.exists:
             return
         pause = _FIRST_PAUSE
         while True:
             try:
-                survivors = await place.empty(_PATIENCE)
+                survivors = await place.empty(PATIENCE)
                 if not survivors and place.remove():
                     return
                 if survivors:
-                    numbers = ", ".join(map(str, sorted(survivors)[:5]))
-                    self.emit(events.ActionFailed(f"end {whose}", f"these processes do not die: {numbers}"))
+                    self.emit(failed(undying(survivors)))
             except RuntimeFailure as failure:
-                self.emit(events.ActionFailed(f"end {whose}", str(failure)))
+                self.emit(failed(str(failure)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def undying(survivors: Iterable[int]) -> str:
+    """The complaint about processes that SIGKILL does not end."""
+    return f"these processes do not die: {', '.join(map(str, sorted(survivors)[:5]))}"
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ A container's cgroup has a prefix because a container may be called `tasks`, whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from jettison.engine.allocatable import Machine
 from jettison.engine.oom_scores import oom_score_adjustments
@@ -44,6 +45,8 @@ class Kubepods:
         memory_capacity: int,
         most_pids_per_pod: int = -1,
         lowest_score: int | None = None,
+        *,
+        kills_as_one: bool = True,
     ) -> None:
         self._ground = ground
         self._oom = oom
@@ -54,28 +57,38 @@ class Kubepods:
         self._most_pids_per_pod = most_pids_per_pod
         # Below this the kernel refuses; a pod that should be better protected gets the best there is.
         self._lowest_score = lowest_score
+        # A program of several processes rarely survives the loss of one, and then it hangs instead of being restarted.
+        self._kills_as_one = kills_as_one
+        # Of the node and of its pods together.
+        self._limits: dict[str, Limits] = {}
 
     def create(self, settings: HostSettings, machine: Machine, policy: Policy) -> tuple[str, ...]:
-        """Make node, kubepods and the two QoS cgroups with their limits; returns what could not be limited, and why.
+        """Make node, kubepods and the two QoS cgroups, with their limits; returns what cannot be limited here at all.
+
+        A limit that is refused for the moment is not among it: `enforce` tells, and tries again.
+        """
+        self._limits = {
+            self.node: Limits(memory=settings.node_memory, pids=settings.node_pids),
+            self.name: pod_limits.kubepods_limits(machine, policy),
+        }
+        shares = {
+            f"{self.name}/burstable": pod_limits.burstable_limits(()),
+            f"{self.name}/besteffort": pod_limits.best_effort_limits(),
+        }
+        everything = self._limits | shares
+        for name in everything:
+            Cgroup(self.mounts, name).create()
+        missing, _ = self._limit(everything)
+        return tuple(f"no controller `{name}`: what it would limit is not limited" for name in sorted(missing))
+
+    def enforce(self) -> tuple[str, ...]:
+        """Set the limits of node and pods; returns which are refused, and why.
 
         The kernel refuses a limit below what is in use, which is what an agent finds that comes back to a full node.
+        Evictions will change that.
         """
-        wanted = (
-            (self.node, Limits(memory=settings.node_memory, pids=settings.node_pids)),
-            (self.name, pod_limits.kubepods_limits(machine, policy)),
-            (f"{self.name}/burstable", pod_limits.burstable_limits(())),
-            (f"{self.name}/besteffort", pod_limits.best_effort_limits()),
-        )
-        missing, refused = set[str](), list[str]()
-        for name, limits in wanted:
-            cgroup = Cgroup(self.mounts, name)
-            cgroup.create()
-            try:
-                missing.update(cgroup.limit(limits))
-            except ActionFailed as failure:
-                refused.append(str(failure))
-        refused.extend(f"no controller `{name}`: what it would limit is not limited" for name in sorted(missing))
-        return tuple(refused)
+        _, refused = self._limit(self._limits)
+        return refused
 
     def share(self, pods: Iterable[Pod]) -> None:
         """Weigh the Burstable pods against the others by what they ask for now."""
@@ -98,7 +111,9 @@ class Kubepods:
     def of_container(self, pod: Pod, container: str) -> Place:
         """With the container's own limits and its oom_score_adj (spec §11)."""
         known = next((each for each in (*pod.containers, *pod.init_containers) if each.name == container), None)
-        limits = Limits() if known is None else pod_limits.container_limits(known)
+        limits = replace(
+            Limits() if known is None else pod_limits.container_limits(known), is_killed_as_one=self._kills_as_one
+        )
         score = oom_score_adjustments(pod, self._memory_capacity).get(container)
         if score is not None and self._lowest_score is not None:
             score = max(score, self._lowest_score)
@@ -118,6 +133,16 @@ class Kubepods:
             return False
         self._ground.leave()
         return True
+
+    def _limit(self, wanted: Mapping[str, Limits]) -> tuple[set[str], tuple[str, ...]]:
+        """The controllers that are missing, and what was refused."""
+        missing, refused = set[str](), list[str]()
+        for name, limits in wanted.items():
+            try:
+                missing.update(Cgroup(self.mounts, name).limit(limits))
+            except ActionFailed as failure:
+                refused.append(str(failure))
+        return missing, tuple(refused)
 
     def _parent(self, pod: Pod) -> str:
         # The reported class is a free text of somebody's document.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from jettison import events
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import logs, processes, volumes
 from jettison.runtimes.host.environment import environment, expand, working_directory
@@ -34,7 +36,8 @@ class Launcher:
     async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
         """The main process of a new run. Raises ActionFailed, and then nothing runs."""
         household = self._home.household
-        await household.vacate(self._place, f"what is left of container {self._spec.name} of {self._home.pod}")
+        # What an earlier run has left.
+        await household.vacate(self._place, partial(events.KillFailed, self._home.pod, self._spec.name))
         await household.wait_for(self._prepare, self._home.writable_dir(self._spec.name, run))
         self._place.create()
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
@@ -64,4 +67,5 @@ class Launcher:
         directory = home.writable_dir(spec.name, run)
         variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
         words = tuple(expand(word, variables) for word in command)
-        return Launch(words, variables, working_directory(spec, directory), output, spec.user, spec.group)
+        place = working_directory(spec, directory)
+        return Launch(words, variables, place, output, spec.user, spec.group, home.household.descriptors)

@@ -72,11 +72,22 @@ class Builder:
 
     def _in_cgroups(self, ground: Ground, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
         oom = OomWatch(ground.mounts, self.emit, self.ring)
-        limit = self.policy.config.pod_pids_limit
-        kubepods = Kubepods(ground, oom, self.machine.memory, limit, lowest)
-        refused = kubepods.create(self.settings, self.machine, self.policy)
+        config = self.policy.config
+        kubepods = Kubepods(
+            ground,
+            oom,
+            self.machine.memory,
+            config.pod_pids_limit,
+            lowest,
+            kills_as_one=not config.single_process_oom_kill,
+        )
+        missing = kubepods.create(self.settings, self.machine, self.policy)
+        memory = ground.mounts.holding("memory")
+        if config.single_process_oom_kill is False and memory is not None and not memory.is_unified:
+            # A kubelet would not even start.
+            lacks = ("singleProcessOOMKill: false takes cgroup v2, here the kernel kills one process at a time", *lacks)
         meter = CgroupMeter(self.settings, kubepods, self.host, self.clock)
-        return Lodging(kubepods, meter, self._alarm_places(kubepods), (*refused, *lacks), kubepods, oom)
+        return Lodging(kubepods, meter, self._alarm_places(kubepods), (*missing, *lacks), kubepods, oom)
 
     def _in_families(self, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
         limits = kubepods_limits(self.machine, self.policy)

@@ -49,7 +49,9 @@ class Meter(Protocol):
         """Of the node, threads included."""
 
     def pods(self, active: Iterable[ActivePod], exactness: Exactness) -> dict[str, PodNumbers]:
-        """By uid; pods without a running container have no entry."""
+        """By uid. A pod between two runs of its containers has an entry too, as it has with a kubelet that asks
+        cAdvisor: without one it would be ranked first, however little it uses. Without a place there is none.
+        """
 
     def close(self) -> None:
         """Give back what was kept open."""
@@ -102,10 +104,11 @@ class CgroupMeter:
         found: dict[str, PodNumbers] = {}
         for each in active:
             running = [(container.name, container.place.name) for container in each.containers if container.is_running]
-            if running:
-                pod = each.manifest.pod
-                name = self._names.get(pod.uid) or self._names.setdefault(pod.uid, self._kubepods.pod_cgroup(pod))
-                found[pod.uid] = self._pod(name, running, exactness)
+            pod = each.manifest.pod
+            name = self._names.get(pod.uid) or self._names.setdefault(pod.uid, self._kubepods.pod_cgroup(pod))
+            numbers = self._pod(name, running, exactness)
+            if running or numbers.working_set is not None:
+                found[pod.uid] = numbers
         for uid in self._names.keys() - found.keys():
             self._forget(self._names.pop(uid))
         return found

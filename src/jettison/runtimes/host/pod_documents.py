@@ -170,6 +170,7 @@ class SpecWire(Wire):
     volumes: list[VolumeWire] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     security_context: SecurityWire | None = None
 
 

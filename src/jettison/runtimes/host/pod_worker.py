@@ -50,6 +50,8 @@ class PodWorker:
         # Found after a restart: nobody waits for an eviction that was under way, so its end must be told from here.
         self._is_resumed = False
         self._life: asyncio.Task[None] | None = None
+        # Rings when it has been active for as long as it may.
+        self._deadline: asyncio.TimerHandle | None = None
         self._status = KeptAnswer[PodStatus]()
         self._active = KeptAnswer[ActivePod]()
         self._errands = Errands(household.emit, f"pod {manifest.pod}")
@@ -74,6 +76,11 @@ class PodWorker:
         """Begin to live."""
         self._life = self._errands.begin(self._live())
         self._life.add_done_callback(lambda _: self._say_begun())
+        seconds = self._spec.deadline_seconds
+        if seconds is not None:
+            # It counts from the pod's own start, so also while there is no agent.
+            passed = (self._now_ns() - (self.record.started_ns or self._now_ns())) / runs.SECOND_NS
+            self._deadline = asyncio.get_running_loop().call_later(max(seconds - passed, 0.0), self._exceed, seconds)
 
     def adopt(self, boot_id: str) -> None:
         """Go on where an agent that died has left off."""
@@ -127,6 +134,7 @@ class PodWorker:
 
     async def detach(self) -> None:
         """Let go of the pod; its processes live on."""
+        self._end_deadline()
         await self._errands.cancel()
         for container in self.containers:
             await container.detach()
@@ -204,7 +212,19 @@ class PodWorker:
     async def _rest(self, due_ns: int | None) -> None:
         await self._woken.wait(None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0))
 
+    def _exceed(self, seconds: int) -> None:
+        grace = self._spec.grace_seconds
+        self._note(replace(self.record, ending=EndingRecord(self._now_ns(), grace, is_overdue=True)))
+        self._begin_ending(grace, is_at_once=False)
+        self._household.emit(events.DeadlineExceeded(self.manifest.pod, seconds))
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
     def _begin_ending(self, seconds: float, *, is_at_once: bool) -> None:
+        self._end_deadline()
         sidecars = [each for each in self._inits if each.spec.is_sidecar]
         regulars = [each for each in self.containers if not each.spec.is_sidecar]
         self._ending = Ending(regulars, sidecars, Deadline(seconds))

@@ -73,6 +73,8 @@ class EndingRecord:
     grace_seconds: int
     order: OrderRecord | None = None
     is_at_once: bool = False
+    # It was active for longer than its document allows.
+    is_overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

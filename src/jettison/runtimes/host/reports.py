@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jettison.engine import wording
 from jettison.engine.evictions import Eviction
 from jettison.runtimes.host import phases, runs
 from jettison.runtimes.host.active import ActiveContainer, ActivePod, ActiveVolume
@@ -62,13 +63,19 @@ def pod_status(
 def final_verdict(
     manifest: PodManifest, record: PodRecord, order: Eviction | None, inits: Sequence[Seen], regulars: Sequence[Seen]
 ) -> Verdict:
-    """Of a pod none of whose containers runs any more. An eviction has failed it, however well it took it."""
+    """Of a pod none of whose containers runs any more.
+
+    An eviction has failed it, and so has its deadline, however well it took that. Of the two it is the eviction's.
+    """
     pod, initialized = manifest.pod, record.is_initialized
-    phase = phases.FAILED if order is not None else phases.final_phase(inits, regulars)
+    is_overdue = record.ending is not None and record.ending.is_overdue
+    phase = phases.FAILED if order is not None or is_overdue else phases.final_phase(inits, regulars)
     conditions = phases.conditions(pod, phase, inits, regulars, was_initialized=initialized)
-    if order is None:
-        return Verdict(phase, conditions=conditions)
-    return Verdict(phase, order.reason, order.message, tuple(order.conditions_after(conditions)))
+    if order is not None:
+        return Verdict(phase, order.reason, order.message, tuple(order.conditions_after(conditions)))
+    if is_overdue:
+        return Verdict(phase, wording.DEADLINE_EXCEEDED, wording.DEADLINE_MESSAGE, conditions)
+    return Verdict(phase, conditions=conditions)
 
 
 def active_pod(manifest: PodManifest, home: PodHome, containers: Iterable[Container]) -> ActivePod:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jettison import events
 from jettison.runtimes.host.records import ContainerRecord
 from jettison.runtimes.host.spec import ContainerSpec, RestartPolicy
 
@@ -47,7 +48,7 @@ def ended(record: ContainerRecord, now_ns: int, exit_code: int | None, *, oom_ki
 
 def not_started(record: ContainerRecord, now_ns: int, why: str) -> ContainerRecord:
     """There is no process, and why."""
-    return _terminated(record, now_ns, START_ERROR, "StartError", why)
+    return _terminated(record, now_ns, START_ERROR, events.NOT_STARTED, why)
 
 
 def _terminated(

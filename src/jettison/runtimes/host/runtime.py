@@ -20,7 +20,9 @@ from jettison.runtimes.host.alarms import MemoryAlarms
 from jettison.runtimes.host.bell import Bell
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.host.disks import DiskWatch
+from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.kubepods import Kubepods
 from jettison.runtimes.host.lodging import Builder, Lodging
 from jettison.runtimes.host.observer import Observer
 from jettison.runtimes.host.outlook import MemoryPair
@@ -35,6 +37,9 @@ from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed
 
 COLLECT_SECONDS = 60.0
 """How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
+
+ENFORCE_SECONDS = 60.0
+"""How soon limits that the kernel did not take are tried again; the kubelet's period."""
 
 # Seconds from the start of a container to the first look at it; all that start meanwhile are met together.
 _ACQUAINTANCE = 0.1
@@ -67,10 +72,10 @@ class HostRuntime:
         self._collector = Collector(
             settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
         )
-        self._collecting: asyncio.Task[None] | None = None
+        self._errands = Errands(emit, "the node")
         self._newcomers: asyncio.TimerHandle | None = None
         self._weighed: list[str] = []
-        self._unmeasured: frozenset[str] = frozenset()
+        self._complaints: frozenset[str] = frozenset()
         # What this machine does not permit, one line each.
         self.lacks = self._lodging.lacks
 
@@ -87,13 +92,14 @@ class HostRuntime:
         runtime.lacks += runtime._alarms.open()
         await rehearse_kill(runtime._lodging.places)
         await runtime._supervisor.adopt()
-        runtime._collecting = asyncio.create_task(runtime._collect_for_ever())
+        runtime._errands.begin(runtime._collect_for_ever())
+        if runtime._lodging.kubepods is not None:
+            runtime._errands.begin(runtime._enforce(runtime._lodging.kubepods))
         return runtime
 
     async def close(self) -> None:
         """Let go of everything; the pods live on. A node on which nothing is left takes its cgroups with it."""
-        if self._collecting is not None:
-            self._collecting.cancel()
+        await self._errands.cancel()
         await self._alarms.close()
         await self._supervisor.close()
         await self._disks.close()
@@ -178,15 +184,26 @@ class HostRuntime:
             self._lodging.kubepods.share(snapshot.pods)
 
     def _complain(self) -> None:
-        """Say once of each directory that it cannot be measured, until it can be again."""
-        failures = self._disks.failures
-        for path in failures.keys() - self._unmeasured:
-            self._emit(events.ActionFailed(f"measure `{path}`", failures[path]))
-        self._unmeasured = frozenset(failures)
+        """Say once of each directory, and of the memory alarms, that they cannot be had, until they can be again."""
+        failures = {f"measure `{path}`": why for path, why in self._disks.failures.items()}
+        if self._alarms.failure is not None:
+            failures["set the kernel's memory alarms, so memory is polled"] = self._alarms.failure
+        for what in failures.keys() - self._complaints:
+            self._emit(events.ActionFailed(what, failures[what]))
+        self._complaints = frozenset(failures)
+
+    async def _enforce(self, kubepods: Kubepods) -> None:
+        """A full node takes no limit below what is used; evictions help, and then it is tried again."""
+        while refused := kubepods.enforce():
+            self._emit(events.LimitsRefused(kubepods.name, "; ".join(refused)))
+            await asyncio.sleep(ENFORCE_SECONDS)
+        self._emit(events.LimitsEnforced(kubepods.name))
 
     async def _collect_for_ever(self) -> None:
         while True:
             await asyncio.sleep(COLLECT_SECONDS)
             done = await self._collector.collect(is_starved=False)
-            if done.containers or done.errors:
-                self._emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))
+            if done.containers:
+                self._emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes))
+            if done.errors:
+                self._emit(events.CollectionFailed(Reclaimable.CONTAINERS, "; ".join(done.errors)))

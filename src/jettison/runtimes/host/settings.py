@@ -42,8 +42,7 @@ class HostSettings:
     disk_patience: float = 5.0
 
     def __post_init__(self) -> None:
-        if not _NODE_NAME.fullmatch(self.node_name) or ".." in self.node_name:
-            raise InputError(f"invalid node name `{self.node_name}`: must be a lower case DNS name")
+        checked_node_name(self.node_name)
         for name, value, least in (("memory", self.node_memory, _LEAST_MEMORY), ("pids", self.node_pids, _LEAST_PIDS)):
             if value is not None and value < least:
                 raise InputError(f"invalid node {name} `{value}`: must be at least {least}")
@@ -74,6 +73,13 @@ class HostSettings:
     def pod_dir(self, uid: str) -> Path:
         """`volumes` and `containers` of one pod are below."""
         return self.pods_dir / checked_uid(uid)
+
+
+def checked_node_name(name: str) -> str:
+    """The name, once it is certain that it can be a path component."""
+    if not _NODE_NAME.fullmatch(name) or ".." in name:
+        raise InputError(f"invalid node name `{name}`: must be a lower case DNS name")
+    return name
 
 
 def checked_uid(uid: str) -> str:

@@ -65,6 +65,8 @@ class PodSpec:
     volumes: tuple[VolumeSpec, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     grace_seconds: int = DEFAULT_GRACE
+    # How long it may be active on the node, whatever it does; None for as long as it likes.
+    deadline_seconds: int | None = None
 
 
 def pod_spec(document: object, source: str = "pod") -> PodSpec:
@@ -95,7 +97,12 @@ def _pod(pod: wire.PodWire) -> PodSpec:
     policy = checked_texts.choice(spec.restart_policy or "Always", tuple(RestartPolicy), "spec.restartPolicy")
     grace = spec.termination_grace_period_seconds
     return PodSpec(
-        containers, init_containers, volumes, RestartPolicy(policy), DEFAULT_GRACE if grace is None else grace
+        containers,
+        init_containers,
+        volumes,
+        RestartPolicy(policy),
+        DEFAULT_GRACE if grace is None else grace,
+        spec.active_deadline_seconds,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jettison import events
 from jettison.engine.evictions import Eviction, kill_wait
@@ -199,7 +200,7 @@ class Supervisor:
     async def _remove_strays(self) -> None:
         places = self._household.places.found()
         tasks = [
-            self._errands.begin(self._household.vacate(place, f"pod {uid}, of which there is no record"))
+            self._errands.begin(self._household.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's")))
             for uid, place in places.items()
             if not self._may_have_processes(uid)
         ]

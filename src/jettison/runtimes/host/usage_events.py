@@ -42,8 +42,9 @@ class UsageEvents:
         self._wanted: frozenset[_Key] = frozenset()
         self._setting: asyncio.Future[dict[_Key, UsageAlarm]] | None = None
         self._is_closed = False
-        # Why alarms cannot be had; then there is no use in trying again.
+        # Why alarms cannot be had at the moment: the table of descriptors may be full, and not be so later.
         self.failure: str | None = None
+        self._failed_ns = 0
 
     @property
     def is_settled(self) -> bool:
@@ -56,9 +57,11 @@ class UsageEvents:
         Far from the threshold precision is worth nothing, and on a busy machine the levels move all the time.
         """
         self._wanted = frozenset((directory, level) for directory, each in levels.items() for level in each)
-        is_old = self._clock.monotonic_ns() - self._set_ns > REARM_NS
-        tolerance = _NEAR if is_old else max(_NEAR, headroom // 16)
-        if self.is_settled and not self._is_closed and any(self._distance(key) > tolerance for key in self._wanted):
+        now_ns = self._clock.monotonic_ns()
+        tolerance = _NEAR if now_ns - self._set_ns > REARM_NS else max(_NEAR, headroom // 16)
+        may_try = self.failure is None or now_ns - self._failed_ns > REARM_NS
+        is_idle = self._setting is None and not self._is_closed
+        if is_idle and may_try and any(self._distance(key) > tolerance for key in self._wanted):
             loop = asyncio.get_running_loop()
             self._setting = loop.run_in_executor(self._pool, _register, _thinned(self._wanted))
             self._setting.add_done_callback(self._finish)
@@ -79,9 +82,10 @@ class UsageEvents:
             return
         failure = setting.exception()
         if failure is None:
+            self.failure = None
             self._replace(setting.result())
         elif isinstance(failure, ObservationFailed):
-            self.failure = str(failure)
+            self.failure, self._failed_ns = str(failure), self._clock.monotonic_ns()
         else:
             raise failure
         if not self._is_closed:

@@ -24,6 +24,8 @@ def settings(limits: Limits) -> Iterator[Setting]:
     """What to write where."""
     if limits.memory is not None:
         yield Setting("memory", MEMORY_LIMIT, _number(limits.memory))
+    if limits.is_killed_as_one is not None:
+        yield Setting("memory", "memory.oom.group", b"%d" % limits.is_killed_as_one)
     if limits.cpu_shares is not None:
         yield Setting("cpu", "cpu.weight", b"%d" % weight(limits.cpu_shares))
     if limits.cpu_quota_us is not None:

@@ -26,7 +26,11 @@ class Descent:
     def __init__(self, top: Path) -> None:
         """Raises the OSError of the kernel when `top` is no directory or a symbolic link."""
         self._top = os.open(top, _DIRECTORY)
-        self.fd = os.dup(self._top)
+        try:
+            self.fd = os.dup(self._top)
+        except OSError:
+            os.close(self._top)
+            raise
         self._trail: list[tuple[str, Identity]] = [("", _identity(self.fd))]
 
     @property
@@ -68,8 +72,9 @@ class Descent:
 
     def _walk_down_again(self) -> None:
         trail, self._trail = self._trail, self._trail[:1]
+        fd = os.dup(self._top)
         os.close(self.fd)
-        self.fd = os.dup(self._top)
+        self.fd = fd
         for name, identity in trail[1:]:
             try:
                 fd = os.open(name, _DIRECTORY, dir_fd=self.fd)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from jettison.errors import ObservationFailed
 from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.descent import Descent
 
@@ -74,6 +75,9 @@ class DirectoryWalk:
         except OSError as error:
             self.close()
             raise kernel_files.unreadable(self._top, error) from error
+        except ObservationFailed:
+            self.close()
+            raise
         return True
 
     def close(self) -> None:
@@ -95,13 +99,13 @@ class DirectoryWalk:
         try:
             self._place = Descent(self._top)
             self._count(os.fstat(self._place.fd))
+            self._device = self._place.device
+            self._open_listing(self._place)
         except OSError as error:
-            if error.errno in _VANISHED:
-                self._is_gone = True
-                return
-            raise kernel_files.unreadable(self._top, error) from error
-        self._device = self._place.device
-        self._open_listing(self._place)
+            self.close()
+            if error.errno not in _VANISHED:
+                raise kernel_files.unreadable(self._top, error) from error
+            self._is_gone = True
 
     def _go_on(self, place: Descent) -> bool:
         """Enter the next directory, or leave one that is done; False at the end."""

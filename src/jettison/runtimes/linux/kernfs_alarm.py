@@ -22,16 +22,15 @@ class KernfsAlarm:
     def __init__(self, path: Path) -> None:
         """Raises ObservationFailed where nothing would ever ring: no such file, or an ordinary one."""
         self._path = path
-        self._epoll = select.epoll()
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                self._epoll = select.epoll()
                 self._epoll.register(self._fd, select.EPOLLPRI)
             except OSError:
                 os.close(self._fd)
                 raise
         except OSError as error:
-            self._epoll.close()
             raise ObservationFailed(f"no news from `{path}`: {kernel_files.reason(error)}") from error
         self.consume()  # an unread file counts as changed
 

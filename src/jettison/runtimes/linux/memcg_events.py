@@ -118,20 +118,20 @@ class OomAlarmV2:
 
 
 def _register(directory: Path, file: str, argument: bytes) -> int:
-    eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    """A full table of descriptors is as good a reason not to have an event as a missing file is."""
+    opened: list[int] = []
     try:
-        watched = os.open(directory / file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            control = os.open(directory / cgroup_v1.EVENT_CONTROL, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(control, b"%d %d%s" % (eventfd, watched, argument))
-            finally:
-                os.close(control)
-        finally:
-            os.close(watched)
+        opened.append(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        opened.append(os.open(directory / file, os.O_RDONLY | os.O_CLOEXEC))
+        opened.append(os.open(directory / cgroup_v1.EVENT_CONTROL, os.O_WRONLY | os.O_CLOEXEC))
+        eventfd, watched, control = opened
+        os.write(control, b"%d %d%s" % (eventfd, watched, argument))
     except OSError as error:
-        os.close(eventfd)
+        for descriptor in opened:
+            os.close(descriptor)
         raise ObservationFailed(f"no event on `{directory / file}`: {kernel_files.reason(error)}") from error
+    os.close(watched)
+    os.close(control)
     return eventfd
 
 
@@ -144,8 +144,15 @@ def _drain(eventfd: int) -> bool:
 
 
 def _kills(data: bytes | None) -> int | None:
+    """None when it is gone, and on kernels before 4.13, which do not count.
+
+    Where everybody in a cgroup is killed together the first victim comes up again among the others, and the kernel
+    counts it again, unless it was quick to die.
+    """
+    counts = dict[bytes, int]()
     for line in (data or b"").splitlines():
         key, _, value = line.partition(b" ")
-        if key == b"oom_kill":
-            return int(value)
-    return None  # gone, or a kernel before 4.13, which does not count
+        if key in (b"oom_kill", b"oom_group_kill"):
+            counts[key] = int(value)
+    kills, group_kills = counts.get(b"oom_kill"), counts.get(b"oom_group_kill", 0)
+    return None if kills is None else max(kills - group_kills, group_kills)

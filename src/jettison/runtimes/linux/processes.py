@@ -92,7 +92,8 @@ def read_processes(proc: Path = PROC, skip: AbstractSet[int] = frozenset()) -> t
 
 def _listed(proc: Path) -> set[int]:
     try:
-        return {int(entry.name) for entry in os.scandir(proc) if entry.name.isascii() and entry.name.isdigit()}
+        with os.scandir(proc) as entries:
+            return {int(entry.name) for entry in entries if entry.name.isascii() and entry.name.isdigit()}
     except OSError as error:
         raise kernel_files.unreadable(proc, error) from error
 

@@ -118,7 +118,11 @@ class PressureFile:
                     raise _no_trigger(self.path, error) from error
                 refused = error
                 continue
-            self._trigger = PressureTrigger(fd, stall, window)
+            try:
+                self._trigger = PressureTrigger(fd, stall, window)
+            except OSError as error:  # the table of descriptors is full
+                os.close(fd)
+                raise _no_trigger(self.path, error) from error
             return self._trigger
         raise ObservationFailed(f"`{self.path}` takes no window near `{window_us}` µs") from refused
 

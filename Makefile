@@ -11,6 +11,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: $(READY)  ## a small node under real memory pressure, explained

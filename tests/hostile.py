@@ -22,7 +22,8 @@ from jettison.engine.signals import Condition, readings
 from jettison.engine.snapshot import Layout, NodeStats, PodUsage, Snapshot
 from jettison.errors import JettisonError
 from jettison.manifests.config_files import parse_config_file
-from jettison.manifests.documents import PriorityClasses, parse_documents, prepare_pod
+from jettison.manifests.document_files import parse_documents
+from jettison.manifests.documents import PriorityClasses, prepare_pod
 from jettison.manifests.history import SavedHistory, encode_history, parse_history
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.pods import parse_pods, pod_from

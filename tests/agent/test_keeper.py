@@ -124,10 +124,11 @@ class Wanting:
 
     def __init__(self, *wishes: Wish, is_known: bool = True) -> None:
         self.is_known = is_known
+        self.has_changed = True
         self.all = {wish.manifest.pod.uid: wish for wish in wishes}
 
-    def look(self) -> bool:
-        return True
+    async def look(self) -> bool:
+        return self.has_changed
 
     def wishes(self) -> dict[str, Wish]:
         return self.all
@@ -165,6 +166,29 @@ def test_nothing_is_stopped_before_all_wishes_are_known() -> None:
         await keeper.look()
         await asyncio.sleep(0)
         assert runtime.graces == [None]
+
+    asyncio.run(scenario())
+
+
+def test_a_source_that_learns_its_wishes_while_another_is_looked_at_is_asked_again() -> None:
+    """Else its pods would be unwanted for a moment, and a moment is enough to end them."""
+
+    async def scenario() -> None:
+        late = Wanting(is_known=False)
+
+        class Slow(Wanting):
+            async def look(self) -> bool:
+                late.is_known, late.all = True, {"uid-theirs": Wish(manifest("theirs"))}
+                return False
+
+        keeper, runtime = _keeper(late, Slow())
+        await runtime.start(manifest("theirs"))
+        late.has_changed = False
+        await keeper.look()
+        late.has_changed = True
+        await keeper.look()
+        await asyncio.sleep(0)
+        assert runtime.graces == []
 
     asyncio.run(scenario())
 

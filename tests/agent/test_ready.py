@@ -56,7 +56,7 @@ async def main():
     await server.listen_unix(directory / "agent.sock")
     await agent.step()
     recorder.prepare(agent.snapshot)
-    protect(0)
+    protect(0, goes_first=True)
     with LateImports(print, is_strict=True):
         runtime.available = 50 * 2**20
         clock.pass_seconds(10)

@@ -62,6 +62,19 @@ print(json.dumps([before, status("VmLck")]))
     assert after - before > 45_000
 
 
+def test_what_was_needed_for_a_moment_is_given_back() -> None:
+    """Also from the middle of the heap, whose end somebody still needs."""
+    before, after = in_child(f"""{STATUS}
+moment = [bytes(1000) for _ in range(20_000)]
+del moment[:-1]
+before = status("VmRSS")
+self_protection.give_memory_back()
+print(json.dumps([before, status("VmRSS")]))
+""")
+
+    assert before - after > 10_000
+
+
 @is_root
 def test_memory_is_not_locked_within_a_limit_that_would_make_allocations_fail() -> None:
     lack, size = in_child("""

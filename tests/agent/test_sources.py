@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from jettison import events
 from jettison.agent.sources import ManifestDirectory, wanted_pods
 from jettison.events import Fact
 from jettison.runtimes.protocol import PodManifest
@@ -41,7 +44,7 @@ class Node:
         temporary.rename(self.path / name)
 
     def pods(self, lives: dict[str, int] | None = None) -> dict[str, PodManifest]:
-        self.directory.look()
+        asyncio.run(self.directory.look())
         found = wanted_pods([self.directory], lives or {}, self.said.append)
         return {manifest.pod.name: manifest for manifest in found.values()}
 
@@ -49,6 +52,18 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
+
+
+def test_what_is_not_a_file_keeps_nobody_waiting(node: Node) -> None:
+    """Opening a pipe waits for a writer, and a device has no end; both are told once, and the others are read."""
+    os.mkfifo(node.path / "pipe.yaml")
+    (node.path / "endless.yaml").symlink_to("/dev/zero")
+    node.write("pods.yaml", POD.format(name="a", priority='""'))
+    assert set(node.pods()) == set(node.pods()) == {"a"}
+    assert sorted(each.why for each in node.said if isinstance(each, events.ActionFailed)) == [
+        f"{node.path}/endless.yaml: not a plain file",
+        f"{node.path}/pipe.yaml: not a plain file",
+    ]
 
 
 def test_a_file_may_hold_pods_and_priority_classes(node: Node) -> None:

@@ -64,12 +64,13 @@ class Keeper:
 
     async def look(self) -> None:
         """One comparison, and what follows from it."""
-        looks = [source.look() for source in self._sources]  # all of them, not up to the first change
+        # As a kubelet does it: who does not know yet what all sources want cannot know what nobody wants. Asked before
+        # they are looked at: one that learns it meanwhile has not told us yet.
+        is_certain = all(source.is_known for source in self._sources)
+        looks = [await source.look() for source in self._sources]  # all of them, not up to the first change
         if any(looks):
             self._wishes = {uid: wish for source in self._sources for uid, wish in source.wishes().items()}
         known = {status.pod.uid: status for status in self._runtime.statuses()}
-        # As a kubelet does it: who does not know yet what all sources want cannot know what nobody wants.
-        is_certain = all(source.is_known for source in self._sources)
         for uid, status in known.items():
             wish = self._wishes.get(uid)
             if wish is None:
@@ -81,6 +82,8 @@ class Keeper:
         new = [wish.manifest for uid, wish in self._wishes.items() if uid not in known and wish.is_to_run]
         for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
             await self._start(manifest)
+            if self._woken.is_set():
+                return  # the others may be wanted no longer
 
     async def _start(self, manifest: PodManifest) -> None:
         self._starting = manifest.pod.uid

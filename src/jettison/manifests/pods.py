@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import field
@@ -164,11 +165,9 @@ class _DecodedPod(Pod):
         except QuantityError as error:
             raise ManifestError(f"{self.source}: pod `{self}`: {error}") from error
 
-    def read_all(self) -> Self:
-        """Find every mistake now."""
-        parts = (self.containers, self.init_containers, self.overhead, self.resources, self.volumes, self.tolerations)
-        del parts
-        return self
+    def read_all(self) -> Pod:
+        """Find every mistake now. What comes of it stays for months, so it leaves the document behind: 1 KB."""
+        return Pod(**{each.name: getattr(self, each.name) for each in fields(Pod)})
 
 
 def _pod(document: PodDocument, source: str) -> _DecodedPod:

@@ -145,8 +145,8 @@ def active(place: Place, name: str, directory: Path, pid: int = 1) -> ActivePod:
     """A pod with one running container `c`, as supervision would hand it over."""
     for part in ("c", "logs"):
         (directory / part).mkdir(parents=True, exist_ok=True)
-    container = ActiveContainer("c", place, pid, directory / "c", directory / "logs", is_running=True)
-    return ActivePod(PodManifest(make_pod(name), {}), [container], [], directory)
+    container = ActiveContainer("c", place, pid, f"{directory}/c", f"{directory}/logs", is_running=True)
+    return ActivePod(PodManifest(make_pod(name), {}), [container], [], str(directory))
 
 
 def is_alive(pid: int) -> bool:

@@ -70,8 +70,8 @@ def test_a_running_pod_is_measured_in_every_way(tmp_path: Path) -> None:
             place.create()
             with running(place, python("kept = bytearray(24 << 20)")) as pid:
                 each = with_volumes(active(place, "a", tmp_path / "node/pods/a", pid), given)
-                (each.containers[0].writable_dir / "file").write_bytes(b"x" * MI)
-                (each.containers[0].log_dir / "0.log").write_bytes(b"x" * 8192)
+                (Path(each.containers[0].writable_dir) / "file").write_bytes(b"x" * MI)
+                (Path(each.containers[0].log_dir) / "0.log").write_bytes(b"x" * 8192)
                 await scene.observer.observe([each])
                 await scene.disks.refresh(patience=10)
                 usage = (await scene.observer.observe([each])).usages["a"]
@@ -167,12 +167,13 @@ def test_a_node_without_its_filesystem_cannot_be_observed(tmp_path: Path) -> Non
 
 def with_volumes(each: ActivePod, given: Pod) -> ActivePod:
     volumes = []
+    own = Path(each.pod_dir)
     for name, path, is_memory in (
-        ("cache", each.pod_dir / "volumes/cache", False),
-        ("host", each.pod_dir.parent / "elsewhere", False),
-        ("shm", each.pod_dir / "volumes/shm", True),
+        ("cache", own / "volumes/cache", False),
+        ("host", own.parent / "elsewhere", False),
+        ("shm", own / "volumes/shm", True),
     ):
         path.mkdir(parents=True)
         (path / "file").write_bytes(b"x" * 4096)
-        volumes.append(ActiveVolume(name, path, is_memory))
+        volumes.append(ActiveVolume(name, str(path), is_memory))
     return replace(each, manifest=PodManifest(given, {}), volumes=volumes)

@@ -33,7 +33,7 @@ def test_a_pod_that_runs(tmp_path: Path) -> None:
         assert scene.said(events.ContainerStarted) == [events.ContainerStarted(status.pod, "c", 0)]
         active = scene.supervisor.active()[0]
         assert active.manifest.pod.name == "a"
-        assert active.pod_dir == scene.settings.pod_dir("uid-a")
+        assert active.pod_dir == str(scene.settings.pod_dir("uid-a"))
         assert [(each.name, each.is_running) for each in active.containers] == [("c", True)]
         assert active.containers[0].place.processes() == {active.containers[0].pid}
 

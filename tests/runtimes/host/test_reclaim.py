@@ -55,7 +55,7 @@ class Disk:
 
     def active(self, uid: str, number: int) -> ActivePod:
         each = active(PLACE, uid, self.settings.node_dir / "elsewhere")
-        return replace(each, containers=[replace(each.containers[0], writable_dir=self.writable(uid, number))])
+        return replace(each, containers=[replace(each.containers[0], writable_dir=str(self.writable(uid, number)))])
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ class _Remembered(OrderedDict[Hashable, T], Generic[T]):
 
 @dataclass(slots=True)
 class _Similar:
-    messages: set[str] = field(default_factory=set)
+    # At most ten, and mostly one.
+    messages: list[str] = field(default_factory=list)
     last_ns: int = 0
 
 
@@ -104,7 +105,8 @@ class Correlator:
         similar = self._similar.get(group)
         if similar is None or event.last_ns - similar.last_ns > FOLD_WITHIN_NS:
             similar = _Similar()
-        similar.messages.add(event.message)
+        if event.message not in similar.messages:
+            similar.messages.append(event.message)
         similar.last_ns = event.last_ns
         self._similar.remember(group, similar)
         if len(similar.messages) < FOLD_AT:

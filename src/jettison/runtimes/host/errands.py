@@ -17,12 +17,13 @@ class Errands:
     def __init__(self, emit: events.Emit, whose: str) -> None:
         self._emit = emit
         self._whose = whose
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A list: there is rarely more than one, and an empty set takes 216 bytes.
+        self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let it run. An exception that nobody foresaw becomes a fact instead of vanishing with the task."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks.append(task)
         task.add_done_callback(self._finished)
         return task
 
@@ -34,7 +35,7 @@ class Errands:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.remove(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._emit(events.ActionFailed(f"look after {self._whose}", f"{type(error).__name__}: {error}"))

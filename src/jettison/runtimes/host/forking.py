@@ -11,7 +11,6 @@ import gc
 import os
 import resource
 import signal
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NoReturn
 from jettison.errors import ActionFailed
 from jettison.runtimes.host.places import Gate
 from jettison.runtimes.linux import kernel_files
+from jettison.runtimes.linux.forks import fork_quietly
 
 WORD = b"\n"
 """What the child says when it is in its place, and what it is told when it may go on."""
@@ -50,20 +50,12 @@ class Launch:
 def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int, int]) -> int:
     """Returns the child's number. The pairs are ends of two pipes: the child reads and writes its own, closes ours."""
     environment = {os.fsencode(name): os.fsencode(value) for name, value in launch.environment.items()}
-    # No signal may reach the child while it still has our handlers: Python's would write into the pipe by which this
-    # event loop learns of its own signals, and the agent would believe that it was told to stop.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        with warnings.catch_warnings():
-            # From 3.12 on Python warns of a fork beside threads. The child takes no lock and calls only the kernel.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            _become(launch, environment, gate, childs, parents)
+        pid = fork_quietly()
     except OSError as error:
         raise ActionFailed(f"cannot start `{launch.command[0]}`: {kernel_files.reason(error)}") from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if pid == 0:
+        _become(launch, environment, gate, childs, parents)
     return pid
 
 

@@ -48,7 +48,7 @@ class Observer:
         self._disks = disks
         self._clock = clock
         self._exact_ns: int | None = None
-        self._running: list[tuple[str, list[bool]]] = []
+        self._running: list[str] = []
         self._wanted_ns = 0
 
     async def observe(self, active: Sequence[ActivePod]) -> Snapshot:
@@ -76,7 +76,7 @@ class Observer:
 
     def _want(self, active: Sequence[ActivePod]) -> None:
         """Tell what to measure when other containers run than before; a restart may wait for the next round."""
-        running = [(each.manifest.pod.uid, [each.is_running for each in each.containers]) for each in active]
+        running = [container.place.name for each in active for container in each.containers if container.is_running]
         now = self._clock.monotonic_ns()
         if running != self._running or now - self._wanted_ns >= _REFRESH_NS:
             self._running, self._wanted_ns = running, now
@@ -140,7 +140,7 @@ class Observer:
 
     def _container(self, container: ActiveContainer, numbers: PodNumbers) -> ContainerUsage:
         usages = self._disks.usages
-        rootfs, logs = usages.get(str(container.writable_dir)), usages.get(str(container.log_dir))
+        rootfs, logs = usages.get(container.writable_dir), usages.get(container.log_dir)
         return ContainerUsage(
             container.name,
             numbers.containers[container.name],
@@ -160,8 +160,8 @@ def _targets(active: Iterable[ActivePod]) -> Targets:
     for each in active:
         for container in each.containers:
             if container.is_running:
-                targets[str(container.writable_dir)] = False
-                targets[str(container.log_dir)] = True
+                targets[container.writable_dir] = False
+                targets[container.log_dir] = True
         for _, path in _volumes(each):
             targets[path] = False
     return targets
@@ -170,4 +170,4 @@ def _targets(active: Iterable[ActivePod]) -> Targets:
 def _volumes(each: ActivePod) -> list[tuple[str, str]]:
     """Only what lies below the pod's own directory: a hostPath is not measured, here as in Kubernetes."""
     own = f"{each.pod_dir}/"
-    return [(volume.name, path) for volume in each.volumes if (path := str(volume.path)).startswith(own)]
+    return [(volume.name, volume.path) for volume in each.volumes if volume.path.startswith(own)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jettison.engine.evictions import PodCondition
 from jettison.engine.pods import Pod
@@ -74,7 +75,7 @@ def conditions(
         _initialized(pod, its_phase, inits, was_initialized=was_initialized),
         _condition(pod, "Ready", reason, unready, is_true=is_ready),
         _condition(pod, "ContainersReady", reason, unready, is_true=is_ready),
-        PodCondition("PodScheduled", "True", observed_generation=pod.generation),
+        _true("PodScheduled", pod.generation),
     )
 
 
@@ -93,9 +94,13 @@ def _initialized(pod: Pod, its_phase: str, inits: Sequence[Seen], *, was_initial
 
 
 def _condition(pod: Pod, kind: str, reason: str, message: str, *, is_true: bool) -> PodCondition:
-    if is_true:
-        return PodCondition(kind, "True", observed_generation=pod.generation)
-    return PodCondition(kind, "False", reason, message, pod.generation)
+    return _true(kind, pod.generation) if is_true else PodCondition(kind, "False", reason, message, pod.generation)
+
+
+@lru_cache(maxsize=64)
+def _true(kind: str, generation: int) -> PodCondition:
+    """The same for all pods that are well, which is nearly all of them nearly all the time."""
+    return PodCondition(kind, "True", observed_generation=generation)
 
 
 def container_status(

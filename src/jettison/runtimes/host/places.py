@@ -145,6 +145,8 @@ class Watcher(Protocol):
 class CgroupPlace:
     """A cgroup. Nothing gets out of it, whatever it forks."""
 
+    __slots__ = ("_limits", "_oom_score_adj", "_watcher", "cgroup")
+
     environment: Mapping[str, str] = {}
 
     def __init__(

@@ -75,7 +75,7 @@ class PodWorker:
     def start(self) -> None:
         """Begin to live."""
         self._life = self._errands.begin(self._live())
-        self._life.add_done_callback(lambda _: self._say_begun())
+        self._life.add_done_callback(self._say_begun)
         seconds = self._spec.deadline_seconds
         if seconds is not None:
             # It counts from the pod's own start, so also while there is no agent.
@@ -181,7 +181,7 @@ class PodWorker:
             self._say_begun()
             # What was started may already allow the next step.
             if not plan.start:
-                await self._rest(plan.due_ns)
+                await self._woken.wait(self._seconds_until(plan.due_ns))
         self._life = None
         self._begin_ending(self._spec.grace_seconds, is_at_once=False)
 
@@ -209,8 +209,8 @@ class PodWorker:
                 self._trouble = ""
                 return
 
-    async def _rest(self, due_ns: int | None) -> None:
-        await self._woken.wait(None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0))
+    def _seconds_until(self, due_ns: int | None) -> float | None:
+        return None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
 
     def _exceed(self, seconds: int) -> None:
         grace = self._spec.grace_seconds
@@ -272,7 +272,7 @@ class PodWorker:
         except RuntimeFailure as failure:
             self._household.emit(events.ActionFailed(f"record pod {self.manifest.pod}", str(failure)))
 
-    def _say_begun(self) -> None:
+    def _say_begun(self, _: object = None) -> None:
         if not self.begun.done():
             self.begun.set_result(None)
 

@@ -121,7 +121,7 @@ def _state(status: PodStatus, is_starved: bool) -> PodState:
 def _current(active: Iterable[ActivePod]) -> set[str]:
     """The latest run of each container that has not ended for good: it runs, or its pod may want to look at it."""
     return {
-        f"{each.manifest.pod.uid}/{container.name}/{container.writable_dir.name}"
+        f"{each.manifest.pod.uid}/{container.name}/{container.writable_dir.rpartition('/')[2]}"
         for each in active
         for container in each.containers
     }

@@ -6,6 +6,7 @@ before a signal is sent and before anything is removed, so that whoever reads it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -92,7 +93,7 @@ class PodRecord:
     """Everything about a pod that is not written elsewhere."""
 
     uid: str
-    document: dict[str, Any]
+    document: Mapping[str, Any]
     origin: str = ""
     # Process ids and instants of birth begin anew with every boot.
     boot_id: str = ""

@@ -81,8 +81,10 @@ def final_verdict(
 def active_pod(manifest: PodManifest, home: PodHome, containers: Iterable[Container]) -> ActivePod:
     """What there is to be measured."""
     parts = [
-        ActiveContainer(each.spec.name, each.place, each.pid, each.writable_dir, each.log_dir, each.is_active)
+        ActiveContainer(
+            each.spec.name, each.place, each.pid, str(each.writable_dir), str(each.log_dir), is_running=each.is_active
+        )
         for each in containers
     ]
-    mounted = [ActiveVolume(each.name, each.path, each.is_memory) for each in home.volumes if not each.is_host]
-    return ActivePod(manifest, parts, mounted, home.pod_dir)
+    mounted = [ActiveVolume(each.name, str(each.path), each.is_memory) for each in home.volumes if not each.is_host]
+    return ActivePod(manifest, parts, mounted, str(home.pod_dir))

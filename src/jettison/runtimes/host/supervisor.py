@@ -105,9 +105,7 @@ class Supervisor:
         if known is not None:
             await self.stop(uid)
         now_ns = self._household.clock.now_ns()
-        record = PodRecord(
-            uid, dict(manifest.document), manifest.origin, self._boot_id, created_ns=now_ns, started_ns=now_ns
-        )
+        record = PodRecord(uid, manifest.document, manifest.origin, self._boot_id, created_ns=now_ns, started_ns=now_ns)
         try:
             worker = PodWorker(self._household, manifest, pod_spec(manifest.document, str(manifest.pod)), record)
             self._household.files.save(record)
@@ -130,9 +128,7 @@ class Supervisor:
         verdict = Verdict(phases.FAILED, reason, message)
         self._pods[uid] = _Remembered(manifest, verdict)
         now_ns = self._household.clock.now_ns()
-        record = PodRecord(
-            uid, dict(manifest.document), manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True
-        )
+        record = PodRecord(uid, manifest.document, manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True)
         try:
             self._household.files.save(record)
         except JettisonError as failure:

@@ -21,6 +21,8 @@ _LONGEST_PART = 255
 class Cgroup:
     """A name in all hierarchies; whether anything of that name exists is another question."""
 
+    __slots__ = ("mounts", "name")
+
     def __init__(self, mounts: CgroupMounts, name: str) -> None:
         _check_name(name)
         self.mounts = mounts

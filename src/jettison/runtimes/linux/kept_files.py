@@ -30,40 +30,67 @@ class DescriptorBudget:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if allowed is None else allowed
 
 
-class KeptFile:
-    """One file, at most 8 kB of it, from the beginning each time."""
+class KeptFiles:
+    """One file of many directories, at most 8 kB of it, from the beginning each time.
 
-    __slots__ = ("_budget", "_fd", "path")
+    A path is put together when it is opened: a thousand pods have four thousand of them, at 200 bytes each.
+    """
 
-    def __init__(self, path: Path | str, budget: DescriptorBudget) -> None:
-        self.path = path
+    __slots__ = ("_after", "_before", "_budget", "_descriptors")
+
+    def __init__(self, before: str, after: str, budget: DescriptorBudget) -> None:
+        self._before = before
+        self._after = after
         self._budget = budget
-        self._fd = -1
+        self._descriptors: dict[str, int] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """What `<before><name><after>` says; None when it is gone."""
+        try:
+            return os.pread(self._descriptors[name], _SIZE, 0)
+        except (KeyError, OSError):
+            return self._read_anew(name)
+
+    def names(self) -> frozenset[str]:
+        """Of the files that are open."""
+        return frozenset(self._descriptors)
+
+    def forget(self, name: str) -> None:
+        """Give the descriptor back; the next reading opens the file again."""
+        descriptor = self._descriptors.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+            self._budget.left += 1
+
+    def _read_anew(self, name: str) -> bytes | None:
+        self.forget(name)
+        path = f"{self._before}{name}{self._after}"
+        if self._budget.left <= 0:
+            return kernel_files.read(path)
+        try:
+            descriptor = self._descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._budget.left -= 1
+            return os.pread(descriptor, _SIZE, 0)
+        except OSError as error:
+            self.forget(name)
+            if error.errno in kernel_files.GONE:
+                return None
+            raise kernel_files.unreadable(path, error) from error
+
+
+class KeptFile:
+    """A single one."""
+
+    __slots__ = ("_files", "path")
+
+    def __init__(self, path: Path, budget: DescriptorBudget) -> None:
+        self.path = path
+        self._files = KeptFiles(str(path), "", budget)
 
     def read(self) -> bytes | None:
         """None when the file is gone."""
-        try:
-            return os.pread(self._fd, _SIZE, 0)
-        except OSError:  # also the first time: -1 is no descriptor
-            return self._read_anew()
+        return self._files.read("")
 
     def close(self) -> None:
         """Give the descriptor back; the next reading opens the file again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-            self._budget.left += 1
-
-    def _read_anew(self) -> bytes | None:
-        self.close()
-        if self._budget.left <= 0:
-            return kernel_files.read(self.path)
-        try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            self._budget.left -= 1
-            return os.pread(self._fd, _SIZE, 0)
-        except OSError as error:
-            self.close()
-            if error.errno in kernel_files.GONE:
-                return None
-            raise kernel_files.unreadable(self.path, error) from error
+        self._files.forget("")

@@ -79,7 +79,7 @@ class OomAlarmV1:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._control = directory / cgroup_v1.OOM_CONTROL
+        self._control = str(directory / cgroup_v1.OOM_CONTROL)
         self._eventfd = _register(directory, cgroup_v1.OOM_CONTROL, b"")
 
     def fileno(self) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 from jettison.errors import ObservationFailed
 from jettison.runtimes.linux import cgroup_v1, cgroup_v2, kernel_files
 from jettison.runtimes.linux.cgroup_mounts import CgroupMounts
-from jettison.runtimes.linux.kept_files import DescriptorBudget, KeptFile
+from jettison.runtimes.linux.kept_files import DescriptorBudget, KeptFiles
 
 ROOT: Final = ""
 
@@ -39,33 +39,6 @@ class Memory:
         return self.usage if self.inactive_file is None else max(self.usage - self.inactive_file, 0)
 
 
-class _Kept:
-    """One file of one controller, of every cgroup that was asked for: opened when it is first read."""
-
-    __slots__ = ("_budget", "_file", "_files", "_root")
-
-    def __init__(self, root: Path, file: str, budget: DescriptorBudget) -> None:
-        self._root = root
-        self._file = file
-        self._budget = budget
-        self._files: dict[str, KeptFile] = {}
-
-    def read(self, name: str) -> bytes | None:
-        file = self._files.get(name)
-        if file is None:
-            # A text: as a Path it would take 400 bytes instead of 150, of which a thousand pods have four thousand.
-            file = self._files[name] = KeptFile(f"{self._root}/{name}/{self._file}", self._budget)
-        return file.read()
-
-    def names(self) -> frozenset[str]:
-        return frozenset(self._files)
-
-    def forget(self, name: str) -> None:
-        file = self._files.pop(name, None)
-        if file is not None:
-            file.close()
-
-
 class UsageReader:
     """Reads any cgroup by its name, `ROOT` being the whole machine. None is a cgroup, or a controller, that is gone."""
 
@@ -75,16 +48,16 @@ class UsageReader:
         self._memory_words = cgroup_v2 if memory is not None and memory.is_unified else cgroup_v1
         self._inactive_file = b"\n" + self._memory_words.INACTIVE_FILE + b" "
         self._memory = _NOWHERE if memory is None else memory.mount_point
-        self._usage = _Kept(self._memory, self._memory_words.MEMORY_USAGE, budget)
-        self._stat = _Kept(self._memory, "memory.stat", budget)
-        self._tasks = _Kept(_NOWHERE if tasks is None else tasks.mount_point, "pids.current", budget)
+        self._usage = _kept(self._memory, self._memory_words.MEMORY_USAGE, budget)
+        self._stat = _kept(self._memory, "memory.stat", budget)
+        self._tasks = _kept(_NOWHERE if tasks is None else tasks.mount_point, "pids.current", budget)
         accounting = mounts.holding("cpuacct")
         self._counts_cpu_in_ns = accounting is not None
         if accounting is not None:
-            self._cpu = _Kept(accounting.mount_point, cgroup_v1.CPU_USAGE_NS, budget)
+            self._cpu = _kept(accounting.mount_point, cgroup_v1.CPU_USAGE_NS, budget)
         else:
             unified = _NOWHERE if mounts.unified is None else mounts.unified.mount_point
-            self._cpu = _Kept(unified, cgroup_v2.CPU_STAT, budget)
+            self._cpu = _kept(unified, cgroup_v2.CPU_STAT, budget)
 
     def memory_usage(self, name: str) -> int | None:
         """Bytes charged, cache included."""
@@ -147,11 +120,16 @@ class UsageReader:
             self.forget(name)
 
     @property
-    def _all(self) -> tuple[_Kept, ...]:
+    def _all(self) -> tuple[KeptFiles, ...]:
         return self._usage, self._stat, self._tasks, self._cpu
 
     def _names(self) -> frozenset[str]:
         return frozenset().union(*(kept.names() for kept in self._all))
+
+
+def _kept(root: Path, file: str, budget: DescriptorBudget) -> KeptFiles:
+    """One file of one controller, of every cgroup that was asked for."""
+    return KeptFiles(f"{root}/", f"/{file}", budget)
 
 
 def _number(data: bytes, name: str) -> int:

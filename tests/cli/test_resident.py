@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.cli.orders import Orders, decode_orders, encode_orders
+from jettison.cli.orders import AnyOrders, ClusterOrders, JoinOrders, Orders, decode_orders, encode_orders
 from jettison.engine.taints import Taint
 from jettison.runtimes.host.settings import HostSettings
 from tests.cli.running import process
@@ -40,9 +40,8 @@ def test_without_orders_the_childs_words_are_the_last(arguments: tuple[str, ...]
     assert (done.stdout if code == 0 else done.stderr).startswith("Usage: " if code == 0 else "error: ")
 
 
-def test_orders_arrive_as_they_were_given() -> None:
-    settings = HostSettings("n1", Path("/state"), Path("/node"), "own/place", 2**29, 300, uses_cgroups=False)
-    orders = Orders(
+def _orders(settings: HostSettings) -> Orders:
+    return Orders(
         settings,
         {"kubeletConfiguration": {"evictionHard": {"memory.available": "5%"}}},
         [Path("/pods")],
@@ -54,4 +53,35 @@ def test_orders_arrive_as_they_were_given() -> None:
         listen=("::1", 80),
         is_verbose=True,
     )
+
+
+ORDERS = _orders(HostSettings("n1", Path("/state"), Path("/node"), "own/place", 2**29, 300, uses_cgroups=False))
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        ORDERS,
+        JoinOrders(ORDERS, "/etc/kubeconfig", "prod", "10.0.0.7"),
+        ClusterOrders([ORDERS.for_node("n1-1"), ORDERS.for_node("n1-2")], ("127.0.0.1", 6443)),
+    ],
+)
+def test_orders_arrive_as_they_were_given(orders: AnyOrders) -> None:
     assert decode_orders(encode_orders(orders)) == orders
+
+
+def test_several_nodes_share_nothing_but_their_size() -> None:
+    first, second = (ORDERS.for_node(name).settings for name in ("a", "b"))
+    assert (first.node_dir, first.node_cgroup) == (Path("/node/a"), "own/place/a")
+    assert {first.node_dir, first.node_cgroup, first.records_dir}.isdisjoint(
+        {second.node_dir, second.node_cgroup, second.records_dir}
+    )
+    assert first.node_memory == second.node_memory == 2**29
+    usual = _orders(HostSettings("n1", Path("/state"), Path("/state/node/n1/files"))).for_node("a").settings
+    assert (usual.node_dir, usual.node_cgroup) == (Path("/state/node/a/files"), "jettison/a")
+
+
+def test_manifests_belong_to_one_node() -> None:
+    done = process("up", "--nodes", "2", "--manifests", "pods")
+    assert done.returncode == 2
+    assert "with --nodes, pods come from the API" in done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.cluster import Cluster
+from jettison.apiserver.container_logs import LogQuery
 from jettison.apiserver.server import Endpoint
 from jettison.errors import ApiError
 from tests.live.kubectl import Kubectl
@@ -29,12 +30,13 @@ spec: {containers: [{name: main, image: i}, {name: side, image: i}]}
 class Shelf:
     """A node that has kept two lines of every container called main."""
 
-    async def read_log(self, pod: dict[str, Any], container: str, tail_lines: int | None) -> bytes:
-        if container != "main":
-            message = f"container {container} is not valid for pod {pod['metadata']['name']}"
+    async def read_log(self, pod: dict[str, Any], query: LogQuery) -> AsyncIterator[bytes]:
+        if query.container != "main":
+            message = f"container {query.container} is not valid for pod {pod['metadata']['name']}"
             raise ApiError(message, code=400, reason="BadRequest")
         lines = [b"first\n", b"second\n"]
-        return b"".join(lines if tail_lines is None else lines[len(lines) - tail_lines :])
+        for line in lines if query.tail_lines is None else lines[len(lines) - query.tail_lines :]:
+            yield line
 
 
 @contextmanager

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,11 +21,12 @@ from starlette.types import Receive, Scope, Send
 from jettison.apiserver import discovery, openapi
 from jettison.apiserver.auth import Authenticator, denial, is_allowed
 from jettison.apiserver.bodies import read_object
+from jettison.apiserver.container_logs import ContainerLogs, LogSource
 from jettison.apiserver.eviction import Evictions, Settings
 from jettison.apiserver.limits import read_body
 from jettison.apiserver.media_types import JSON
 from jettison.apiserver.options import write_options
-from jettison.apiserver.parts import LogSource, Parts
+from jettison.apiserver.parts import Parts
 from jettison.apiserver.presenting import Response, encode, show_value, wants_table
 from jettison.apiserver.requests import Request, Target, method_not_allowed
 from jettison.apiserver.resources import BINDINGS, GROUP_VERSIONS
@@ -63,7 +65,8 @@ class Application:
         self._clock = clock
         self._authenticator = authenticator
         objects = Objects(store, clock)
-        parts = Parts(objects, Evictions(store, clock, evictions), logs)
+        parts = Parts(objects, Evictions(store, clock, evictions))
+        self._logs = ContainerLogs(store, logs)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
             ("list", ""): objects.list_all,
@@ -73,7 +76,7 @@ class Application:
             ("delete", ""): objects.delete,
             ("deletecollection", ""): objects.delete_collection,
             ("get", "status"): objects.read,
-            ("update", "status"): objects.update,
+            ("update", "status"): parts.update_status,
             ("patch", "status"): objects.patch,
             ("update", "finalize"): parts.finalize,
             ("get", "scale"): parts.read_scale,
@@ -81,7 +84,6 @@ class Application:
             ("patch", "scale"): parts.write_scale,
             ("create", "eviction"): parts.evict,
             ("create", "binding"): parts.bind,
-            ("get", "log"): parts.read_log,
         }
         self._bind = parts.bind
 
@@ -94,6 +96,9 @@ class Application:
             self._authorize(request, scope)
             if request.is_watch:
                 await self._watch(request, receive, send)
+                return
+            if request.target is not None and request.target.subresource == "log" and request.verb == "get":
+                await self._log(request, request.target, receive, send)
                 return
             response = await self._respond(request, scope, receive)
             if response.content_type == JSON and request.wants_indentation:
@@ -170,6 +175,29 @@ class Application:
             leaving.cancel()
             watcher.close()
 
+    async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> None:
+        pieces = self._logs.open(request, target)
+        # A refusal comes here, while it can still be an answer of its own.
+        first = await anext(pieces, b"")
+        sending = asyncio.create_task(_send_pieces(first, pieces, send))
+        leaving = asyncio.create_task(_wait_for_end(receive, partial(sending.cancel)))
+        try:
+            await asyncio.wait((sending,))
+            if not sending.cancelled():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+
+
+async def _send_pieces(first: bytes, pieces: AsyncIterator[bytes], send: Send) -> None:
+    headers = [(b"content-type", b"text/plain")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    async for piece in pieces:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
 
 async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
     """The headers go first, and at once: clients wait for them before they believe in the watch."""
@@ -180,7 +208,7 @@ async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _wait_for_end(receive: Receive, close: Callable[[], None]) -> None:
+async def _wait_for_end(receive: Receive, close: Callable[[], object]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     close()

@@ -17,10 +17,10 @@ from pathlib import Path
 from jettison.apiserver.app import Application
 from jettison.apiserver.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.bootstrap import ensure_system_objects
-from jettison.apiserver.certificates import ensure_identity
+from jettison.apiserver.container_logs import LogSource
 from jettison.apiserver.housekeeping import Housekeeping
+from jettison.apiserver.identity import IdentityInTheMaking, ServerIdentity
 from jettison.apiserver.kubeconfig import write_kubeconfig
-from jettison.apiserver.parts import LogSource
 from jettison.apiserver.private_files import make_private_folder
 from jettison.apiserver.server import Endpoint, listen, serve
 from jettison.apiserver.store import Store
@@ -55,10 +55,12 @@ class Cluster:
         make_private_folder(self.state_dir)
         store = Store(self.folder)
         try:
+            making = IdentityInTheMaking(self.folder / "pki", self.endpoint.names)
             await ensure_system_objects(store, self.clock)
+            identity = making.wait()
             listener, endpoint = listen(self.endpoint)
             with listener:
-                await self._serve(store, listener, endpoint, stop, on_ready)
+                await self._serve(store, listener, endpoint, identity, stop, on_ready)
         finally:
             await store.close()
 
@@ -67,10 +69,10 @@ class Cluster:
         store: Store,
         listener: socket.socket,
         endpoint: Endpoint,
+        identity: ServerIdentity,
         stop: asyncio.Event,
         on_ready: Callable[[Endpoint], None],
     ) -> None:
-        identity = ensure_identity(self.folder / "pki", endpoint.names)
         entries = ensure_tokens(self.folder / "tokens.json", self.users)
         for entry in entries:
             if entry.user in self.users:

@@ -1,29 +1,29 @@
-"""Parts of objects that have a path and rules of their own: scale, binding, eviction, finalize, log."""
+"""Parts of objects that have a path and rules of their own: scale, binding, eviction, finalize."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
 from jettison.apiserver.json_texts import parse_json
-from jettison.apiserver.options import WriteOptions, integer, patch_options, write_options
+from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import PATCHERS
 from jettison.apiserver.patch.refusals import undecodable
 from jettison.apiserver.presenting import Response, encode, wants_table
 from jettison.apiserver.requests import Request, Target
-from jettison.apiserver.resources import PODS
+from jettison.apiserver.resources import BUDGETS, PODS
 from jettison.apiserver.rest import Objects, warned
 from jettison.apiserver.statuses import bad_request, not_found, success_status
 from jettison.apiserver.stored import Stored
-from jettison.apiserver.timestamps import stamp
 from jettison.apiserver.validation.mistakes import invalid, refusal, required
 from jettison.apiserver.writing import check_address, check_namespace, check_version
 from jettison.engine.durations import parse_duration
 from jettison.engine.label_selectors import MatchExpression, SelectorObject, select
 from jettison.engine.strconv import quote
 from jettison.errors import ApiError, Conflict, InputError
+from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
 
@@ -33,20 +33,12 @@ _EVICTED: Final = Response(201, encode(success_status(201)))
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 
 
-class LogSource(Protocol):
-    """Whoever keeps what containers print: nodes in this process, or a way to those elsewhere."""
-
-    async def read_log(self, pod: Json, container: str, tail_lines: int | None) -> bytes:
-        """What a container has printed; raises ApiError."""
-
-
 class Parts:
     """The handlers."""
 
-    def __init__(self, objects: Objects, evictions: Evictions, logs: LogSource | None = None) -> None:
+    def __init__(self, objects: Objects, evictions: Evictions) -> None:
         self._objects = objects
         self._evictions = evictions
-        self._logs = logs
 
     async def evict(self, request: Request, target: Target) -> Response:
         """POST of an eviction."""
@@ -59,6 +51,20 @@ class Parts:
         order = check_eviction(body, target.namespace, target.name, options)
         await self._evictions.evict(order, seconds)
         return warned(_EVICTED, warnings)
+
+    async def update_status(self, request: Request, target: Target) -> Response:
+        """PUT of a status. Who was overtaken by evictions is let through the next time, and reads what is newest."""
+        turns, key = self._evictions.turns, (target.namespace, target.name)
+        if target.resource is not BUDGETS:
+            return await self._objects.update(request, target)
+        try:
+            response = await self._objects.update(request, target)
+        except Conflict:
+            turns.give(key)
+            await self._objects.store.settled()
+            raise
+        turns.end(key)
+        return response
 
     async def bind(self, request: Request, target: Target) -> Response:
         """POST of a binding: the pod belongs to that node from now on."""
@@ -127,18 +133,6 @@ class Parts:
         wants_table(request, may_be_table=False)
         return await self._objects.update(request, target)
 
-    async def read_log(self, request: Request, target: Target) -> Response:
-        """GET of what a container has printed."""
-        found = self._objects.store.get(PODS, target.namespace, target.name)
-        if found is None:
-            raise not_found(PODS, target.name)
-        container = request.parameter("container") or _only_container(found.object)
-        if self._logs is None:
-            message = "no node of this server keeps logs"
-            raise ApiError(message, code=503, reason="ServiceUnavailable", details={})
-        text = await self._logs.read_log(found.object, container, integer(request, "tailLines"))
-        return Response(200, text, "text/plain")
-
 
 def _timeout(request: Request) -> float:
     text = request.parameter("timeout")
@@ -180,7 +174,7 @@ def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
         "type": "PodScheduled",
         "status": "True",
         "lastProbeTime": None,
-        "lastTransitionTime": stamp(now_ns),
+        "lastTransitionTime": time_text(now_ns),
     }
     given_annotations = binding["metadata"].get("annotations")
     metadata = pod["metadata"]
@@ -223,13 +217,3 @@ def _selector_text(selector: Json) -> str:
         for each in selector.get("matchExpressions") or ()
     )
     return str(select(SelectorObject(selector.get("matchLabels") or {}, tuple(expressions))))
-
-
-def _only_container(pod: Json) -> str:
-    names = [each["name"] for each in pod["spec"].get("containers") or ()]
-    if len(names) == 1:
-        return str(names[0])
-    listed = " ".join(names)
-    raise bad_request(
-        f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: [{listed}]"
-    )

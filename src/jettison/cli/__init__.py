@@ -6,7 +6,7 @@ without one of those is missing a function there.
 
 `jettison --help` must answer at once, so `program.py` imports click and nothing else: a command's module is loaded when
 the command is run, and the list of commands stands there as text. This module itself imports nothing, for the sake of
-the one process that stays (`resident.py`). Answers go to standard output, everything said about them to standard
+the processes that stay (`resident.py`). Answers go to standard output, everything said about them to standard
 error; a mistake ends in `error: …` and the exit code of its class.
 """
 
@@ -18,6 +18,6 @@ from importlib import import_module
 
 def main() -> None:
     """Run the command in `sys.argv` and end the process."""
-    if sys.argv[1:2] == ["up"]:
+    if sys.argv[1:2] in (["up"], ["node"]):
         import_module("jettison.cli.resident").main()
     import_module("jettison.cli.program").program.main()

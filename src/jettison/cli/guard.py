@@ -2,62 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 
 from jettison.agent.policy_records import policy_from
-from jettison.agent.safe_text import printable
 from jettison.agent.sinks.log import LogSink
 from jettison.cli.host_node import HostNode, NodeOptions
 from jettison.cli.orders import Orders
-from jettison.errors import JettisonError
+from jettison.cli.until_told import until_told
 
 
-def guard(orders: Orders) -> int:
+def carry_out(orders: Orders) -> int:
     """The exit code."""
-    log = LogSink(sys.stderr.fileno(), is_verbose=orders.is_verbose)
-    try:
-        asyncio.run(_guard(_options(orders), log))
-    except JettisonError as error:
-        print(printable(f"error: {error}"), file=sys.stderr)
-        return error.exit_code
-    finally:
-        log.close()
-    return 0
+    return until_told(lambda log: _guard(node_options(orders, owns_process=True), log), is_verbose=orders.is_verbose)
 
 
 async def _guard(options: NodeOptions, log: LogSink) -> None:
     node = await HostNode.open(options, log)
-    if options.listen is not None and node.port is not None:
-        print(f"listening on {_url(options.listen[0], node.port)}", file=sys.stderr, flush=True)
-    running = asyncio.create_task(node.run())
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, running.cancel)
     try:
-        await running
-    except asyncio.CancelledError:
-        if not running.cancelled():
-            raise
+        say_where(node)
+        await node.run()
     finally:
         await node.close()
 
 
-def _options(orders: Orders) -> NodeOptions:
+def node_options(orders: Orders, *, owns_process: bool) -> NodeOptions:
+    """As a node takes them."""
+    name = orders.settings.node_name
     return NodeOptions(
         orders.settings,
         policy_from(orders.policy),
         orders.manifests,
         orders.static_manifests,
-        orders.labels,
+        {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **orders.labels},
         orders.taints,
         orders.readmits,
         orders.is_dry_run,
         orders.listen,
-        owns_process=True,
+        owns_process,
     )
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def say_where(node: HostNode) -> None:
+    """The port is not known before."""
+    listen = node.options.listen
+    if listen is not None and node.port is not None:
+        host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
+        print(f"listening on http://{host}:{node.port}", file=sys.stderr, flush=True)

@@ -17,17 +17,19 @@ from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
 from jettison.agent.journal import Journal
 from jettison.agent.keeper import Keeper
+from jettison.agent.readmission import Readmitter
 from jettison.agent.recorder import JournalRecorder, read_history
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.metrics import Metrics
-from jettison.agent.sources import ManifestDirectory
+from jettison.agent.sources import ManifestDirectory, Manifests
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.host_service import SOCKET_NAME, HostService
 from jettison.cli.node_card import NodeCard, short_path, write_card
 from jettison.clock import SystemClock
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
+from jettison.engine.signals import Condition
 from jettison.engine.taints import Taint
 from jettison.errors import ActionFailed
 from jettison.events import Sink
@@ -77,7 +79,7 @@ class HostNode:
         self.runtime = runtime
         self.metrics = metrics
         self.kubernetes_events = KubernetesEvents(settings.node_name)
-        self._emit = emit
+        self.emit = emit
         self._journal = journal
         emit.add(self.kubernetes_events)
         recorder = JournalRecorder(
@@ -99,21 +101,22 @@ class HostNode:
         # Where it listens besides the socket.
         self.port: int | None = None
 
+    def conditions(self) -> frozenset[Condition]:
+        """As reported, which is longer than as observed."""
+        return self.agent.history.conditions
+
+    def complaint(self) -> str | None:
+        """Why the node is not guarded as it should be, or None."""
+        return self._service.complaint()
+
     def _keeper(self, clock: SystemClock) -> Keeper:
-        options, emit, agent = self.options, self._emit, self.agent
+        options, emit = self.options, self.emit
         identity = NodeIdentity(options.settings.node_name, options.labels, options.taints)
-        admitter = Admitter(self.runtime, options.policy, identity, lambda: agent.history.conditions, emit)
+        admitter = Admitter(self.runtime, options.policy, identity, self.conditions, emit)
         directories = [ManifestDirectory(path, emit) for path in options.manifests]
         directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
-        return Keeper(
-            self.runtime,
-            admitter,
-            directories,
-            clock,
-            lambda: agent.history.conditions,
-            emit,
-            readmits=options.readmits,
-        )
+        readmitter = Readmitter(self.runtime, clock, self.conditions) if options.readmits else None
+        return Keeper(self.runtime, admitter, [Manifests(directories, emit, readmitter)], emit)
 
     @classmethod
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
@@ -145,7 +148,7 @@ class HostNode:
         options, state = self.options, self.options.node_state
         self.port = await self._service.open(state / SOCKET_NAME, options.listen)
         if options.owns_process:
-            protection = HostProtection(options.settings, options.policy.config.oom_score_adj, self._emit)
+            protection = HostProtection(options.settings, options.policy.config.oom_score_adj, self.emit)
             self.lacks += protection.begin()
             self._protection = protection
         now_ns = SystemClock().now_ns()
@@ -156,7 +159,7 @@ class HostNode:
 
     async def run(self) -> None:
         """Guard the node until cancelled."""
-        self._emit(events.AgentStarted(self.options.settings.node_name, self.lacks))
+        self.emit(events.AgentStarted(self.options.settings.node_name, self.lacks))
         tasks = [asyncio.create_task(self.agent.run()), asyncio.create_task(self.keeper.run())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -166,7 +169,7 @@ class HostNode:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._emit(events.AgentStopped(self.options.settings.node_name))
+            self.emit(events.AgentStopped(self.options.settings.node_name))
 
     async def stop_pods(self) -> None:
         """End every pod, all at once, and forget it."""

@@ -19,16 +19,17 @@ from jettison.runtimes.linux.delegation import delegated_cgroup
 class HostProtection:
     """In force from `begin` to `end`; what the process took on by itself (locked memory, scores) it keeps."""
 
-    def __init__(self, settings: HostSettings, oom_score_adj: int, emit: Emit) -> None:
+    def __init__(self, settings: HostSettings, oom_score_adj: int, emit: Emit, *, goes_first: bool = True) -> None:
         self._own = _own_cgroup(settings)
         self._oom_score_adj = oom_score_adj
+        self._goes_first = goes_first
         self._emit = emit
         self._imports = LateImports(self._tell, expected=tls.MODULES)
 
     def begin(self) -> tuple[str, ...]:
         """To be called when everything is loaded. What is not permitted here, one line each."""
         lack = None if self._own is None else self._own.enter()
-        lacks = protect(self._oom_score_adj).lacks
+        lacks = protect(self._oom_score_adj, goes_first=self._goes_first)
         self._imports.__enter__()
         return lacks if lack is None else (lack, *lacks)
 

@@ -31,7 +31,7 @@ class HostService:
         self._clock = clock
         self._executor = ThreadPoolExecutor(1, "jettison-journal")
         sources = Sources(
-            agent.policy, self._snapshot, runtime.statuses, metrics.text, self._complaint, journal, self._executor
+            agent.policy, self._snapshot, runtime.statuses, metrics.text, self.complaint, journal, self._executor
         )
         self._server = HttpServer(routes(sources))
 
@@ -52,7 +52,8 @@ class HostService:
             self._agent.look_soon()
         return newest
 
-    def _complaint(self) -> str | None:
+    def complaint(self) -> str | None:
+        """Why the node is not guarded as it should be, or None."""
         newest = self._agent.snapshot
         if newest is None:
             return "the node has not been looked at yet"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jettison.agent.journal_reading import PodQuery
 from jettison.errors import JettisonError, ObservationFailed
-from jettison.runtimes.host.logs import log_file
+from jettison.runtimes.host.logs import files_of, log_file
 from jettison.runtimes.linux.kernel_files import reason
 
 _BLOCK = 64 * 1024
@@ -50,6 +50,18 @@ def runs_of(directory: Path) -> list[int]:
     """The runs of a container of which there are logs, in order."""
     stems = [path.stem for path in _entries(directory) if path.suffix == ".log"]
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def log_blocks(path: Path, tail: int | None) -> Iterator[tuple[bytes, int]]:
+    """The log of one run with everything that was rotated out of it, and after each block how far that is in `path`."""
+    files = list(files_of(path))
+    for file, place in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+        end = place
+        for block in read_from(file, place):
+            end += len(block)
+            yield block, end if file == path else 0
+        if file == path and end == place:
+            yield b"", place
 
 
 def last_lines(files: list[Path], count: int) -> list[tuple[Path, int]]:

@@ -42,10 +42,10 @@ class LogFollower:
         """Everything that is written. Empty bytes say: nothing more for the moment, or another run begins."""
         looked, last = time.monotonic(), self._fate()
         while True:
-            yield from self._news()
+            yield from self.news()
             later = [run for run in runs_of(self._directory) if run > self.run]
             if later:
-                yield from self._news()
+                yield from self.news()
                 self.run, self._place = later[0], 0
                 looked, last = time.monotonic(), self._fate()
                 yield b""
@@ -59,7 +59,8 @@ class LogFollower:
                 if before is last is Fate.ENDED:
                     last = Fate.OVER
 
-    def _news(self) -> Iterator[bytes]:
+    def news(self) -> Iterator[bytes]:
+        """What was written since the last time."""
         path = log_file(self._directory, self.run)
         size, _ = size_and_time(path)
         if size < self._place:

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from jettison.agent.journal_reading import PodQuery
-from jettison.cli.log_files import PodLogs, find_pod_logs, last_lines, read_from, runs_of, size_and_time
+from jettison.cli.log_files import PodLogs, find_pod_logs, log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.cli.output import remark
 from jettison.cli.recorded_pods import read_record, recorded_status
 from jettison.cli.watched_node import WatchedNode, watched_node_options
 from jettison.errors import InputError, JettisonError, ManifestError
-from jettison.runtimes.host.logs import files_of, log_file
+from jettison.runtimes.host.logs import log_file
 from jettison.runtimes.host.phases import TERMINAL
 from jettison.runtimes.protocol import PodStatus
 
@@ -52,18 +52,13 @@ def command(node: WatchedNode, pod: str, container: str | None, follow: bool, ta
 
 
 def _print(path: Path, tail: int | None) -> int:
-    """The log of one run with everything that was rotated out of it; how much of the newest file that was."""
-    files = list(files_of(path))
-    for file, place in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+    """How much of the newest file was printed."""
+    end = 0
+    for block, place in log_blocks(path, tail):
+        sys.stdout.buffer.write(block)
         end = place
-        for block in read_from(file, place):
-            sys.stdout.buffer.write(block)
-            end += len(block)
-        if file == path:
-            sys.stdout.buffer.flush()
-            return end
     sys.stdout.buffer.flush()
-    return size_and_time(path)[0]
+    return end
 
 
 def _container(logs: PodLogs, wanted: str | None, status: PodStatus | None) -> str:

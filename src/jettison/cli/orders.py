@@ -1,8 +1,12 @@
-"""What `up` was told, as a value that one process can hand to another."""
+"""What a command that stays was told, as a value that one process can hand to another.
+
+The first line names the module that carries the orders out (`carry_out`), so that whoever receives them knows what to
+load before he can read them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +32,48 @@ class Orders:
     listen: tuple[str, int] | None
     is_verbose: bool
 
+    def for_node(self, name: str) -> Orders:
+        """The same for one of several nodes: each has a name, a directory and a cgroup of its own."""
+        settings = self.settings
+        node_dir = settings.node_dir / name
+        if settings.node_dir.is_relative_to(settings.state_dir / "node" / settings.node_name):
+            node_dir = settings.state_dir / "node" / name / "files"
+        cgroup = f"{settings.cgroup_name}/{name}" if settings.cgroup_name else ""
+        named = replace(settings, node_name=name, node_dir=node_dir, cgroup_name=cgroup)
+        return replace(self, settings=named, listen=None)
 
-def encode_orders(orders: Orders) -> bytes:
+
+@dataclass(frozen=True, slots=True)
+class JoinOrders:
+    """One node, and the API it shall join."""
+
+    node: Orders
+    kubeconfig: str = ""
+    context: str = ""
+    # Where its pods can be reached; empty: the address from which the API is.
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOrders:
+    """An API, its controllers and these nodes."""
+
+    nodes: list[Orders]
+    listen: tuple[str, int]
+
+
+AnyOrders = Orders | JoinOrders | ClusterOrders
+
+_DOERS: dict[type[AnyOrders], str] = {Orders: "guard", JoinOrders: "joining", ClusterOrders: "host_cluster"}
+
+
+def encode_orders(orders: AnyOrders) -> bytes:
     """To be sent."""
-    return msgspec.json.encode(orders, enc_hook=str)
+    return _DOERS[type(orders)].encode() + b"\n" + msgspec.json.encode(orders, enc_hook=str)
 
 
-def decode_orders(data: bytes) -> Orders:
+def decode_orders(data: bytes) -> AnyOrders:
     """As they were sent."""
-    return msgspec.json.decode(data, type=Orders, dec_hook=lambda kind, value: kind(value))
+    doer, _, rest = data.partition(b"\n")
+    kind = next(kind for kind, name in _DOERS.items() if name.encode() == doer)
+    return msgspec.json.decode(rest, type=kind, dec_hook=lambda kind, value: kind(value))

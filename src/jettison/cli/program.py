@@ -19,6 +19,7 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "up": "Run pods on this machine and guard it, in the foreground.",
+    "node": "A node of this machine as a member of a Kubernetes cluster.",
     "demo": "A small node under real memory pressure, explained; about a minute.",
     "serve": "The Kubernetes API on this machine: evictions, budgets and drains for kubectl.",
     "controllers": "Keep budgets, taints and pods of a Kubernetes API as they should be.",

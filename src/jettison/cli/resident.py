@@ -1,10 +1,10 @@
-"""The process of `jettison up`, which stays for months and does not keep what it needed for a moment.
+"""The process of `jettison up` or `node`, which stays for months and does not keep what it needed for a moment.
 
 A child reads the command line and the configuration, says what is wrong with them, and hands over what is left to be
-done. So click, the flags and their help are gone with it: 2 MB, of 30. And what is loaded here is loaded without
-OpenSSL and typing_extensions, another 5 MB: asyncio, hashlib and msgspec take them where they are there and do without
-where they are not. The agent serves no TLS, Python has a SHA-256 of its own, and HTTPS probes load OpenSSL by
-themselves.
+done. So click, the flags and their help are gone with it: 2 MB, of 30. And where an agent is on its own, what is loaded
+here is loaded without OpenSSL and typing_extensions, another 5 MB: asyncio, hashlib and msgspec take them where they
+are there and do without where they are not. Such an agent speaks no TLS, Python has a SHA-256 of its own, and HTTPS
+probes load OpenSSL by themselves. Who talks to an API needs them, and is told so by the first line of its orders.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from jettison.cli.orders import Orders
+    from jettison.cli.orders import AnyOrders
 
 _LEFT_OUT = ("ssl", "_hashlib", "typing_extensions")
 _MODULES = ("asyncio", "hashlib", "msgspec")
+_LEAN = ("guard",)
 
-Deliver = Callable[["Orders"], None]
+Deliver = Callable[["AnyOrders"], None]
 """Given by the child to the command that it runs."""
 
 
 def main() -> NoReturn:
-    """Run `up` and end the process."""
+    """Do what the command says and end the process."""
     try:
         data = _read_orders()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    load_lean()
+    doer = data.partition(b"\n")[0].decode()
+    if doer in _LEAN:
+        load_lean()
     orders = import_module("jettison.cli.orders").decode_orders(data)
-    sys.exit(import_module("jettison.cli.guard").guard(orders))
+    sys.exit(import_module(f"jettison.cli.{doer}").carry_out(orders))
 
 
 def load_lean() -> None:
@@ -68,7 +71,7 @@ def _read_orders() -> bytes:
     return data
 
 
-def _deliver(writable: int, orders: Orders) -> None:
+def _deliver(writable: int, orders: AnyOrders) -> None:
     data = import_module("jettison.cli.orders").encode_orders(orders)
     with os.fdopen(writable, "wb") as pipe:
         pipe.write(data)

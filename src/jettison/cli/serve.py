@@ -11,12 +11,14 @@ from pathlib import Path
 
 import click
 
+from jettison.apiserver.auth import NODE_PREFIX
 from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
 from jettison.cli.controller_options import controller_options
 from jettison.cli.host_options import absolute, default_state_dir
 from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
+from jettison.runtimes.host.settings import checked_node_name
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
@@ -41,8 +43,17 @@ _CONTROLLERS = "controllers"
     show_default=True,
     help="Port 0 takes one that is free.",
 )
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    help="Write NAME.kubeconfig for a node that joins from elsewhere with `jettison node`. Repeatable.",
+)
 @controller_options
-def command(state_dir: Path, listen: str, names: frozenset[str], settings: ControllerSettings) -> None:
+def command(
+    state_dir: Path, listen: str, nodes: tuple[str, ...], names: frozenset[str], settings: ControllerSettings
+) -> None:
     """Serve pods, nodes, disruption budgets and the rest of what evictions need to kubectl and every other client.
 
     \b
@@ -54,7 +65,8 @@ def command(state_dir: Path, listen: str, names: frozenset[str], settings: Contr
     endpoint = parse_endpoint(listen)
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
-    cluster = Cluster(absolute(state_dir), endpoint, {**PEOPLE, _CONTROLLERS: "admin"})
+    users = {**PEOPLE, _CONTROLLERS: "admin", **{f"{NODE_PREFIX}{checked_node_name(name)}": "node" for name in nodes}}
+    cluster = Cluster(absolute(state_dir), endpoint, users)
     asyncio.run(_serve(cluster, partial(run_controllers, names=names, settings=settings)))
 
 

@@ -5,105 +5,47 @@ This module is loaded in a child of the process that will do it, see `resident`.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
+from click.core import ParameterSource
 
-from jettison.agent.policy_records import policy_record
-from jettison.cli.host_options import absolute, pair, quantity, state_options
-from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand, config_option, kubelet_options
-from jettison.cli.listen_address import address
-from jettison.cli.orders import Orders
-from jettison.cli.output import Remarks
-from jettison.cli.policy_input import read_policy
+from jettison.cli.guard_options import guard_options
+from jettison.cli.kubelet_flags import KubeletCommand
+from jettison.cli.orders import ClusterOrders, Orders
 from jettison.cli.resident import Deliver
-from jettison.engine.policy import PROFILES
-from jettison.engine.taints import Taint
 from jettison.errors import InputError
-from jettison.runtimes.host.settings import HostSettings
 
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+MOST_NODES = 50
+"""More than that is no small cluster, and a mistyped number."""
+
+_API = ("127.0.0.1", 6443)
 
 
 @click.command(cls=KubeletCommand)
-@click.option("--manifests", multiple=True, type=_DIRECTORY, metavar="DIR", help="Pods to run; watched. Repeatable.")
 @click.option(
-    "--static-manifests",
-    multiple=True,
-    type=_DIRECTORY,
-    metavar="DIR",
-    help="Static pods: critical, never evicted. Repeatable.",
+    "--nodes",
+    type=click.IntRange(1, MOST_NODES),
+    metavar="N",
+    help="A cluster: the Kubernetes API on --listen, its controllers and N nodes, each as large as --node-memory says.",
 )
-@state_options
-@click.option("--node-dir", type=_DIRECTORY, metavar="DIR", help="Its filesystem is nodefs. [default: in --state-dir]")
-@click.option("--node-memory", type=quantity, metavar="QUANTITY", help="A node smaller than the machine.")
-@click.option("--node-pids", type=quantity, metavar="NUMBER", help="So many processes and threads at most.")
-@click.option(
-    "--cgroup-name", default="", metavar="PATH", help="Below every hierarchy's root. [default: jettison/NAME]"
-)
-@click.option("--node-label", multiple=True, type=pair, metavar="KEY=VALUE", help="For nodeSelector. Repeatable.")
-@click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="As in a Node's spec. Repeatable.")
-@click.option("--readmit", is_flag=True, help="Admit evicted pods again once the pressure is over, later each time.")
-@click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict nobody and free nothing.")
-@click.option(
-    "--listen",
-    type=address,
-    metavar="HOST:PORT",
-    help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
-)
-@click.option("--no-cgroups", is_flag=True, help="Process groups and /proc even where cgroups could be had.")
-@click.option("--verbose", is_flag=True, help="Log alarms and rankings too.")
-@config_option
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="kubelet", show_default=True)
-@kubelet_options
-@click.pass_obj
-def command(deliver: Deliver, /, config: ConfigArguments, profile: str, verbose: bool, **options: Any) -> None:
+@guard_options
+@click.pass_context
+def command(context: click.Context, /, orders: Orders, nodes: int | None) -> None:
     """Run pods on this machine and guard it: what runs out is noticed in milliseconds, and the right pod goes.
 
     \b
     jettison up --manifests ./pods --eviction-hard 'memory.available<500Mi'
+    jettison up --nodes 2 --node-memory 512Mi
 
     Pods are processes in cgroups; no Kubernetes and no container runtime is needed. Ctrl-C leaves them running, and the
-    next `up` takes them over.
+    next `up` takes them over. With --nodes the pods come from an API that kubectl can talk to.
     """
-    remarks = Remarks()
-    policy = read_policy(config, profile, remarks).policy
-    for said in (*remarks.notes, *remarks.warnings):
-        click.echo(said, err=True)
-    deliver(_orders(policy=policy_record(policy), verbose=verbose, **options))
-
-
-def _orders(**options: Any) -> Orders:
-    state_dir = absolute(options["state_dir"])
-    name = options["node_name"]
-    node_dir = options["node_dir"]
-    settings = HostSettings(
-        name,
-        state_dir,
-        state_dir / "node" / name / "files" if node_dir is None else absolute(node_dir),
-        options["cgroup_name"],
-        options["node_memory"],
-        options["node_pids"],
-        uses_cgroups=not options["no_cgroups"],
-    )
-    return Orders(
-        settings,
-        options["policy"],
-        [absolute(path) for path in options["manifests"]],
-        [absolute(path) for path in options["static_manifests"]],
-        {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **dict(options["node_label"])},
-        [_taint(text) for text in options["node_taint"]],
-        options["readmit"],
-        options["dry_run"],
-        options["listen"],
-        options["verbose"],
-    )
-
-
-def _taint(text: str) -> Taint:
-    pair, separator, effect = text.rpartition(":")
-    if not separator or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-        raise InputError(f"invalid taint `{text}`: expected key=value:NoSchedule, PreferNoSchedule or NoExecute")
-    key, _, value = pair.partition("=")
-    return Taint(key, value, effect)
+    deliver: Deliver = context.obj
+    if nodes is None:
+        deliver(orders)
+        return
+    if orders.manifests or orders.static_manifests:
+        raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
+    is_named = context.get_parameter_source("node_name") is ParameterSource.COMMANDLINE
+    prefix = orders.settings.node_name if is_named else "node"
+    names = [f"{prefix}-{number}" for number in range(1, nodes + 1)]
+    deliver(ClusterOrders([orders.for_node(name) for name in names], orders.listen or _API))

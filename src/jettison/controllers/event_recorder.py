@@ -1,27 +1,22 @@
 """Kubernetes Events of controllers: what people see with `kubectl describe`. Nobody waits for them.
 
-They are folded and limited as Kubernetes' own event client does it, are sent one after the other in the background,
-and are lost where the server does not take them: an event is a courtesy.
+They are folded and limited as Kubernetes' own event client does it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import logging
 from typing import Any, Final
 
 from jettison.agent.sinks.event_correlation import Correlator, Recorded, Subject
 from jettison.clock import Clock
-from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.manifests.times import time_text
-from jettison.runtimes.kube.client import Document, KubeClient, PatchType
-from jettison.runtimes.kube.kinds import EVENTS
+from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.event_posts import EventPosts
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-_MOST_WAITING: Final = 1000
 _API_VERSIONS: Final = {
     "PodDisruptionBudget": "policy/v1",
     "DaemonSet": "apps/v1",
@@ -30,7 +25,6 @@ _API_VERSIONS: Final = {
     "StatefulSet": "apps/v1",
     "Job": "batch/v1",
 }
-_log = logging.getLogger(__name__)
 
 
 def subject_of(kind: str, document: Document) -> Subject:
@@ -43,10 +37,9 @@ class EventRecorder:
     """Shared by all controllers; each names itself as the source."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
-        self._client = client
+        self._posts = EventPosts(client)
         self._clock = clock
         self._correlators: dict[str, Correlator] = {}
-        self._waiting: asyncio.Queue[tuple[str, Recorded]] = asyncio.Queue(_MOST_WAITING)
         self._numbers = itertools.count()
 
     def tell(self, source: str, subject: Subject, reason: str, message: str, event_type: str = NORMAL) -> None:
@@ -56,30 +49,12 @@ class EventRecorder:
         name = f"{subject.name}.{now_ns + next(self._numbers):x}"
         correlator = self._correlators.setdefault(source, Correlator())
         recorded = correlator.correlate(Recorded(name, subject, event_type, reason, message, now_ns, now_ns))
-        if recorded is not None and not self._waiting.full():
-            self._waiting.put_nowait((source, recorded))
+        if recorded is not None:
+            self._posts.post(_document(source, recorded))
 
     async def run(self) -> None:
         """Send them, for ever."""
-        while True:
-            source, recorded = await self._waiting.get()
-            try:
-                await self._send(source, recorded)
-            except (ApiError, RuntimeFailure) as error:
-                _log.debug("event lost: %s: %s", recorded, error)
-
-    async def _send(self, source: str, recorded: Recorded) -> None:
-        document = _document(source, recorded)
-        namespace = document["metadata"]["namespace"]
-        if recorded.count > 1:
-            keys = ("count", "message", "lastTimestamp")
-            patch = {key: document[key] for key in keys}
-            try:
-                await self._client.patch(EVENTS, recorded.name, patch, namespace, how=PatchType.MERGE)
-            except NotFound:  # the server forgets events after an hour
-                await self._client.create(EVENTS, document, namespace)
-        else:
-            await self._client.create(EVENTS, document, namespace)
+        await self._posts.run()
 
 
 def _document(source: str, recorded: Recorded) -> dict[str, Any]:

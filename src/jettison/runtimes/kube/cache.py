@@ -67,10 +67,14 @@ def key_of(document: Document) -> Key:
 class Cache:
     """One kind. Objects are shared: nobody changes one, everybody makes another."""
 
-    def __init__(self, client: KubeClient, kind: Kind, namespace: str, clock: Clock, resync_seconds: float) -> None:
+    def __init__(
+        self, client: KubeClient, kind: Kind, namespace: str, clock: Clock, resync_seconds: float, fields: str = ""
+    ) -> None:
         self._client = client
         self._kind = kind
         self._namespace = namespace
+        # Only objects of which this is true, such as `spec.nodeName=n1`.
+        self._fields = fields
         self._clock = clock
         self._resync_seconds = resync_seconds
         self._objects: dict[Key, Document] = {}
@@ -89,6 +93,11 @@ class Cache:
     def listen(self, listener: Listener) -> None:
         """Be told of every change from now on, and of everything at a resync. A listener must not fail or wait."""
         self._listeners.append(listener)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether there was a first complete list."""
+        return self._is_listed.is_set()
 
     async def listed(self) -> None:
         """Return when there was a first complete list."""
@@ -116,7 +125,7 @@ class Cache:
 
     async def _list(self) -> str:
         begun_ns = self._clock.now_ns()
-        listing = await self._client.list(self._kind, self._namespace)
+        listing = await self._client.list(self._kind, self._namespace, fields=self._fields)
         found = {key_of(each): each for each in listing.items}
         self.listed_ns = begun_ns
         gone = [(key, old) for key, old in self._objects.items() if key not in found]
@@ -131,14 +140,14 @@ class Cache:
 
     async def _follow(self, since: str) -> str:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""
-        async for kind, document in self._client.watch(self._kind, since, self._namespace):
+        async for kind, document in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
             since = document["metadata"]["resourceVersion"]
             if kind == "BOOKMARK":
                 continue
             key = key_of(document)
             known = self._objects.get(key)
             if kind != "DELETED":
-                self._store(key, Change(known, document))
+                self._store(key, Change(known, _sharing(document, known)))
             elif known is not None:
                 self._store(key, Change(document, None))
         # A server that is stopping may take watches only to end them.
@@ -163,6 +172,14 @@ class Cache:
                     listener(Change(document, document))
 
 
+def _sharing(new: Document, old: Document | None) -> Document:
+    """Of ten changes nine are of the status. A spec that stayed the same stays the same object: `is` tells so."""
+    spec = None if old is None else old.get("spec")
+    if spec is not None and spec == new.get("spec"):
+        new["spec"] = spec
+    return new
+
+
 class Caches:
     """One cache for each kind that somebody asked for."""
 
@@ -170,13 +187,14 @@ class Caches:
         self._client = client
         self._clock = clock
         self._resync_seconds = resync_seconds
-        self._caches: dict[tuple[Kind, str], Cache] = {}
+        self._caches: dict[tuple[Kind, str, str], Cache] = {}
 
-    def of(self, kind: Kind, namespace: str = "") -> Cache:
+    def of(self, kind: Kind, namespace: str = "", fields: str = "") -> Cache:
         """The one of this kind; to be asked for before `run`."""
-        if (kind, namespace) not in self._caches:
-            self._caches[kind, namespace] = Cache(self._client, kind, namespace, self._clock, self._resync_seconds)
-        return self._caches[kind, namespace]
+        key = kind, namespace, fields
+        if key not in self._caches:
+            self._caches[key] = Cache(self._client, kind, namespace, self._clock, self._resync_seconds, fields)
+        return self._caches[key]
 
     async def listed(self) -> None:
         """Return when all of them know their objects: half a picture must not be acted on."""
@@ -191,7 +209,8 @@ class Caches:
 
 
 class View(Generic[T]):
-    """The objects of a cache as values, each made once per change, in groups such as all pods of a node.
+    """The objects of a cache as values, in groups such as all pods of a node. A value is made when somebody asks for
+    its group: an object that changes ten times before that is read once.
 
     An object that cannot be read is left out and complained about: a server that has checked it is at fault.
     """
@@ -202,10 +221,13 @@ class View(Generic[T]):
         self._value_of = value_of
         self._group_of = group_of or (lambda document: key_of(document)[0])
         self._groups: dict[str, dict[Key, T]] = {}
+        self._unread: dict[str, dict[Key, Document]] = {}
         cache.listen(self._take)
 
     def group(self, name: str) -> Mapping[Key, T]:
         """All values of a group by key; to be read at once, it changes with the next event."""
+        if name in self._unread:
+            self._read(name)
         return self._groups.get(name, {})
 
     def values(self, group: str) -> Iterable[T]:
@@ -216,20 +238,23 @@ class View(Generic[T]):
         if change.is_resync:
             return
         if change.old is not None and (change.new is None or change.differs(self._group_of)):
-            self._drop(change.old)
-        if change.new is None:
-            return
-        try:
-            value = self._value_of(change.new)
-        except ManifestError as error:
-            _log.warning("left out: %s", error)
-            self._drop(change.new)
-            return
-        self._groups.setdefault(self._group_of(change.new), {})[key_of(change.new)] = value
+            self._drop(self._group_of(change.old), key_of(change.old))
+        if change.new is not None:
+            self._unread.setdefault(self._group_of(change.new), {})[key_of(change.new)] = change.new
 
-    def _drop(self, document: Document) -> None:
-        name = self._group_of(document)
-        group = self._groups.get(name, {})
-        group.pop(key_of(document), None)
-        if not group:
-            self._groups.pop(name, None)
+    def _read(self, name: str) -> None:
+        for key, document in self._unread.pop(name).items():
+            try:
+                value = self._value_of(document)
+            except ManifestError as error:
+                _log.warning("left out: %s", error)
+                self._drop(name, key)
+            else:
+                self._groups.setdefault(name, {})[key] = value
+
+    def _drop(self, name: str, key: Key) -> None:
+        for groups in (self._groups, self._unread):
+            group: dict[Key, T] | dict[Key, Document] = groups.get(name, {})
+            group.pop(key, None)
+            if not group:
+                groups.pop(name, None)

@@ -1,0 +1,122 @@
+"""The options of every command that runs a node of this machine, and the orders that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jettison.agent.policy_records import policy_record
+from jettison.cli.host_options import Callback, absolute, pair, quantity, state_options
+from jettison.cli.kubelet_flags import ConfigArguments, config_option, kubelet_options
+from jettison.cli.listen_address import address
+from jettison.cli.orders import Orders
+from jettison.cli.output import Remarks
+from jettison.cli.policy_input import read_policy
+from jettison.engine.policy import PROFILES
+from jettison.engine.taints import Taint
+from jettison.errors import InputError
+from jettison.runtimes.host.settings import HostSettings
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+_OPTIONS = (
+    click.option(
+        "--manifests", multiple=True, type=_DIRECTORY, metavar="DIR", help="Pods to run; watched. Repeatable."
+    ),
+    click.option(
+        "--static-manifests",
+        multiple=True,
+        type=_DIRECTORY,
+        metavar="DIR",
+        help="Static pods: critical, never evicted. Repeatable.",
+    ),
+    state_options,
+    click.option(
+        "--node-dir", type=_DIRECTORY, metavar="DIR", help="Its filesystem is nodefs. [default: in --state-dir]"
+    ),
+    click.option("--node-memory", type=quantity, metavar="QUANTITY", help="A node smaller than the machine."),
+    click.option("--node-pids", type=quantity, metavar="NUMBER", help="So many processes and threads at most."),
+    click.option(
+        "--cgroup-name", default="", metavar="PATH", help="Below every hierarchy's root. [default: jettison/NAME]"
+    ),
+    click.option("--node-label", multiple=True, type=pair, metavar="KEY=VALUE", help="For nodeSelector. Repeatable."),
+    click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="As in a Node's spec. Repeatable."),
+    click.option(
+        "--readmit", is_flag=True, help="Admit evicted pods again once the pressure is over, later each time."
+    ),
+    click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict nobody and free nothing."),
+    click.option(
+        "--listen",
+        type=address,
+        metavar="HOST:PORT",
+        help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
+    ),
+    click.option("--no-cgroups", is_flag=True, help="Process groups and /proc even where cgroups could be had."),
+    click.option("--verbose", is_flag=True, help="Log alarms and rankings too."),
+    config_option,
+    click.option("--profile", type=click.Choice(list(PROFILES)), default="kubelet", show_default=True),
+    kubelet_options,
+)
+
+
+def guard_options(command: Callback) -> Callback:
+    """The command gets `orders: Orders`; what is wrong with a configuration is said before."""
+
+    @wraps(command)
+    def collected(*arguments: Any, config: ConfigArguments, profile: str, **options: Any) -> Any:
+        remarks = Remarks()
+        policy = read_policy(config, profile, remarks).policy
+        for said in (*remarks.notes, *remarks.warnings):
+            click.echo(said, err=True)
+        own = {name: options.pop(name) for name in _NAMES}
+        return command(*arguments, orders=_orders(own, policy_record(policy)), **options)
+
+    decorated: Callback = collected
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_NAMES = (
+    *("manifests", "static_manifests", "state_dir", "node_name", "node_dir", "node_memory", "node_pids"),
+    *("cgroup_name", "node_label", "node_taint", "readmit", "dry_run", "listen", "no_cgroups", "verbose"),
+)
+
+
+def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
+    state_dir = absolute(options["state_dir"])
+    name = options["node_name"]
+    node_dir = options["node_dir"]
+    settings = HostSettings(
+        name,
+        state_dir,
+        state_dir / "node" / name / "files" if node_dir is None else absolute(node_dir),
+        options["cgroup_name"],
+        options["node_memory"],
+        options["node_pids"],
+        uses_cgroups=not options["no_cgroups"],
+    )
+    return Orders(
+        settings,
+        policy,
+        [absolute(path) for path in options["manifests"]],
+        [absolute(path) for path in options["static_manifests"]],
+        dict(options["node_label"]),
+        [_taint(text) for text in options["node_taint"]],
+        options["readmit"],
+        options["dry_run"],
+        options["listen"],
+        options["verbose"],
+    )
+
+
+def _taint(text: str) -> Taint:
+    pair, separator, effect = text.rpartition(":")
+    if not separator or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise InputError(f"invalid taint `{text}`: expected key=value:NoSchedule, PreferNoSchedule or NoExecute")
+    key, _, value = pair.partition("=")
+    return Taint(key, value, effect)

@@ -1,0 +1,97 @@
+"""An API, its controllers and some nodes in one process: what `jettison up --nodes` is once its options are read."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from jettison.agent.sinks.log import LogSink, NodeLog
+from jettison.apiserver.auth import NODE_PREFIX
+from jettison.apiserver.cluster import PEOPLE, Cluster
+from jettison.apiserver.server import Endpoint
+from jettison.cli.guard import node_options
+from jettison.cli.host_logs import HostLogs
+from jettison.cli.host_node import HostNode
+from jettison.cli.host_protection import HostProtection
+from jettison.cli.member_node import knock, run_member
+from jettison.cli.node_logs import NodeLogs
+from jettison.cli.orders import ClusterOrders
+from jettison.cli.until_told import until_told
+from jettison.controllers.runner import MAKERS, run_controllers
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+_CONTROLLERS = "controllers"
+
+
+def carry_out(orders: ClusterOrders) -> int:
+    """The exit code."""
+    return until_told(_HostCluster(orders).run, is_verbose=orders.nodes[0].is_verbose)
+
+
+class _HostCluster:
+    def __init__(self, orders: ClusterOrders) -> None:
+        self._orders = orders
+        settings = [each.settings for each in orders.nodes]
+        users = {f"{NODE_PREFIX}{each.node_name}": "node" for each in settings}
+        self._logs = NodeLogs()
+        self._cluster = Cluster(
+            settings[0].state_dir,
+            Endpoint(*orders.listen),
+            {**PEOPLE, _CONTROLLERS: "admin", **users},
+            logs=self._logs,
+        )
+
+    async def run(self, log: LogSink) -> None:
+        """The server comes first and goes last: everybody else talks to it."""
+        stop, ready = asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(self._cluster.run(stop, lambda endpoint: self._tell(endpoint, ready)))
+        working = asyncio.create_task(self._work(ready, log))
+        serving.add_done_callback(lambda _: working.cancel())
+        try:
+            await working
+        except asyncio.CancelledError:
+            if not serving.done():
+                raise
+        finally:
+            stop.set()
+            await serving
+
+    def _tell(self, endpoint: Endpoint, ready: asyncio.Event) -> None:
+        ready.set()
+        config = self._cluster.kubeconfig("admin")
+        names = ", ".join(each.settings.node_name for each in self._orders.nodes)
+        print(f"serving {endpoint.url}, try: kubectl --kubeconfig {config} get nodes", flush=True)
+        print(f"nodes: {names}", flush=True)
+
+    async def _work(self, ready: asyncio.Event, log: LogSink) -> None:
+        await ready.wait()
+        async with AsyncExitStack() as stack:
+            nodes = []
+            for orders in self._orders.nodes:
+                name = orders.settings.node_name
+                node = await HostNode.open(node_options(orders, owns_process=False), NodeLog(log, name))
+                stack.push_async_callback(node.close)
+                self._logs.nodes[name] = HostLogs(orders.settings.logs_dir, node.runtime.statuses)
+                nodes.append((node, await stack.enter_async_context(self._client(f"{NODE_PREFIX}{name}"))))
+            controllers = await stack.enter_async_context(self._client(_CONTROLLERS))
+            await knock(controllers)
+            stack.callback(self._protect(nodes[0][0]).end)
+            async with asyncio.TaskGroup() as group:
+                for node, client in nodes:
+                    group.create_task(run_member(node, client, self._orders.listen[0]))
+                group.create_task(run_controllers(controllers, MAKERS.keys()))
+
+    def _protect(self, node: HostNode) -> HostProtection:
+        """All of them together: the first node's cgroup for agents, and its word on how dear the process is.
+
+        It does not go first: whoever keeps the API busy would take a processor away from everybody.
+        """
+        settings, policy = node.options.settings, node.options.policy
+        protection = HostProtection(settings, policy.config.oom_score_adj, node.emit, goes_first=False)
+        node.lacks += protection.begin()
+        return protection
+
+    def _client(self, user: str) -> KubeClient:
+        """Through the front door, like everybody else: what they may see and do is what the API says."""
+        return KubeClient(load_access(Overrides(kubeconfig=str(self._cluster.kubeconfig(user)))))

@@ -1,0 +1,76 @@
+"""What containers of one node wrote, for whoever asks by the Kubernetes API. Refusals have the kubelet's words.
+
+Lines carry no times, because nobody stands between a container and its file; so a log cannot be cut by time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from jettison.apiserver.container_logs import LogQuery
+from jettison.cli.log_files import log_blocks, runs_of
+from jettison.cli.log_follower import Fate, LogFollower
+from jettison.engine.pods import Pod
+from jettison.errors import ApiError, ObservationFailed
+from jettison.runtimes.host.logs import log_file, pod_log_dir
+from jettison.runtimes.protocol import PodStatus
+
+_PAUSE_SECONDS = 0.2
+
+
+class HostLogs:
+    """Of one node; `statuses` tells which containers still write."""
+
+    def __init__(self, logs_dir: Path, statuses: Callable[[], Sequence[PodStatus]]) -> None:
+        self._logs_dir = logs_dir
+        self._statuses = statuses
+
+    async def read(self, pod: Pod, query: LogQuery) -> AsyncIterator[bytes]:
+        """In pieces; an ApiError comes before the first of them."""
+        directory = pod_log_dir(self._logs_dir, pod) / query.container
+        try:
+            run = await asyncio.to_thread(_run, directory, pod, query)
+            left = query.most_bytes
+            async for piece in self._pieces(directory, run, pod, query):
+                yield piece if left is None else piece[:left]
+                if left is not None and (left := left - len(piece)) <= 0:
+                    return
+        except ObservationFailed as error:
+            raise ApiError(str(error), code=500, reason="InternalError", details={}) from error
+
+    async def _pieces(self, directory: Path, run: int, pod: Pod, query: LogQuery) -> AsyncIterator[bytes]:
+        place = 0
+        blocks = log_blocks(log_file(directory, run), query.tail_lines)
+        while (found := await asyncio.to_thread(next, blocks, None)) is not None:
+            block, place = found
+            yield block
+        follower = LogFollower(directory, run, place, lambda: Fate.OVER)
+        is_written = query.is_followed
+        while is_written:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            # Asked before it is read, or its last words would be missed.
+            is_written = self._is_written(pod.uid, query.container, run)
+            if news := b"".join(await asyncio.to_thread(lambda: list(follower.news()))):
+                yield news
+
+    def _is_written(self, uid: str, container: str, run: int) -> bool:
+        status = next((each for each in self._statuses() if each.pod.uid == uid), None)
+        found = () if status is None else status.containers
+        return any(each.name == container and each.state == "running" and each.restarts == run for each in found)
+
+
+def _run(directory: Path, pod: Pod, query: LogQuery) -> int:
+    runs = runs_of(directory)
+    if query.is_previous:
+        if len(runs) < 2:
+            raise _refusal(f'previous terminated container "{query.container}" in pod "{pod.name}" not found')
+        return runs[-2]
+    if not runs:
+        raise _refusal(f'container "{query.container}" in pod "{pod.name}" is waiting to start: ContainerCreating')
+    return runs[-1]
+
+
+def _refusal(message: str) -> ApiError:
+    return ApiError(message, code=400, reason="BadRequest", details={})

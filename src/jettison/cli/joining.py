@@ -1,0 +1,51 @@
+"""A node that joins an API elsewhere: all that `jettison node` is once its command line has been read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from jettison.agent.sinks.log import LogSink
+from jettison.cli.guard import node_options, say_where
+from jettison.cli.host_node import HostNode
+from jettison.cli.member_node import knock, run_member
+from jettison.cli.orders import JoinOrders
+from jettison.cli.until_told import until_told
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+_LOOKUP_SECONDS = 2.0
+
+
+def carry_out(orders: JoinOrders) -> int:
+    """The exit code."""
+    return until_told(lambda log: _join(orders, log), is_verbose=orders.node.is_verbose)
+
+
+async def _join(orders: JoinOrders, log: LogSink) -> None:
+    access = load_access(Overrides(kubeconfig=orders.kubeconfig, context=orders.context))
+    # Whatever loads code comes before the agent is ready.
+    address = orders.address or await _address(access.server)
+    async with KubeClient(access) as client:
+        await knock(client)
+        node = await HostNode.open(node_options(orders.node, owns_process=True), log)
+        try:
+            say_where(node)
+            await run_member(node, client, address)
+        finally:
+            await node.close()
+
+
+async def _address(server: str) -> str:
+    """Ours, as seen on the way to the server: a datagram socket is connected without a word being sent."""
+    parts = urlsplit(server)
+    lookup = asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_LOOKUP_SECONDS):
+            family, kind, protocol, _, address = (await lookup)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    return "127.0.0.1"

@@ -1,0 +1,35 @@
+"""`jettison node`: a node of this machine as a member of a cluster. Here is only what it is told; `joining` does it.
+
+This module is loaded in a child of the process that will do it, see `resident`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jettison.cli.guard_options import guard_options
+from jettison.cli.host_options import absolute
+from jettison.cli.kubelet_flags import KubeletCommand
+from jettison.cli.orders import JoinOrders, Orders
+from jettison.cli.resident import Deliver
+
+
+@click.command(cls=KubeletCommand)
+@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config.")
+@click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one.")
+@click.option("--node-ip", metavar="ADDRESS", default="", help="Of this node. [default: the one that reaches the API]")
+@guard_options
+@click.pass_obj
+def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, node_ip: str) -> None:
+    """Run the pods that a Kubernetes API has bound to this node, guard them, and report how they are.
+
+    \b
+    jettison serve --state-dir ./cluster --node n1
+    jettison node --kubeconfig ./cluster/n1.kubeconfig --node-name n1
+
+    While the API cannot be reached everything goes on. Ctrl-C leaves pods running; the next agent takes them over.
+    """
+    path = str(absolute(Path(kubeconfig))) if kubeconfig else ""
+    deliver(JoinOrders(orders, path, context, node_ip))

@@ -1,0 +1,107 @@
+"""A node as a member of a cluster: everything that goes between the two, run together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jettison.agent.admission import NodeIdentity
+from jettison.agent.keeper import Keeper
+from jettison.agent.sinks.event_correlation import Recorded
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
+from jettison.clock import Clock
+from jettison.engine.signals import Condition
+from jettison.events import Emit
+from jettison.manifests.taints import taints_from
+from jettison.membership.lease import RENEW_SECONDS, NodeLease
+from jettison.membership.node_object import NodeProfile
+from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
+from jettison.membership.pod_reports import PodReports
+from jettison.membership.pod_source import ApiPods
+from jettison.membership.registration import LOOK_SECONDS as NODE_SECONDS
+from jettison.membership.registration import Registration
+from jettison.membership.rounds import Rounds
+from jettison.runtimes.kube.cache import Caches, Change
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.event_posts import EventPosts
+from jettison.runtimes.kube.kinds import NODES, PODS
+from jettison.runtimes.protocol import Hosting
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The node, as far as the cluster is told of it."""
+
+    runtime: Hosting
+    keeper: Keeper
+    events: KubernetesEvents
+    conditions: Callable[[], frozenset[Condition]]
+    # Why it is not ready, or None.
+    complaint: Callable[[], str | None]
+    emit: Emit
+
+
+class Member:
+    """To be made before the keeper looks for the first time: what the API wants is not known yet, and must not be
+    taken for unwanted. `reports` is a sink of the node's facts."""
+
+    def __init__(self, client: KubeClient, profile: NodeProfile, node: Guarded, clock: Clock) -> None:
+        self._profile = profile
+        self._keeper = node.keeper
+        self._caches = Caches(client, clock)
+        self._posts = EventPosts(client)
+        nodes = self._caches.of(NODES, fields=f"metadata.name={profile.name}")
+        pods = self._caches.of(PODS, fields=f"spec.nodeName={profile.name}")
+        self._lease = NodeLease(client, profile.name, clock)
+        self.reports = PodReports(client, pods, node.runtime, node.keeper.is_busy_with, profile.address, clock)
+        registration = Registration(
+            client,
+            nodes,
+            profile,
+            node.conditions,
+            node.complaint,
+            lambda event: node.events.say(event, clock.now_ns()),
+            clock,
+        )
+        self._node_rounds = Rounds("report the node", registration.report, NODE_SECONDS, node.emit)
+        self._pod_rounds = Rounds("report pods", self.reports.report, POD_SECONDS, node.emit)
+        self._lease_rounds = Rounds("renew the node's lease", self._lease.renew, RENEW_SECONDS, node.emit)
+        self.reports.wake = self._wake
+        nodes.listen(self._hear_of_node)
+        pods.listen(lambda _: self._pod_rounds.wake())
+        node.keeper.add(ApiPods(pods, node.keeper.wake, node.runtime.is_finished, node.emit))
+        node.events.consumer = self._post
+
+    async def run(self) -> None:
+        """Until cancelled; the node goes on without."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._node_rounds.run())
+            group.create_task(self._lease_rounds.run())
+            group.create_task(self._pod_rounds.run())
+            group.create_task(self._posts.run())
+            group.create_task(self._caches.run())
+
+    def _wake(self) -> None:
+        self._pod_rounds.wake()
+        self._node_rounds.wake()
+
+    def _post(self, recorded: Recorded) -> None:
+        document = event_document(recorded, self._profile.name)
+        if recorded.subject.kind == "Node":
+            # `kubectl describe node` looks for events whose uid is the node's name: that is what kubelets write.
+            document["involvedObject"]["uid"] = self._profile.name
+        self._posts.post(document)
+
+    def _hear_of_node(self, change: Change) -> None:
+        """Labels and taints are the cluster's to change, and count for pods that come from now on."""
+        node = change.new
+        if node is None:
+            return
+        metadata = node["metadata"]
+        if self._lease.node_uid != metadata["uid"]:
+            self._lease.node_uid = metadata["uid"]
+            self._lease_rounds.wake()
+        self._keeper.admitter.node = NodeIdentity(self._profile.name, metadata.get("labels") or {}, taints_from(node))
+        if not change.is_resync:
+            self._node_rounds.wake()

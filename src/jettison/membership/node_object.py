@@ -1,0 +1,137 @@
+"""The Node object: what a node says about itself, as the kubelet writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from jettison.engine.allocatable import Allocatable
+from jettison.engine.node_conditions import NodeCondition, report
+from jettison.engine.quantity import Quantity
+from jettison.engine.signals import Condition
+from jettison.engine.taints import Taint
+from jettison.engine.wording import NORMAL, Event
+from jettison.errors import ManifestError
+from jettison.manifests.pod_writer import present
+from jettison.manifests.times import parse_time, time_text
+from jettison.membership.machine_facts import node_info
+
+Document = dict[str, Any]
+
+READY: Final = "Ready"
+NODE_READY: Final = "NodeReady"
+NODE_NOT_READY: Final = "NodeNotReady"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    """What does not change while the node runs."""
+
+    name: str
+    # Where its pods can be reached.
+    address: str
+    resources: Allocatable
+    labels: Mapping[str, str] = field(default_factory=dict)
+    # Set when the node is first made known; later they are the cluster's business.
+    taints: Sequence[Taint] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    # Where it answers questions about logs, if it does.
+    port: int | None = None
+    info: Mapping[str, str] = field(default_factory=node_info)
+
+
+def node_document(profile: NodeProfile, status: Document) -> Document:
+    """For the first time."""
+    metadata: Document = {"name": profile.name, "labels": dict(profile.labels)}
+    if profile.annotations:
+        metadata["annotations"] = dict(profile.annotations)
+    taints = [present({"key": each.key, "value": each.value or None, "effect": each.effect}) for each in profile.taints]
+    spec = {"taints": taints} if taints else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+
+
+def status_document(profile: NodeProfile, conditions: Iterable[NodeCondition]) -> Document:
+    """The whole of it."""
+    status = {
+        "capacity": _texts(profile.resources.capacity),
+        "allocatable": _texts(profile.resources.allocatable),
+        "conditions": [_condition(each) for each in conditions],
+        "addresses": [
+            {"type": "InternalIP", "address": profile.address},
+            {"type": "Hostname", "address": profile.name},
+        ],
+        "nodeInfo": dict(profile.info),
+    }
+    if profile.port is not None:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": profile.port}}
+    return status
+
+
+def conditions_of(document: Document | None) -> list[NodeCondition]:
+    """As the API has them; what is not understood is as if it were not there."""
+    status = (document or {}).get("status") or {}
+    return [_known(each) for each in status.get("conditions") or ()]
+
+
+def next_conditions(
+    before: Sequence[NodeCondition], pressure: frozenset[Condition], complaint: str | None, now_ns: int, name: str
+) -> tuple[list[NodeCondition], list[Event]]:
+    """The three of pressure and Ready, and an event for each that changed. `complaint`: why the node is not ready."""
+    conditions, said = report(before, pressure, now_ns, name)
+    index = next((i for i, each in enumerate(conditions) if each.type == READY), None)
+    if index is None:
+        conditions.append(NodeCondition(READY))
+        index = len(conditions) - 1
+    is_ready = complaint is None
+    current = replace(
+        conditions[index],
+        heartbeat_ns=now_ns,
+        reason="KubeletReady" if is_ready else "KubeletNotReady",
+        message="kubelet is posting ready status" if complaint is None else complaint,
+    )
+    if (current.status == "True") != is_ready:
+        current = replace(current, status="True" if is_ready else "False", transition_ns=now_ns)
+        event = NODE_READY if is_ready else NODE_NOT_READY
+        said.append(Event(NORMAL, event, f"Node {name} status is now: {event}"))
+    conditions[index] = current
+    return conditions, said
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def _condition(condition: NodeCondition) -> Document:
+    return present(
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason or None,
+            "message": condition.message or None,
+            "lastHeartbeatTime": _time(condition.heartbeat_ns),
+            "lastTransitionTime": _time(condition.transition_ns),
+        }
+    )
+
+
+def _known(document: Document) -> NodeCondition:
+    return NodeCondition(
+        document["type"],
+        document.get("status") or "Unknown",
+        document.get("reason") or "",
+        document.get("message") or "",
+        _moment(document.get("lastHeartbeatTime")),
+        _moment(document.get("lastTransitionTime")),
+    )
+
+
+def _moment(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_time(text)
+    except ManifestError:
+        return None
+
+
+def _time(time_ns: int | None) -> str | None:
+    return None if time_ns is None else time_text(time_ns)

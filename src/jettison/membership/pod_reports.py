@@ -1,0 +1,123 @@
+"""Tells the API how the node's pods are, and that those it deleted are gone.
+
+Every round compares all pods with what the API has; only differences are sent. So nothing is lost by a restart or
+while the API is away, changes in quick succession become one, and a pod's own loop never waits for a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from jettison import events
+from jettison.clock import Clock
+from jettison.errors import Conflict, NotFound
+from jettison.events import Fact
+from jettison.membership.pod_source import is_mirror, is_terminating, uid_of
+from jettison.membership.pod_status import lost_patch, status_patch
+from jettison.runtimes.kube.cache import Cache
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
+from jettison.runtimes.kube.kinds import PODS
+from jettison.runtimes.protocol import Hosting, PodStatus
+
+LOOK_SECONDS: Final = 0.5
+"""Readiness changes without a word from anybody; all else wakes us."""
+
+_AT_ONCE: Final = 8
+
+_QUIET: Final = (events.AlarmRaised, events.ObservationFailed, events.ActionFailed)
+
+
+class _Told(NamedTuple):
+    """The last that was compared: neither side has changed while these are the same."""
+
+    status: PodStatus
+    version: str
+
+
+class PodReports:
+    """One node's. A sink, too: what happens to a pod is the moment to tell of it."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: Cache,
+        runtime: Hosting,
+        is_busy_with: Callable[[str], bool],
+        address: str,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._pods = pods
+        self._runtime = runtime
+        self._is_busy_with = is_busy_with
+        self._address = address
+        self._clock = clock
+        self._last: dict[str, PodStatus] = {}
+        self._told: dict[str, _Told] = {}
+        self.wake: Callable[[], None] = lambda: None
+
+    def take(self, fact: Fact, time_ns: int) -> None:  # noqa: ARG002  a sink's signature
+        """A pod that was deleted is forgotten as soon as it has ended, so how it ended is read just before."""
+        if isinstance(fact, events.PodCleanedUp | events.PodEvicted):
+            self._remember()
+        if not isinstance(fact, _QUIET):
+            self.wake()
+
+    async def report(self) -> None:
+        """One round. The first failure ends it; what was not told yet differs in the next round as well."""
+        here = self._remember()
+        wanted = [each for each in self._pods if not is_mirror(each)]
+        uids = {uid_of(each) for each in wanted} | here.keys()
+        self._last = {uid: status for uid, status in self._last.items() if uid in uids}
+        self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        for begin in range(0, len(wanted), _AT_ONCE):
+            some = wanted[begin : begin + _AT_ONCE]
+            done = await asyncio.gather(
+                *(self._one(each, here.get(uid_of(each))) for each in some), return_exceptions=True
+            )
+            for failure in filter(None, done):
+                raise failure
+
+    def _remember(self) -> dict[str, PodStatus]:
+        here = {status.pod.uid: status for status in self._runtime.statuses()}
+        self._last |= here
+        return here
+
+    async def _one(self, document: Document, status: PodStatus | None) -> None:
+        uid = uid_of(document)
+        try:
+            if status is not None:
+                await self._tell(document, status)
+            elif is_terminating(document) and not self._is_busy_with(uid):
+                await self._finish(document)
+        except (NotFound, Conflict):
+            # Gone, or another pod of the same name; the cache hears of it.
+            self._told.pop(uid, None)
+
+    async def _tell(self, document: Document, status: PodStatus) -> None:
+        uid, version = uid_of(document), document["metadata"]["resourceVersion"]
+        told = self._told.get(uid)
+        if told is not None and told.status is status and told.version == version:
+            return
+        after = await self._patch(document, status_patch(status, document, self._address, self._clock.now_ns()))
+        self._told[uid] = _Told(status, after["metadata"]["resourceVersion"])
+
+    async def _finish(self, document: Document) -> None:
+        metadata, last = document["metadata"], self._last.get(uid_of(document))
+        if last is None:
+            patch = lost_patch(document)
+        else:
+            patch = status_patch(last, document, self._address, self._clock.now_ns())
+        await self._patch(document, patch)
+        options = DeleteOptions(grace_seconds=0, uid=uid_of(document))
+        await self._client.delete(PODS, metadata["name"], metadata["namespace"], options)
+
+    async def _patch(self, document: Document, status: Document) -> Document:
+        """Of this pod and no other that may have its name by now."""
+        if not status:
+            return document
+        metadata = document["metadata"]
+        body = {"metadata": {"uid": metadata["uid"]}, "status": status}
+        return await self._client.patch(PODS, metadata["name"], body, metadata["namespace"], subresource="status")

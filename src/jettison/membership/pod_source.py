@@ -1,0 +1,99 @@
+"""The pods that an API has bound to this node, as one who wants pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jettison import events
+from jettison.agent.admission import TERMINAL
+from jettison.agent.sources import Wish
+from jettison.errors import ManifestError
+from jettison.events import Emit
+from jettison.manifests.pods import CONFIG_MIRROR, pod_from
+from jettison.runtimes.kube.cache import Cache, Change
+from jettison.runtimes.kube.client import Document
+from jettison.runtimes.protocol import PodManifest
+
+ORIGIN = "api"
+
+
+class ApiPods:
+    """What the cache holds. `wake` is called at every change: nobody who creates a pod wants to wait for a look.
+
+    `is_finished` tells whether anything of a pod is left on this node.
+    """
+
+    def __init__(self, cache: Cache, wake: Callable[[], None], is_finished: Callable[[str], bool], emit: Emit) -> None:
+        self._cache = cache
+        self._wake = wake
+        self._is_finished = is_finished
+        self._emit = emit
+        # Deleted by force: nothing but their names is left in the API, and the second that they have to end.
+        self._leaving: dict[str, Wish] = {}
+        # Made once: what may change in a pod's spec (tolerations, labels) a bare host does not act upon.
+        self._manifests: dict[str, PodManifest | None] = {}
+        self._has_changed = True
+        cache.listen(self._hear)
+
+    @property
+    def is_known(self) -> bool:
+        """After the first list. When the API is lost later, what it wanted last still counts."""
+        return self._cache.is_listed
+
+    async def look(self) -> bool:
+        """Whether the API had news."""
+        changed, self._has_changed = self._has_changed, False
+        return changed
+
+    def wishes(self) -> Mapping[str, Wish]:
+        """By uid."""
+        documents = {uid_of(each): each for each in self._cache if not is_mirror(each)}
+        self._manifests = {uid: self._manifest(uid, each) for uid, each in documents.items()}
+        self._leaving = {uid: wish for uid, wish in self._leaving.items() if not self._is_finished(uid)}
+        here = {uid: _wish(found, documents[uid]) for uid, found in self._manifests.items() if found is not None}
+        return self._leaving | here
+
+    def _hear(self, change: Change) -> None:
+        if change.is_resync:
+            return
+        if change.new is None and change.old is not None and is_terminating(change.old):
+            manifest = self._manifests.get(uid_of(change.old))
+            if manifest is not None:
+                self._leaving[manifest.pod.uid] = _wish(manifest, change.old)
+        self._has_changed = True
+        self._wake()
+
+    def _manifest(self, uid: str, document: Document) -> PodManifest | None:
+        if uid in self._manifests:
+            return self._manifests[uid]
+        # What it is now is for the API to know; a record of it here would be old, and managedFields are half of a pod.
+        metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+        bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
+        try:
+            return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
+        except ManifestError as error:
+            self._emit(events.ActionFailed(f"read pod {metadata.get('namespace')}/{metadata['name']}", str(error)))
+            return None
+
+
+def uid_of(document: Document) -> str:
+    """Names are used again, this is not."""
+    uid: str = document["metadata"]["uid"]
+    return uid
+
+
+def is_mirror(document: Document) -> bool:
+    """It shows what a node runs by itself, and is nobody's wish."""
+    return CONFIG_MIRROR in (document["metadata"].get("annotations") or {})
+
+
+def is_terminating(document: Document) -> bool:
+    """Somebody has deleted it, and it stays until we say that it has ended."""
+    return "deletionTimestamp" in document["metadata"]
+
+
+def _wish(manifest: PodManifest, document: Document) -> Wish:
+    grace = None
+    if is_terminating(document):
+        grace = document["metadata"].get("deletionGracePeriodSeconds") or 0
+    return Wish(manifest, (document.get("status") or {}).get("phase") in TERMINAL, grace)

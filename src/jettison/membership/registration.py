@@ -1,0 +1,124 @@
+"""Makes the node known and keeps its status true: at once when something changes, and every five minutes at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from jettison.clock import Clock
+from jettison.engine.durations import SECOND_NS
+from jettison.engine.signals import Condition
+from jettison.engine.wording import Event
+from jettison.errors import NotFound
+from jettison.membership.node_object import (
+    NODE_NOT_READY,
+    NODE_READY,
+    READY,
+    NodeProfile,
+    conditions_of,
+    next_conditions,
+    node_document,
+    status_document,
+)
+from jettison.runtimes.kube.cache import Cache
+from jettison.runtimes.kube.client import Document, KubeClient, PatchType
+from jettison.runtimes.kube.kinds import NODES
+
+LOOK_SECONDS: Final = 10.0
+"""nodeStatusUpdateFrequency: how often it is looked whether anything has changed."""
+
+REPORT_SECONDS: Final = 300
+"""nodeStatusReportFrequency: how often an unchanged status is told all the same."""
+
+
+class Registration:
+    """One node. `nodes` is a cache that holds at least this one; `tell` is given what became of its conditions."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        nodes: Cache,
+        profile: NodeProfile,
+        pressure: Callable[[], frozenset[Condition]],
+        complaint: Callable[[], str | None],
+        tell: Callable[[Event], None],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._profile = profile
+        self._pressure = pressure
+        self._complaint = complaint
+        self._tell = tell
+        self._clock = clock
+        self._is_registered = False
+        self._reported: Document = {}
+        self._reported_ns = 0
+
+    async def report(self) -> None:
+        """One round. A node that somebody deleted is made again by the agent's next start, as with a kubelet."""
+        if not self._is_registered:
+            await self._register()
+            self._is_registered = True
+        node = self._nodes.get(("", self._profile.name))
+        if node is not None:
+            await self._update(node)
+
+    async def _register(self) -> None:
+        try:
+            found = await self._client.get(NODES, self._profile.name)
+        except NotFound:
+            status, said = self._status(None)
+            await self._client.create(NODES, node_document(self._profile, status))
+            self._say(said)
+            self._note(status)
+            return
+        metadata = found["metadata"]
+        changed = {
+            part: wanted
+            for part, wanted in (("labels", self._profile.labels), ("annotations", self._profile.annotations))
+            if any((metadata.get(part) or {}).get(key) != value for key, value in wanted.items())
+        }
+        if changed:
+            body = {"metadata": {part: dict(wanted) for part, wanted in changed.items()}}
+            await self._client.patch(NODES, self._profile.name, body, how=PatchType.MERGE)
+
+    async def _update(self, node: Document) -> None:
+        status, said = self._status(node)
+        is_due = self._clock.now_ns() - self._reported_ns >= REPORT_SECONDS * SECOND_NS
+        # Conditions are written by others, too; how the rest looks in the API is the API's affair.
+        if not (is_due or _without_conditions(status) != self._reported or _differs(status, node.get("status") or {})):
+            return
+        await self._client.patch(NODES, self._profile.name, {"status": status}, subresource="status")
+        self._note(status)
+        # Of pressure the agent tells by itself, when it notices.
+        self._say([event for event in said if event.reason in (NODE_READY, NODE_NOT_READY)])
+
+    def _status(self, node: Document | None) -> tuple[Document, list[Event]]:
+        conditions, said = next_conditions(
+            conditions_of(node), self._pressure(), self._complaint(), self._clock.now_ns(), self._profile.name
+        )
+        own = {READY, *Condition}
+        status = status_document(self._profile, [each for each in conditions if each.type in own])
+        return status, said
+
+    def _note(self, status: Document) -> None:
+        self._reported, self._reported_ns = _without_conditions(status), self._clock.now_ns()
+
+    def _say(self, said: list[Event]) -> None:
+        for event in said:
+            self._tell(event)
+
+
+def _differs(wanted: Document, found: Document) -> bool:
+    """Whether a condition has changed otherwise than in the time of its heartbeat."""
+    known = {each["type"]: _timeless(each) for each in found.get("conditions") or ()}
+    return any(known.get(each["type"]) != _timeless(each) for each in wanted["conditions"])
+
+
+def _without_conditions(status: Document) -> Document:
+    return {key: value for key, value in status.items() if key != "conditions"}
+
+
+def _timeless(condition: Document) -> Document:
+    return {key: value for key, value in condition.items() if key in ("status", "reason", "message")}

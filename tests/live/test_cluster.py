@@ -1,0 +1,194 @@
+"""`jettison up --nodes 2`: a whole cluster in one process, with real pods under real pressure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.cluster import PODS, LiveCluster, is_ready, pod
+from tests.live.kubectl import Kubectl
+from tests.live.node import python
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="cgroups with limits need root"),
+    pytest.mark.timeout(300),
+]
+
+Json = dict[str, Any]
+
+FLAGS = ("--node-memory", "256Mi", "--eviction-hard", "memory.available<64Mi")
+SLEEP = ("sleep", "1000")
+# Leaks where nobody has leaked before, and is modest ever after.
+LEAK_ONCE = """
+import pathlib, time
+mark = pathlib.Path({mark!r})
+held = []
+if mark.exists():
+    time.sleep(3600)
+mark.touch()
+while True:
+    held.append(bytearray(b'x') * (1 << 20))
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """Of two nodes of 256Mi, which leaves nothing behind."""
+    found = LiveCluster(tmp_path_factory.mktemp("cluster"), FLAGS)
+    found.start()
+    yield found
+    found.stop()
+    for node in found.nodes:
+        assert not list(Path("/sys/fs/cgroup").glob(f"*/jettison/{node}"))
+
+
+def run(cluster: LiveCluster, document: Json) -> Json:
+    """Create a pod and wait until it is ready."""
+    cluster.create(PODS, document)
+    name = document["metadata"]["name"]
+    return cluster.ready(f"{PODS}/{name}")
+
+
+def _path(node: str) -> str:
+    return f"/api/v1/nodes/{node}"
+
+
+def test_nodes_are_ready_and_their_hearts_beat(cluster: LiveCluster) -> None:
+    for name in cluster.nodes:
+        node = cluster.ready(_path(name))
+        assert node["status"]["capacity"]["memory"] == "256Mi"
+        assert node["status"]["allocatable"]["memory"] == "192Mi"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{cluster.nodes[0]}"
+    first = cluster.get(lease)["spec"]["renewTime"]
+    cluster.wait(lambda: cluster.get(lease)["spec"]["renewTime"] > first, "the lease to be renewed")
+
+
+def test_the_scheduler_finds_a_node_and_the_pod_runs(cluster: LiveCluster) -> None:
+    found = run(cluster, pod("anywhere", SLEEP))
+    assert found["spec"]["nodeName"] in cluster.nodes
+    pids = cluster.records(found["spec"]["nodeName"])["anywhere"]
+    assert Path(f"/proc/{pids[0]}/cmdline").read_bytes() == b"sleep\x001000\x00"
+
+
+def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path) -> None:
+    kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
+    script = "if [ -e data/seen ]; then echo again; sleep 600; else touch data/seen; echo first; echo last; exit 3; fi"
+    name = f"talks-{kubectl.minor}"
+    volumes = {"volumes": [{"name": "data", "emptyDir": {}}]}
+    container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    cluster.create(PODS, pod(name, ("sh", "-c", script), cluster.nodes[0], container=container, **volumes))
+    cluster.wait(lambda: "again" in kubectl.run("logs", name).stdout, "the second run")
+    assert kubectl("logs", name) == "again\n"
+    assert kubectl("logs", name, "--previous") == "first\nlast\n"
+    assert kubectl("logs", name, "--previous", "--tail=1") == "last\n"
+    assert kubectl("logs", name, "--previous", "--limit-bytes=3") == "fir"
+    assert "is not valid for pod" in kubectl.fails("logs", name, "-c", "nobody")
+    with kubectl.start("logs", "-f", name) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.readline() == "again\n"
+            kubectl("delete", "pod", name, "--wait=false")
+            # It ends with the container, not before.
+            following.communicate(timeout=60)
+            assert following.returncode == 0
+        finally:
+            following.kill()
+
+
+def test_nothing_starts_twice_when_everything_is_killed_at_once(cluster: LiveCluster) -> None:
+    """Server, controllers and agents are gone in an instant; the pods are not, and they are found again."""
+    before = {node: run(cluster, pod(f"survivor-{node[-1]}", SLEEP, node)) for node in cluster.nodes}
+    pids = {node: cluster.records(node)[f"survivor-{node[-1]}"] for node in cluster.nodes}
+    run(cluster, pod("deleted", SLEEP, cluster.nodes[0]))
+    cluster.served.call("DELETE", f"{PODS}/deleted")
+    cluster.kill()
+    cluster.start()
+    cluster.gone(f"{PODS}/deleted")
+    for node in cluster.nodes:
+        name = f"survivor-{node[-1]}"
+        cluster.ready(_path(node))
+        after = cluster.pod(name)
+        assert after["metadata"]["uid"] == before[node]["metadata"]["uid"]
+        assert after["status"]["containerStatuses"] == before[node]["status"]["containerStatuses"]
+        assert cluster.records(node)[name] == pids[node]
+        assert Path(f"/proc/{pids[node][0]}").exists()
+
+
+def test_a_pod_evicted_under_pressure_is_replaced_on_the_other_node(cluster: LiveCluster, tmp_path: Path) -> None:
+    """The founding story of a cluster: the node saves itself, the ReplicaSet has its pod, the neighbours never knew."""
+    for node in cluster.nodes:
+        run(cluster, pod(f"neighbour-{node[-1]}", SLEEP, node, container=_asking("16Mi")))
+    mark = str(tmp_path / "leaked")
+    template = pod("app", python(LEAK_ONCE.format(mark=mark)))
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "app"}}, "template": template}
+    del template["metadata"]["name"]
+    cluster.create("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "app"}, "spec": spec})
+    evicted = cluster.wait(lambda: next(filter(_is_evicted, _of_app(cluster)), None), "an eviction")
+    assert evicted is not None
+    where = evicted["spec"]["nodeName"]
+    target = next(each for each in evicted["status"]["conditions"] if each["type"] == "DisruptionTarget")
+    assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+    assert target["message"] == evicted["status"]["message"]
+    assert evicted["status"]["message"].startswith("The node was low on resource: memory. Threshold quantity: 64Mi, ")
+    assert not is_ready(evicted)
+
+    replacement = cluster.wait(lambda: next(filter(is_ready, _of_app(cluster)), None), "a replacement")
+    assert replacement is not None
+    assert replacement["spec"]["nodeName"] == next(name for name in cluster.nodes if name != where)
+    pressure = cluster.get(_path(where))
+    assert {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}.items() <= (
+        pressure["spec"]["taints"][0].items()
+    )
+    for node in cluster.nodes:
+        neighbour = cluster.pod(f"neighbour-{node[-1]}")
+        assert neighbour["status"]["containerStatuses"][0]["restartCount"] == 0
+        assert is_ready(neighbour)
+    said = cluster.get("/api/v1/namespaces/default/events")["items"]
+    reasons = {each["reason"] for each in said if each["involvedObject"]["name"] == evicted["metadata"]["name"]}
+    assert {"Scheduled", "Started", "Evicted", "Killing"} <= reasons
+
+
+def _asking(memory: str) -> Json:
+    return {"resources": {"requests": {"memory": memory}}}
+
+
+def _of_app(cluster: LiveCluster) -> list[Json]:
+    return [each for each in cluster.pods() if (each["metadata"].get("labels") or {}).get("app") == "app"]
+
+
+def _is_evicted(document: Json) -> bool:
+    # A replacement may be turned away by the same node while nobody knows yet that it is in need.
+    status = document.get("status") or {}
+    return status.get("reason") == "Evicted" and "low on resource" in status.get("message", "")
+
+
+def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, tmp_path: Path) -> None:
+    """`jettison node` in a process of its own, as the administrator; its pods outlive it."""
+    name = f"{cluster.name}-far"
+    command = [sys.executable, "-m", "jettison", "node", "--kubeconfig", str(cluster.served.kubeconfig())]
+    command += ["--state-dir", str(tmp_path / "state"), "--node-name", name, *FLAGS]
+    with (tmp_path / "log").open("a") as log:
+        for attempt in (1, 2):
+            process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+            try:
+                cluster.ready(_path(name))
+                if attempt == 1:
+                    before = run(cluster, pod("far", SLEEP, name))
+                    continue
+                after = cluster.ready(f"{PODS}/far")
+                assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+                cluster.served.call("DELETE", f"{PODS}/far")
+                cluster.gone(f"{PODS}/far")
+            finally:
+                (process.kill if attempt == 1 else process.terminate)()
+                process.wait(30)
+    assert "came late" not in (tmp_path / "log").read_text()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/jettison/{name}*"))
+    cluster.served.call("DELETE", _path(name))

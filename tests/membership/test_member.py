@@ -1,0 +1,333 @@
+"""A node joins: it is known and ready, runs what is bound to it, tells how that goes, and outlives everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jettison import events
+from jettison.engine.taints import Taint
+from jettison.manifests.times import parse_time
+from jettison.runtimes.kube.client import DeleteOptions, PatchType
+from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS
+from tests.controllers.staging import is_gone, told, until
+from tests.live.served import Served, serving
+from tests.membership.joined import PATIENCE, Joined, client_of, condition, joined, play
+
+Json = dict[str, Any]
+
+pytestmark = pytest.mark.timeout(120)
+
+SLEEP = ["sleep", "1000"]
+DEAF = ["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
+
+
+def test_the_node_makes_itself_known(served: Served, tmp_path: Path) -> None:
+    """With its size, its labels and the operator's taints; and the lease belongs to the node."""
+
+    async def scenario() -> None:
+        taint = Taint("only", "tests", "NoSchedule")
+        async with joined(served, "m1", tmp_path, taint, labels={"disk": "ssd"}) as member:
+            node = await until(lambda: _ready_node(member), seconds=PATIENCE)
+            assert node["metadata"]["labels"].items() >= {
+                ("kubernetes.io/hostname", "m1"),
+                ("kubernetes.io/os", "linux"),
+                ("disk", "ssd"),
+            }
+            assert node["spec"]["taints"] == [{"key": "only", "value": "tests", "effect": "NoSchedule"}]
+            status = node["status"]
+            assert (status["capacity"]["memory"], status["allocatable"]["memory"]) == ("512Mi", "511Mi")
+            assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
+            assert status["nodeInfo"]["kernelVersion"] == os.uname().release
+            assert condition(node, "Ready")["reason"] == "KubeletReady"
+            for kind in ("MemoryPressure", "DiskPressure", "PIDPressure"):
+                assert condition(node, kind)["status"] == "False"
+            lease = await until(lambda: _owned_lease(member), seconds=PATIENCE)
+            assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+            assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseDurationSeconds"]) == ("m1", 40)
+            said = await until(lambda: _told(member, "NodeReady"), seconds=PATIENCE)
+            assert ("Normal", "NodeReady", "Node m1 status is now: NodeReady") in said
+            found = (await member.admin.list(EVENTS, "default", fields="involvedObject.name=m1")).items
+            assert {each["involvedObject"]["uid"] for each in found} == {"m1"}, "where kubectl describe looks"
+
+    play(scenario())
+
+
+def test_what_the_cluster_did_to_the_node_stays(served: Served, tmp_path: Path) -> None:
+    """A node that comes back keeps taints, labels and the cordon that others gave it."""
+
+    async def scenario() -> None:
+        async with joined(served, "m2", tmp_path, Taint("first", "", "NoSchedule")) as member:
+            await until(lambda: _ready_node(member), seconds=PATIENCE)
+            patch = {"metadata": {"labels": {"rack": "7"}}, "spec": {"unschedulable": True, "taints": []}}
+            await member.admin.patch(NODES, "m2", patch, how=PatchType.MERGE)
+        async with joined(served, "m2", tmp_path, Taint("first", "", "NoSchedule"), labels={"disk": "ssd"}) as member:
+
+            async def has_label() -> Json | None:
+                node = await member.admin.get(NODES, "m2")
+                return node if node["metadata"]["labels"].get("disk") == "ssd" else None
+
+            node = await until(has_label, seconds=PATIENCE)
+            assert node is not None
+            assert node["metadata"]["labels"]["rack"] == "7"
+            assert node["spec"].get("unschedulable") is True
+            assert not node["spec"].get("taints")
+
+    play(scenario())
+
+
+def test_a_bound_pod_runs_and_its_status_comes_back(served: Served, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(served, "m3", tmp_path) as member:
+            await member.create("web", SLEEP)
+            pod = await member.until_ready("web")
+            status = pod["status"]
+            assert (status["phase"], status["qosClass"]) == ("Running", "BestEffort")
+            assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
+            assert status["observedGeneration"] == pod["metadata"]["generation"]
+            assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
+                ("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
+            )
+            assert all(parse_time(each["lastTransitionTime"]) for each in status["conditions"])
+            container = status["containerStatuses"][0]
+            assert (container["name"], container["ready"], list(container["state"])) == ("main", True, ["running"])
+            said = await until(lambda: _about(member, "web"), seconds=PATIENCE)
+            assert ("Normal", "Started", "Container started") in said
+            version = pod["metadata"]["resourceVersion"]
+            await asyncio.sleep(1.5)
+            assert (await member.pod("web"))["metadata"]["resourceVersion"] == version, "nothing is told twice"
+
+    play(scenario())
+
+
+def test_a_deleted_pod_ends_within_its_grace_and_goes(served: Served, tmp_path: Path) -> None:
+    """Its last words are heard, and whoever watches sees how it ended before it is gone."""
+
+    async def scenario() -> None:
+        async with joined(served, "m4", tmp_path) as member:
+            await member.create("polite", ["sh", "-c", "trap 'exit 7' TERM; while true; do sleep 0.1; done"])
+            pod = await member.until_ready("polite")
+            since = (await member.admin.list(PODS, "default")).resource_version
+            await member.admin.delete(PODS, "polite", "default")
+            seen: list[Json] = []
+            async with asyncio.timeout(PATIENCE):
+                async for kind, document in member.admin.watch(PODS, since, "default"):
+                    if document["metadata"]["name"] != "polite":
+                        continue
+                    seen.append(document)
+                    if kind == "DELETED":
+                        break
+            assert {each["metadata"]["uid"] for each in seen} == {pod["metadata"]["uid"]}
+            last = seen[-1]["status"]
+            assert last["phase"] == "Failed"
+            assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+            assert condition(seen[-1], "Ready")["status"] == "False"
+            assert not member.node.runtime.statuses()
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("grace", [0, 1])
+def test_a_deletion_can_be_hurried(served: Served, tmp_path: Path, grace: int) -> None:
+    """A pod that would have had an hour has a second, by force or by a shorter grace period."""
+
+    async def scenario() -> None:
+        async with joined(served, f"m{5 + grace}", tmp_path) as member:
+            name = f"deaf-{grace}"
+            await member.create(name, DEAF, terminationGracePeriodSeconds=3600)
+            await member.until_ready(name)
+            await member.admin.delete(PODS, name, "default")
+            await until(lambda: _is_ending(member), seconds=PATIENCE)
+            assert not await is_gone(member.admin, PODS, name, "default")
+            await member.admin.delete(PODS, name, "default", DeleteOptions(grace_seconds=grace))
+            await until(lambda: is_gone(member.admin, PODS, name, "default"), seconds=PATIENCE)
+            await until(lambda: _is_empty(member), seconds=PATIENCE)
+
+    play(scenario())
+
+
+def test_what_has_ended_is_never_begun_anew(served: Served, tmp_path: Path) -> None:
+    """Not by a node that knows how it ended, and not by one that has lost its memory."""
+
+    async def scenario() -> None:
+        marks = tmp_path / "marks"
+        command = ["sh", "-c", f"echo ran >> {marks}; exit 3"]
+        async with joined(served, "m7", tmp_path / "first") as member:
+            await member.create("once", command, restartPolicy="Never")
+            pod = await member.until_phase("once", "Failed")
+            assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+        async with joined(served, "m7", tmp_path / "second") as member:
+            await member.create("next", SLEEP)
+            await member.until_ready("next")
+            assert [status.pod.name for status in member.node.runtime.statuses()] == ["next"]
+        assert marks.read_text() == "ran\n"
+
+    play(scenario())
+
+
+def test_a_restarted_agent_finds_its_pods_and_starts_nothing_twice(served: Served, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(served, "m8", tmp_path, keeps_pods=True) as member:
+            await member.create("stays", SLEEP)
+            before = await member.until_ready("stays")
+            await member.create("leaves", SLEEP)
+            await member.until_ready("leaves")
+        async with joined(served, "m8", tmp_path) as member:
+            await member.admin.delete(PODS, "leaves", "default")
+            await until(lambda: is_gone(member.admin, PODS, "leaves", "default"), seconds=PATIENCE)
+            after = await member.until_ready("stays")
+            assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+            assert member.said.count(events.ContainerStarted) == 0
+
+    play(scenario())
+
+
+def test_a_node_does_not_need_its_server(tmp_path: Path) -> None:
+    """While it is away pods go on and end; when it is back, all of that is told. And the complaints are few."""
+
+    async def scenario() -> None:
+        folder = tmp_path / "server"
+        with serving(folder, "--controllers=-", "--node", "m9") as server:
+            port = server.port
+            async with joined(server, "m9", tmp_path / "node", keeps_pods=True) as member:
+                await member.create("stays", SLEEP)
+                await member.create(
+                    "ends", ["sh", "-c", "while ! [ -e go ]; do sleep 0.05; done"], restartPolicy="Never"
+                )
+                await member.until_ready("stays")
+                await member.until_ready("ends")
+                server.process.terminate()
+                await asyncio.to_thread(server.process.wait)
+                ends = next(each for each in member.node.runtime.statuses() if each.pod.name == "ends")
+                home = tmp_path / "node" / "files" / "pods" / ends.pod.uid / "containers" / "main" / "0"
+                (home / "go").touch()
+                await until(lambda: _has_phase(member, "ends", "Succeeded"), seconds=PATIENCE)
+                # Long enough for every loop to fail several times.
+                await asyncio.sleep(1.5)
+                assert await _has_phase(member, "stays", "Running")
+                with serving(folder, "--controllers=-", "--node", "m9", listen=f"127.0.0.1:{port}"):
+                    await member.until_phase("ends", "Succeeded")
+                    await member.create("new", SLEEP)
+                    await member.until_ready("new")
+                    assert member.said.count(events.ContainerStarted) == 3
+                    assert member.said.count(events.ActionFailed) < 15
+                    await member.node.stop_pods()
+
+    play(scenario())
+
+
+def test_a_pod_that_vanished_is_ended(served: Served, tmp_path: Path) -> None:
+    """Deleted while the node was away and unable to have its say."""
+
+    async def scenario() -> None:
+        async with joined(served, "m10", tmp_path, keeps_pods=True) as member:
+            await member.create("orphan", SLEEP)
+            await member.until_ready("orphan")
+        async with client_of(served) as admin:
+            await admin.delete(PODS, "orphan", "default", DeleteOptions(grace_seconds=0))
+        async with joined(served, "m10", tmp_path) as member:
+            await until(lambda: _is_empty(member), seconds=PATIENCE)
+
+    play(scenario())
+
+
+def test_a_deleted_pod_of_which_nothing_is_left_can_go(served: Served, tmp_path: Path) -> None:
+    """The node has lost its memory and its processes; nobody else may say that the pod has ended."""
+
+    async def scenario() -> None:
+        async with joined(served, "m11", tmp_path / "first") as member:
+            await member.create("lost", SLEEP)
+            await member.until_ready("lost")
+        # Its pods ended with it, which the server has not heard of.
+        async with client_of(served) as admin:
+            await admin.delete(PODS, "lost", "default")
+            since = (await admin.list(PODS, "default")).resource_version
+            async with joined(served, "m11", tmp_path / "second") as member:
+                async with asyncio.timeout(PATIENCE):
+                    async for kind, document in admin.watch(PODS, since, "default"):
+                        if kind == "DELETED" and document["metadata"]["name"] == "lost":
+                            break
+                assert member.said.count(events.ContainerStarted) == 0
+            assert document["status"]["phase"] == "Failed"
+            ended = document["status"]["containerStatuses"][0]["state"]["terminated"]
+            assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+
+    play(scenario())
+
+
+def test_a_pod_that_may_not_run_here_fails_with_the_reason(served: Served, tmp_path: Path) -> None:
+    """The node checks again: labels and taints may have changed since the pod was bound."""
+
+    async def scenario() -> None:
+        async with joined(served, "m12", tmp_path) as member:
+            await until(lambda: _ready_node(member), seconds=PATIENCE)
+            await member.create("large", SLEEP, container={"resources": {"requests": {"memory": "1Gi"}}})
+            pod = await member.until_phase("large", "Failed")
+            assert pod["status"]["reason"] == "OutOfmemory"
+            patch = {"spec": {"taints": [{"key": "away", "effect": "NoExecute"}]}}
+            await member.admin.patch(NODES, "m12", patch, how=PatchType.MERGE)
+            await until(lambda: _knows_taint(member), seconds=PATIENCE)
+            await member.create("unwelcome", SLEEP)
+            pod = await member.until_phase("unwelcome", "Failed")
+            assert pod["status"]["reason"] == "TaintToleration"
+
+    play(scenario())
+
+
+def test_what_others_wrote_into_a_status_is_put_right(served: Served, tmp_path: Path) -> None:
+    """A node that counted as lost had its pods marked as not ready; now that it is back they are ready again."""
+
+    async def scenario() -> None:
+        async with joined(served, "m13", tmp_path) as member:
+            await member.create("righted", SLEEP)
+            before = await member.until_ready("righted")
+            conditions = [{"type": "Ready", "status": "False"}, {"type": "example.com/theirs", "status": "True"}]
+            await member.admin.patch(
+                PODS, "righted", {"status": {"conditions": conditions}}, "default", subresource="status"
+            )
+            after = await member.until_ready("righted")
+            assert before["metadata"]["resourceVersion"] != after["metadata"]["resourceVersion"]
+            assert condition(after, "example.com/theirs")["status"] == "True"
+
+    play(scenario())
+
+
+async def _ready_node(member: Joined) -> Json:
+    found = (await member.admin.list(NODES, fields=f"metadata.name={member.name}")).items
+    return found[0] if found and condition(found[0], "Ready").get("status") == "True" else {}
+
+
+async def _owned_lease(member: Joined) -> Json:
+    if await is_gone(member.admin, LEASES, member.name, "kube-node-lease"):
+        return {}
+    lease = await member.admin.get(LEASES, member.name, "kube-node-lease")
+    return lease if lease["metadata"].get("ownerReferences") else {}
+
+
+async def _told(member: Joined, reason: str) -> set[tuple[str, str, str]]:
+    found = await told(member.admin, member.name, "default")
+    return found if any(each[1] == reason for each in found) else set()
+
+
+async def _about(member: Joined, name: str) -> set[tuple[str, str, str]]:
+    return await told(member.admin, name, "default")
+
+
+async def _is_ending(member: Joined) -> bool:
+    return any(status.is_ending for status in member.node.runtime.statuses())
+
+
+async def _is_empty(member: Joined) -> bool:
+    return not member.node.runtime.statuses()
+
+
+async def _has_phase(member: Joined, name: str, phase: str) -> bool:
+    return any(each.pod.name == name and each.phase == phase for each in member.node.runtime.statuses())
+
+
+async def _knows_taint(member: Joined) -> bool:
+    return bool(member.node.keeper.admitter.node.taints)

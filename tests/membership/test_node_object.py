@@ -1,0 +1,52 @@
+"""A node's conditions, from those that the API has to those that it should have."""
+
+from __future__ import annotations
+
+from jettison.engine.node_conditions import NodeCondition
+from jettison.engine.signals import Condition
+from jettison.membership.node_object import conditions_of, next_conditions
+
+NONE: frozenset[Condition] = frozenset()
+
+
+def by_type(conditions: list[NodeCondition]) -> dict[str, tuple[str, str]]:
+    return {each.type: (each.status, each.reason) for each in conditions}
+
+
+def test_a_new_node_tells_of_everything() -> None:
+    conditions, said = next_conditions([], NONE, None, 5, "n1")
+    assert by_type(conditions) == {
+        "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+        "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+        "PIDPressure": ("False", "KubeletHasSufficientPID"),
+        "Ready": ("True", "KubeletReady"),
+    }
+    assert [event.reason for event in said][-1] == "NodeReady"
+    assert all(each.transition_ns == each.heartbeat_ns == 5 for each in conditions)
+
+
+def test_an_unchanged_node_only_beats() -> None:
+    before, _ = next_conditions([], NONE, None, 5, "n1")
+    after, said = next_conditions(before, NONE, None, 9, "n1")
+    assert not said
+    assert {(each.heartbeat_ns, each.transition_ns) for each in after} == {(9, 5)}
+
+
+def test_a_node_that_is_not_guarded_is_not_ready() -> None:
+    before, _ = next_conditions([], NONE, None, 5, "n1")
+    after, said = next_conditions(before, NONE, "the node was last looked at 40 s ago", 9, "n1")
+    assert by_type(after)["Ready"] == ("False", "KubeletNotReady")
+    assert [event.message for event in said] == ["Node n1 status is now: NodeNotReady"]
+
+
+def test_pressure_does_not_make_a_node_unready() -> None:
+    conditions, _ = next_conditions([], frozenset({Condition.MEMORY_PRESSURE}), None, 5, "n1")
+    assert by_type(conditions)["MemoryPressure"] == ("True", "KubeletHasInsufficientMemory")
+    assert by_type(conditions)["Ready"][0] == "True"
+
+
+def test_conditions_are_read_as_the_api_has_them() -> None:
+    """Also from somebody who writes what is no time."""
+    lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastHeartbeatTime": "yesterday"}
+    assert conditions_of({"status": {"conditions": [lost]}}) == [NodeCondition("Ready", "Unknown", "NodeStatusUnknown")]
+    assert conditions_of(None) == []

@@ -128,11 +128,19 @@ class LiveNode:
 
     def ask(self, path: str) -> Any:
         """A question to the agent's socket; None while it does not answer."""
+        answer = self._fetch(path)
+        return json.loads(answer) if answer else None
+
+    def metrics(self) -> bytes:
+        """As Prometheus would read them; nothing while there is no answer."""
+        return self._fetch("/metrics")
+
+    def _fetch(self, path: str) -> bytes:
         try:
             answer = fetch(self.state / "node" / self.name / "agent.sock", path, timeout=5)
         except ObservationFailed:
-            return None
-        return json.loads(answer.body) if answer.status == 200 else None
+            return b""
+        return answer.body if answer.status == 200 else b""
 
     def journal(self) -> list[Record]:
         """All records, oldest first."""

@@ -134,6 +134,10 @@ def test_under_pressure_best_effort_pods_are_turned_away(make_node: MakeNode) ->
     node.wait(lambda: node.pids("burstable"), "the burstable one")
     node.wait(lambda: node.facts("pod_rejected"), "the rejection")
     assert node.facts("pod_rejected")[0]["message"] == "The node had condition: [MemoryPressure]. "
+    node.kill()
+    node.start()
+    gauge = b'jettison_node_condition{condition="MemoryPressure"} 1\n'
+    node.wait(lambda: gauge in node.metrics(), "the condition to have survived")
 
 
 def test_an_evicted_pod_comes_back_when_told_so(make_node: MakeNode) -> None:

@@ -21,6 +21,7 @@ from jettison.agent.readmission import Readmitter
 from jettison.agent.recorder import JournalRecorder, read_history
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
+from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.agent.sinks.metrics import Metrics
 from jettison.agent.sources import ManifestDirectory, Manifests
 from jettison.cli.host_protection import HostProtection
@@ -125,12 +126,18 @@ class HostNode:
             options.node_state.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ActionFailed(f"cannot create `{options.node_state}`: {reason(error)}") from error
-        metrics = Metrics()
+        history = read_history(options.node_state / "history.json")
+        metrics = Metrics(() if history is None else history.conditions)
+        logs = [sink for sink in sinks if isinstance(sink, LogSink | NodeLog)]
+        metrics.watch(
+            "jettison_log_lines_dropped_total",
+            "Log lines that nobody read in time.",
+            lambda: sum(log.dropped for log in logs),
+        )
         emit = Broadcast(SystemClock(), metrics, *sinks)
         journal = Journal.open(options.node_state / "journal")
         emit.add(JournalSink(journal, options.settings.node_name))
         try:
-            history = read_history(options.node_state / "history.json")
             runtime = await HostRuntime.open(options.settings, options.policy, SystemClock(), emit)
         except BaseException:
             journal.close()

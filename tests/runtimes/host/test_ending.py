@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from jettison import events
 from jettison.engine.evictions import PodCondition
 from jettison.errors import ActionFailed, PodGone, StillRunning
 from jettison.runtimes.host import ending, removal
+from jettison.runtimes.host.places import CgroupPlace
 from jettison.runtimes.linux.mounts import read_mounts
 from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
 from tests.runtimes.host.pods import (
@@ -76,6 +78,28 @@ def test_an_evicted_pod_stays_for_all_to_see(tmp_path: Path) -> None:
         # Whoever gave the order tells that the pod is gone.
         assert not scene.said(events.PodEvicted)
         assert not scene.said(events.PodCleanedUp)
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_whose_process_ids_are_still_taken_is_not_gone(tmp_path: Path) -> None:
+    """A child of ours dies in the pod, and we do not take notice for a while."""
+
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(SLEEPS))
+        pod = scene.status().pod
+        place = scene.places.of_container(pod, "c")
+        assert isinstance(place, CgroupPlace)
+        if place.cgroup.directory("pids") is None:
+            pytest.skip("no pids controller")
+        with subprocess.Popen(SLEEPS) as child:
+            place.cgroup.move(child.pid)
+            await scene.supervisor.evict(eviction(pod))
+            await until(lambda: scene.places.of_pod(pod).unreaped() == 1)
+            await asyncio.sleep(0.5)
+            assert not scene.supervisor.is_finished("uid-a")
+            child.wait()
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
 
     play(tmp_path, scenario)
 

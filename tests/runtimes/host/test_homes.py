@@ -45,6 +45,9 @@ class Difficult:
     def processes(self) -> frozenset[int]:
         return self._place.processes()
 
+    def unreaped(self) -> int:
+        return 0
+
     def oom_kills(self) -> int | None:
         return None
 

@@ -138,6 +138,11 @@ class NodeLog:
         self._log = log
         self._node = node
 
+    @property
+    def dropped(self) -> int:
+        """Of all nodes that share it."""
+        return self._log.dropped
+
     def take(self, fact: Fact, time_ns: int) -> None:
         """Log it with the node's name."""
         self._log.take(fact, time_ns, self._node)

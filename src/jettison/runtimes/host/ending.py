@@ -21,6 +21,7 @@ from jettison.runtimes.host.removal import remove_directory
 
 # Between two attempts to clear away what the disk does not let go of.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
+_REAPING_SECONDS, _REAPING_PAUSE = 10.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,21 @@ class Ending:
             await sidecar.see_out(self.deadline)
 
 
+async def _reaping(place: Place) -> None:
+    """Wait for the dead to give their process ids back.
+
+    A fork bomb leaves hundreds to whoever inherits them. Until he has taken notice the node is as short of process ids
+    as before, and the next look would blame the next pod. He may never do it, so this has an end.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _REAPING_SECONDS
+    while not place.processes() and place.unreaped() and loop.time() < end:
+        await asyncio.sleep(_REAPING_PAUSE)
+
+
 async def clean_up(home: PodHome, place: Place, *, is_all: bool) -> None:
     """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Tries for ever."""
+    await _reaping(place)
     await home.household.vacate(place, partial(events.KillFailed, home.pod, ""))
     directory = home.pod_dir if is_all else home.volumes_dir
     pause = _FIRST_PAUSE

@@ -94,6 +94,9 @@ class Place(Protocol):
     def processes(self) -> frozenset[int]:
         """All that live here or below; zombies do not."""
 
+    def unreaped(self) -> int:
+        """How many process ids are taken by the dead, once nobody lives here any more; 0 where nobody counts them."""
+
     def oom_kills(self) -> int | None:
         """How many processes the kernel has killed here for want of memory; None where nobody counts."""
 
@@ -187,6 +190,11 @@ class CgroupPlace:
         """In any hierarchy."""
         return self.cgroup.processes()
 
+    def unreaped(self) -> int:
+        """By the pids controller, which counts a process until somebody has taken notice of its death."""
+        directory = self.cgroup.directory("pids")
+        return 0 if directory is None else int(kernel_files.read(directory / "pids.current") or 0)
+
     def oom_kills(self) -> int | None:
         """Since it was made."""
         return memcg_events.oom_kills(self.cgroup.mounts, self.cgroup.name)
@@ -241,6 +249,10 @@ class FamilyPlace:
     def processes(self) -> frozenset[int]:
         """Reads all of /proc, at about 20 µs for each process of the machine."""
         return frozenset(process.pid for process in self._families.members(self.name))
+
+    def unreaped(self) -> int:
+        """Who is dead can no longer be traced."""
+        return 0
 
     def oom_kills(self) -> int | None:
         """The kernel counts them for cgroups only."""

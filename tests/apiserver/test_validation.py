@@ -140,6 +140,36 @@ def test_workloads(api: Served, spec: Json, text: str) -> None:
     assert text in answer.message
 
 
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"data": {}, "revision": -1}, "revision: Invalid value: -1: must be greater than or equal to 0"),
+        ({"revision": 1}, "data: Required value: data is mandatory"),
+        ({"revision": 1, "data": None}, "data: Required value: data is mandatory"),
+        ({"revision": 1, "data": [1]}, "data: Required value: data must be a valid JSON object"),
+        ({"revision": 1, "data": ""}, "data: Required value: data must be a valid JSON object"),
+    ],
+)
+def test_revisions(api: Served, fields: Json, text: str) -> None:
+    answer = api.post(REVISIONS, {"metadata": {"name": "r"}, **fields})
+    assert answer.code == 422
+    assert text in answer.body["message"]
+
+
+def test_a_revision_may_get_another_number_and_no_other_data(api: Served) -> None:
+    assert api.post(REVISIONS, {"metadata": {"name": "empty"}, "data": {}}).body["data"] == {}
+    assert api.post(REVISIONS, {"metadata": {"name": "r"}, "revision": 1, "data": {"a": {"$patch": "x"}}}).code == 201
+    assert api.patch(f"{REVISIONS}/r", {"revision": 2}).body["revision"] == 2
+    refused = api.patch(f"{REVISIONS}/r", {"data": {"b": 1}})
+    assert refused.code == 422
+    assert "data: Invalid value" in refused.body["message"]
+    assert "field is immutable" in refused.body["message"]
+    assert api.patch(f"{REVISIONS}/r", {"revision": -2}).code == 422
+
+
 def test_the_pods_of_a_deployment_never_end(api: Served) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": container(), "restartPolicy": "Never"}}
     document = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}

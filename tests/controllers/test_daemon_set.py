@@ -8,7 +8,7 @@ from typing import Any
 
 from jettison.errors import NotFound
 from jettison.runtimes.kube.client import PatchType
-from jettison.runtimes.kube.kinds import DAEMON_SETS, NODES, PODS
+from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from tests.controllers.staging import Json, controlled, is_gone, until, until_status, until_told
 from tests.controllers.workloads import NOW, alive, change, template
 from tests.maintenance.playground import Playground, play
@@ -232,5 +232,42 @@ def test_a_surge_puts_the_new_pod_beside_the_old_one(kubeconfig: Path) -> None:
             async with ground.busy(lambda: _serve(ground)):
                 (new,) = await _settled_on(ground, node)
             assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+    play(kubeconfig, scene)
+
+
+def test_the_history_is_kept_as_far_as_it_should(kubeconfig: Path) -> None:
+    """A revision that a pod is still of stays, and going back gives the old one the newest number."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await _node(ground, "n")
+        made = await _daemon_set(ground, revisionHistoryLimit=1, updateStrategy={"type": "OnDelete"})
+
+        async def numbers(*wanted: int) -> list[Json]:
+            async def look() -> list[Json] | None:
+                found = (await client.list(CONTROLLER_REVISIONS, space)).items
+                found.sort(key=lambda each: int(each["revision"]))
+                return found if [each["revision"] for each in found] == list(wanted) else None
+
+            found = await until(look)
+            assert found is not None
+            return found
+
+        async with controlled(client, DAEMONS), ground.busy(lambda: _serve(ground)):
+            (pod,) = await _settled_on(ground, node)
+            (first,) = await numbers(1)
+            for image in ("app:2", "app:3"):
+                containers = template(image)["spec"]["containers"]
+                await change(client, DAEMON_SETS, "ds", space, template={"spec": {"containers": containers}})
+                await numbers(1, 2) if image == "app:2" else await numbers(1, 3)
+            await client.patch(DAEMON_SETS, "ds", first["data"], space)
+            _, back = await numbers(3, 4)
+            await until_status(client, DAEMON_SETS, "ds", space, updatedNumberScheduled=1, observedGeneration=4)
+        assert (back["metadata"]["uid"], back["data"]) == (first["metadata"]["uid"], first["data"])
+        assert first["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+        digest = pod["metadata"]["labels"]["controller-revision-hash"]
+        assert first["metadata"]["name"] == f"ds-{digest}"
+        assert first["metadata"]["labels"] == {"app": "web", "controller-revision-hash": digest}
 
     play(kubeconfig, scene)

@@ -207,7 +207,7 @@ def test_other_kinds_are_collected_too(kubeconfig: Path) -> None:
         await ground.budget(minAvailable=1)
         patch = {"metadata": {"ownerReferences": [_owner(owner)]}}
         await client.patch(BUDGETS, "web", patch, space, how=PatchType.MERGE)
-        revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1}
+        revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {}}
         revision["metadata"] = {"name": "r", "ownerReferences": [_owner(owner)]}
         await client.create(CONTROLLER_REVISIONS, revision, space)
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": node}}

@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from jettison.runtimes.kube.client import DeleteOptions
-from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
-from tests.controllers.staging import Json, controlled, is_gone, until, until_status, until_told
+from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
+from tests.controllers.staging import Json, controlled, is_gone, told, until, until_status, until_told
 from tests.controllers.workloads import Nodes, alive, change, template
 from tests.maintenance.playground import Playground, play
 
 STATEFUL = "statefulset-controller"
-IMAGE_2 = {"spec": {"containers": template("app:2")["spec"]["containers"]}}
+LABEL = "controller-revision-hash"
+
+
+def _image(number: int) -> Json:
+    """A part of a template."""
+    return {"spec": {"containers": template(f"app:{number}")["spec"]["containers"]}}
+
+
+IMAGE_2 = _image(2)
 
 
 async def _stateful_set(ground: Playground, replicas: int = 3, **spec: Any) -> Json:
@@ -141,8 +149,9 @@ def test_an_evicted_pod_comes_back_as_itself(kubeconfig: Path) -> None:
             options = DeleteOptions(grace_seconds=0, uid=going["metadata"]["uid"])
             await client.delete(PODS, "db-1", space, options)
             await _until_names(ground, "db-0", "db-1")
-            text = f"StatefulSet {space}/db is recreating failed Pod db-0"
-            await until_told(client, "db", space, ("Warning", "RecreatingFailedPod", text))
+            deleted = ("Normal", "SuccessfulDelete", "Delete Pod db-0 in StatefulSet db successful")
+            await until_told(client, "db", space, deleted)
+            assert not [each for each in await told(client, "db", space) if each[1].startswith("Recreating")]
 
     play(kubeconfig, scene)
 
@@ -179,6 +188,91 @@ def test_an_update_goes_from_the_last_to_the_partition(kubeconfig: Path) -> None
             await change(client, STATEFUL_SETS, "db", space, updateStrategy={"rollingUpdate": {"partition": 0}})
             done = await _until_status(ground, updatedReplicas=3, currentReplicas=3, readyReplicas=3)
             assert done["currentRevision"] == done["updateRevision"] == status["updateRevision"]
+
+    play(kubeconfig, scene)
+
+
+async def _until_back(ground: Playground, name: str, uid: str) -> Json:
+    """The successor of a pod."""
+
+    async def look() -> Json | None:
+        found = [each for each in await ground.pods() if each["metadata"]["name"] == name]
+        return found[0] if found and found[0]["metadata"]["uid"] != uid else None
+
+    found = await until(look)
+    assert found is not None
+    return found
+
+
+def test_below_the_partition_an_evicted_pod_comes_back_old(kubeconfig: Path) -> None:
+    """A canary does not spread by eviction, nor by a controller that was started anew; from the partition on it may."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        await _stateful_set(ground, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}})
+        async with ground.busy(Nodes(ground, node).round):
+            async with controlled(client, STATEFUL):
+                await _until_status(ground, readyReplicas=3)
+                await change(client, STATEFUL_SETS, "db", space, template=IMAGE_2)
+                canary = await _until_status(ground, observedGeneration=2, updatedReplicas=1, readyReplicas=3)
+            pods = await _until_names(ground, "db-0", "db-1", "db-2")
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "db-1"}}
+            async with controlled(client, STATEFUL):
+                await _end(ground, "db-0")
+                back = await _until_back(ground, "db-0", pods[0]["metadata"]["uid"])
+                assert (_images([back]), back["metadata"]["labels"][LABEL]) == (["1"], canary["currentRevision"])
+                await _until_status(ground, readyReplicas=3)
+                await client.create(PODS, eviction, space, "eviction")
+                await _until_back(ground, "db-1", pods[1]["metadata"]["uid"])
+                await _until_status(ground, readyReplicas=3)
+                await _end(ground, "db-2")
+                await _until_back(ground, "db-2", pods[2]["metadata"]["uid"])
+                status = await _until_status(ground, readyReplicas=3)
+            found = await _until_names(ground, "db-0", "db-1", "db-2")
+        assert _images(found) == ["1", "1", "2"]
+        revisions = [canary["currentRevision"]] * 2 + [canary["updateRevision"]]
+        assert [each["metadata"]["labels"][LABEL] for each in found] == revisions
+        assert status == canary
+
+    play(kubeconfig, scene)
+
+
+async def _revisions(ground: Playground) -> dict[str, int]:
+    """The image of each revision and its number."""
+    found = (await ground.client.list(CONTROLLER_REVISIONS, ground.namespace)).items
+    return {_images([each["data"]["spec"]["template"]])[0]: each["revision"] for each in found}
+
+
+def test_the_history_can_be_gone_back_to(kubeconfig: Path) -> None:
+    """With the patch that a revision is: it gets the newest number and no second one is made."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        made = await _stateful_set(ground, 1, revisionHistoryLimit=1)
+        async with controlled(client, STATEFUL), ground.busy(Nodes(ground, node).round):
+            first = await _until_status(ground, readyReplicas=1)
+            await change(client, STATEFUL_SETS, "db", space, template=IMAGE_2)
+            second = await _until_status(ground, observedGeneration=2, updatedReplicas=1, readyReplicas=1)
+            assert await _revisions(ground) == {"1": 1, "2": 2}
+            former = await client.get(CONTROLLER_REVISIONS, first["currentRevision"], space)
+            await client.patch(STATEFUL_SETS, "db", former["data"], space)
+            back = await _until_status(ground, observedGeneration=3, updatedReplicas=1, readyReplicas=1)
+            assert (back["updateRevision"], back["currentRevision"]) == (first["updateRevision"],) * 2
+            assert await _revisions(ground) == {"1": 3, "2": 2}
+            assert _images(await _until_names(ground, "db-0")) == ["1"]
+            await change(client, STATEFUL_SETS, "db", space, template=_image(3))
+            await _until_status(ground, observedGeneration=4, updatedReplicas=1, readyReplicas=1)
+
+            async def is_forgotten() -> bool:
+                return await _revisions(ground) == {"1": 3, "3": 4}
+
+            await until(is_forgotten)
+        assert back["currentRevision"] != second["currentRevision"]
+        metadata = former["metadata"]
+        assert metadata["labels"] == {"app": "web", "controller.kubernetes.io/hash": metadata["name"][len("db-") :]}
+        assert metadata["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
 
     play(kubeconfig, scene)
 

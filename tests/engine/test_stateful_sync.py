@@ -136,5 +136,14 @@ def test_in_order_it_is_one_step_at_a_time(states: list[str], replicas: int, par
 def test_the_numbers() -> None:
     counts = counts_of(list(_pods(*"aArTf").values()), "old", "new")
     assert counts == StatefulCounts(replicas=5, ready=4, available=3, current=1, updated=3)
-    assert is_updated(counts_of(list(_pods(*"aa").values()), "old", "new"), 2)
-    assert not is_updated(counts_of(list(_pods(*"aA").values()), "old", "new"), 2)
+    pair = replace(GOAL, replicas=2)
+    done = counts_of(list(_pods(*"aa").values()), "old", "new")
+    assert is_updated(done, pair)
+    assert not is_updated(done, replace(pair, partition=None))
+    assert not is_updated(counts_of(list(_pods(*"aA").values()), "old", "new"), pair)
+
+
+def test_who_comes_back_as_it_was() -> None:
+    goal = replace(GOAL, start=5, kept=2)
+    assert [goal.keeps(ordinal) for ordinal in goal.ordinals] == [True, True, False]
+    assert not GOAL.keeps(0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.live.kubectl import Kubectl
+from tests.live.node_play import played_node, until
 from tests.live.served import Served, serving
 from tests.live.workloads import DEPLOYMENT, read, rows
 
@@ -17,43 +16,13 @@ pytestmark = pytest.mark.timeout(300)
 
 _CONTROLLERS = "--controllers=deployment,replicaset,garbagecollector,disruption"
 _ON_NODE = DEPLOYMENT.replace("spec: {containers:", "spec: {nodeName: n1, containers:")
-_ROUND_SECONDS = 0.1
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """With controllers, and with somebody who plays the node `n1`."""
-    with serving(tmp_path_factory.mktemp("workloads") / "state", _CONTROLLERS) as server:
-        assert server.call("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})[0] == 201
-        stop = threading.Event()
-        node = threading.Thread(target=_play_node, args=(server, stop))
-        node.start()
-        try:
-            yield server
-        finally:
-            stop.set()
-            node.join()
-
-
-def _play_node(server: Served, stop: threading.Event) -> None:
-    while not stop.wait(_ROUND_SECONDS):
-        for pod in server.call("GET", "/api/v1/pods")[1]["items"]:
-            metadata = pod["metadata"]
-            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-            if "deletionTimestamp" in metadata:
-                server.call("DELETE", f"{path}?gracePeriodSeconds=0")
-            elif pod["status"]["phase"] == "Pending" and "broken" not in pod["spec"]["containers"][0]["image"]:
-                ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-                # 409: somebody deletes it just now, and the next round sees that.
-                server.call("PUT", f"{path}/status", {**pod, "status": {"phase": "Running", "conditions": [ready]}})
-
-
-def _until(look: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 30
-    while not (found := look()) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert found
-    return found
+    with serving(tmp_path_factory.mktemp("workloads") / "state", _CONTROLLERS) as server, played_node(server):
+        yield server
 
 
 def _images(kubectl: Kubectl) -> set[str]:
@@ -99,7 +68,7 @@ def test_pause_restart_and_resume(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "deploy/web")
     kubectl("rollout", "pause", "deploy/web")
     kubectl("set", "image", "deploy/web", "main=registry.example/web:2")
-    _until(lambda: _is_observed(kubectl))
+    until(lambda: _is_observed(kubectl))
     assert _images(kubectl) == {"registry.example/web:1"}
     kubectl("rollout", "resume", "deploy/web")
     kubectl("rollout", "status", "deploy/web")
@@ -107,7 +76,7 @@ def test_pause_restart_and_resume(kubectl: Kubectl) -> None:
     before = {each["metadata"]["name"] for each in read(kubectl, "pods")["items"]}
     kubectl("rollout", "restart", "deploy/web")
     kubectl("rollout", "status", "deploy/web")
-    _until(lambda: before.isdisjoint(each["metadata"]["name"] for each in read(kubectl, "pods")["items"]))
+    until(lambda: before.isdisjoint(each["metadata"]["name"] for each in read(kubectl, "pods")["items"]))
 
 
 def _is_observed(kubectl: Kubectl) -> bool:
@@ -150,6 +119,6 @@ def _until_settled(kubectl: Kubectl, pods: int) -> list[Any]:
             return False
         return bool(pods) or not read(kubectl, "rs")["items"]
 
-    _until(look)
+    until(look)
     sets: list[Any] = read(kubectl, "rs")["items"]
     return sets

@@ -200,7 +200,10 @@ STATEFUL_SETS: Final = Resource(
     counts_generations=True,
     rules=rules.STATEFUL_SET_RULES,
 )  # fmt: skip
-CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision")
+CONTROLLER_REVISIONS: Final = Resource(
+    "apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision",
+    rules=rules.REVISION_RULES,
+)  # fmt: skip
 JOBS: Final = Resource(
     "batch", "v1", "Job", "jobs", "job",
     categories=("all",),

@@ -28,6 +28,8 @@ from jettison.apiserver.validation.small_kinds import (
     validate_event_update,
     validate_lease,
     validate_lease_update,
+    validate_revision,
+    validate_revision_update,
 )
 from jettison.apiserver.validation.workloads import (
     Check,
@@ -188,3 +190,4 @@ PRIORITY_CLASS_RULES: Final = Rules(
     default=_default_priority_class, validate=validate_priority_class, validate_update=validate_priority_class_update
 )
 LEASE_RULES: Final = Rules(validate=validate_lease, validate_update=validate_lease_update)
+REVISION_RULES: Final = Rules(validate=validate_revision, validate_update=validate_revision_update)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jettison.controllers.object_state import node_name_of
+from jettison.controllers.revisions import REVISION_LABEL
 from jettison.engine.daemon_placement import AUTOMATIC_TOLERATIONS, HOST_NETWORK_TOLERATION
 from jettison.engine.node_affinity import NAME_FIELD
 from jettison.engine.taints import Toleration
 from jettison.runtimes.kube.client import Document
-
-REVISION_LABEL: Final = "controller-revision-hash"
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

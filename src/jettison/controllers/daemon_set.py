@@ -3,23 +3,24 @@
 Pods are pinned to their node by affinity and bound by the scheduler. One that its node evicted or rejected is deleted,
 and its successor waits longer each time.
 
-Revisions are told apart by a hash of the template alone: there are no ControllerRevision objects, for all that a
-rolling update asks is whether a pod is of the latest template. What is missing is `kubectl rollout undo`.
+A pod is always made in the latest revision: the former ones are kept only for who wants to go back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from jettison.controllers.daemon_pods import REVISION_LABEL, daemon_template, pinned, target_node
+from jettison.controllers.daemon_pods import daemon_template, pinned, target_node
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.failed_daemons import FailedDaemons
 from jettison.controllers.object_state import is_terminating
 from jettison.controllers.owned_pods import ByController, Claims, OwnerKind, WokenOwners, selector_of
 from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
+from jettison.controllers.pod_control import is_namespace_ending
 from jettison.controllers.reconciler import Reconciler, Surroundings
+from jettison.controllers.revisions import REVISION_LABEL, History, Revisions, surplus
 from jettison.engine.budgets import scaled
 from jettison.engine.daemon_placement import Placement, place_daemon
 from jettison.engine.daemon_sync import (
@@ -32,8 +33,7 @@ from jettison.engine.daemon_sync import (
     update_in_place,
     update_with_surge,
 )
-from jettison.engine.template_hash import template_hash
-from jettison.errors import InputError, NotFound
+from jettison.errors import ApiError, InputError, NotFound
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.manifests.taints import taints_from, tolerations_from
@@ -51,11 +51,19 @@ _ROLLING: Final = "RollingUpdate"
 _ALWAYS_WRITTEN: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
 
 
+class _Revision(NamedTuple):
+    """Of the present template. `collisions` is how often its name was found taken."""
+
+    hash: str
+    collisions: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A set, the nodes and its pods at one instant. Nodes that are gone have no placement and may still have pods."""
 
     daemon_set: Document
+    revision: _Revision
     template: Document
     placements: Mapping[str, Placement]
     pods: Mapping[str, list[DaemonPod]]
@@ -88,10 +96,12 @@ class DaemonSetController:
         self._pods = ByController(pods)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
         self._batches = PodBatches(around, OWNER_KIND, SOURCE)
+        self._revisions = Revisions(around, OWNER_KIND, REVISION_LABEL)
         self._failed = FailedDaemons(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("daemon set", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
+        self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
         self._reconciler.follow(self._nodes, self._changed_nodes)
 
     async def run(self) -> None:
@@ -113,12 +123,21 @@ class DaemonSetController:
         may_act = self._batches.expectations.are_met(key)
         candidates = self._pods.candidates(daemon_set)
         claimed = await self._claims.claim(daemon_set, selector_of(daemon_set), candidates)
-        look = _look(daemon_set, self._nodes, claimed, self._around.clock.now_ns())
+        try:
+            history = await self._revisions.history(daemon_set)
+        except ApiError as error:
+            if is_namespace_ending(error):
+                return
+            raise
+        revision = _Revision(self._revisions.hash_of(history.latest), history.collisions)
+        look = _look(daemon_set, revision, self._nodes, claimed, self._around.clock.now_ns())
         failure = None
         if may_act:
             failure = await self._care(look)
             if failure is None and look.is_rolling and self._batches.expectations.are_met(key):
                 failure = await self._act(look, _update(look))
+            if failure is None:
+                await self._forget_revisions(daemon_set, history, claimed)
         await self._report(look, is_observed=may_act)
         if failure is not None:
             raise failure
@@ -171,6 +190,13 @@ class DaemonSetController:
             failure = await self._batches.delete(look.daemon_set, going) or failure
         return failure
 
+    async def _forget_revisions(self, daemon_set: Document, history: History, pods: Iterable[Document]) -> None:
+        hashes = {(each["metadata"].get("labels") or {}).get(REVISION_LABEL) for each in pods}
+        former = history.former
+        live = {each["metadata"]["name"] for each in former if self._revisions.hash_of(each) in hashes}
+        limit = daemon_set["spec"].get("revisionHistoryLimit")
+        await self._revisions.forget(surplus(former, live, limit, counts_live=True))
+
     async def _report(self, look: _Look, *, is_observed: bool) -> None:
         status = _status(look, is_observed=is_observed)
         if status == (look.daemon_set.get("status") or {}):
@@ -182,22 +208,19 @@ class DaemonSetController:
             return
 
 
-def _look(daemon_set: Document, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:
-    source = daemon_set["spec"]["template"]
-    collisions = (daemon_set.get("status") or {}).get("collisionCount")
-    revision = template_hash(source, collisions or None)
-    template = daemon_template(source, revision)
+def _look(daemon_set: Document, revision: _Revision, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:
+    template = daemon_template(daemon_set["spec"]["template"], revision.hash)
     placements = dict(_placements(template["spec"], nodes))
     min_ready = daemon_set["spec"].get("minReadySeconds") or 0
     pods: dict[str, list[DaemonPod]] = {}
     documents = {}
     for document in claimed:
         node = target_node(document)
-        pod = _daemon_pod(document, revision, min_ready, now_ns)
+        pod = _daemon_pod(document, revision.hash, min_ready, now_ns)
         if node is not None and is_of_interest(pod):
             pods.setdefault(node, []).append(pod)
             documents[pod.uid] = document
-    return _Look(daemon_set, template, placements, pods, documents, counts_of(placements, pods))
+    return _Look(daemon_set, revision, template, placements, pods, documents, counts_of(placements, pods))
 
 
 def _placements(spec: Document, nodes: Iterable[Document]) -> Iterator[tuple[str, Placement]]:
@@ -256,6 +279,8 @@ def _status(look: _Look, *, is_observed: bool) -> Document:
         "numberAvailable": counts.available,
         "numberUnavailable": counts.desired - counts.available,
     }
+    if look.revision.collisions:
+        counters["collisionCount"] = look.revision.collisions
     if is_observed:
         counters["observedGeneration"] = look.daemon_set["metadata"].get("generation") or 0
     kept = {key: value for key, value in known.items() if key not in counters}

@@ -9,6 +9,7 @@ from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.owned_pods import OwnerKind
 from jettison.controllers.pod_control import is_namespace_ending, pod_from_template
 from jettison.controllers.reconciler import Surroundings
+from jettison.controllers.revisions import REVISION_LABEL
 from jettison.errors import ApiError, Conflict, NotFound, RuntimeFailure
 from jettison.runtimes.kube.cache import key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType
@@ -16,7 +17,6 @@ from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
 
 SOURCE: Final = "statefulset-controller"
 OWNER_KIND: Final = OwnerKind(STATEFUL_SETS, "StatefulSet")
-REVISION_LABEL: Final = "controller-revision-hash"
 NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
@@ -34,11 +34,11 @@ def identity_labels(name: str, ordinal: int) -> dict[str, str]:
     return {NAME_LABEL: name, INDEX_LABEL: str(ordinal)}
 
 
-def stateful_pod(stateful_set: Document, ordinal: int, revision: str) -> Document:
-    """The pod of an ordinal from the template."""
+def stateful_pod(stateful_set: Document, ordinal: int, template: Document, revision: str) -> Document:
+    """The pod of an ordinal, from the template of that revision."""
     spec = stateful_set["spec"]
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
-    pod = pod_from_template(OWNER_KIND, stateful_set, spec["template"])
+    pod = pod_from_template(OWNER_KIND, stateful_set, template)
     labels = {**(pod["metadata"].get("labels") or {}), **identity_labels(name, ordinal), REVISION_LABEL: revision}
     pod["metadata"] |= {"name": name, "labels": labels}
     pod["spec"] = {**pod["spec"], "hostname": name}
@@ -87,15 +87,6 @@ class StatefulPods:
             await self._around.client.patch(PODS, name, patch, namespace, how=PatchType.MERGE)
         except (NotFound, Conflict):
             return
-
-    def tell_recreated(self, stateful_set: Document, pod: Document) -> None:
-        """Kubernetes said so up to 1.30. Without it nothing tells an eviction from somebody's `kubectl delete`."""
-        namespace, name = key_of(pod)
-        about = f"StatefulSet {namespace}/{stateful_set['metadata']['name']} is recreating"
-        if (pod.get("status") or {}).get("phase") == "Failed":
-            self._tell(stateful_set, "RecreatingFailedPod", f"{about} failed Pod {name}", WARNING)
-        else:
-            self._tell(stateful_set, "RecreatingTerminatedPod", f"{about} terminated Pod {name}", NORMAL)
 
     def tell_failure(self, stateful_set: Document, verb: str, pod: str, error: object) -> None:
         """What stands against it, as an event of the set."""

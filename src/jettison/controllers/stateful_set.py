@@ -3,21 +3,18 @@
 One that has ended, be it that its node evicted it, is deleted and comes back under its own name. One that hangs on a
 lost node does not: nobody can say that it has ended, and two of the same name is what a StatefulSet must never have.
 
-Differences from Kubernetes:
+Below the partition of a rollout it comes back in the former revision, for a canary must not spread by eviction. From
+the partition on it comes back in the latest one, also where the rollout had not come to it yet.
 
-* There are no ControllerRevision objects. A revision is named by a hash of the template, which answers all that a
-  rollout asks: is this pod of the latest template? So there is no `kubectl rollout undo`, and the former template is
-  nowhere to be had: below the partition of a rollout a pod that is still of the former revision stays as it is, but if
-  it goes, it comes back in the latest one.
-* `volumeClaimTemplates` are not supported. Such a set gets no pods, and an event says so: pods without their data
-  would be worse.
+Differences from Kubernetes: `volumeClaimTemplates` are not supported. Such a set gets no pods, and an event says so:
+pods without their data would be worse. `maxUnavailable` is not looked at: an update replaces one pod at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from jettison.controllers.expectations import Expectations
 from jettison.controllers.object_state import is_terminating
@@ -25,10 +22,10 @@ from jettison.controllers.owned_pods import ByController, Claims, WokenOwners, c
 from jettison.controllers.pod_batches import Failure
 from jettison.controllers.pod_control import is_namespace_ending, slow_start
 from jettison.controllers.reconciler import Reconciler, Surroundings
-from jettison.controllers.stateful_pods import OWNER_KIND, REVISION_LABEL, StatefulPods, ordinal_of, stateful_pod
+from jettison.controllers.revisions import REVISION_LABEL, History, Revisions, surplus, template_of
+from jettison.controllers.stateful_pods import OWNER_KIND, StatefulPods, ordinal_of, stateful_pod
 from jettison.engine.replica_pods import ReplicaPod, next_available_ns
 from jettison.engine.stateful_sync import (
-    Cause,
     Create,
     Delete,
     StatefulGoal,
@@ -38,12 +35,14 @@ from jettison.engine.stateful_sync import (
     is_updated,
     next_steps,
 )
-from jettison.engine.template_hash import template_hash
 from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
+
+HASH_LABEL: Final = "controller.kubernetes.io/hash"
+"""Of a revision; its pods are known by its name."""
 
 _SECOND_NS: Final = 10**9
 _WORKERS: Final = 5
@@ -52,11 +51,22 @@ _UNSUPPORTED: Final = "volumeClaimTemplates are not supported, use the volumes o
 _ALWAYS_WRITTEN: Final = ("replicas", "availableReplicas", "collisionCount")
 
 
+class _Lineage(NamedTuple):
+    """The revisions by name: the one that a rollout comes from and the one that it goes to."""
+
+    current: str
+    update: str
+    # What is below the partition is made of this one.
+    current_template: Document
+    collisions: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A set and its pods at one instant, by ordinal."""
 
     stateful_set: Document
+    lineage: _Lineage
     goal: StatefulGoal
     documents: dict[int, Document]
     values: dict[int, ReplicaPod]
@@ -72,12 +82,14 @@ class StatefulSetController:
         pods = around.caches.of(PODS)
         self._pods = ByController(pods)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
+        self._revisions = Revisions(around, OWNER_KIND, HASH_LABEL)
         self._control = StatefulPods(around)
         self._expectations = Expectations(around.clock)
         self._expectations.follow(pods, OWNER_KIND.key_from)
         self._reconciler: Reconciler[Key] = Reconciler("stateful set", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
+        self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
 
     async def run(self) -> None:
         """For ever."""
@@ -88,11 +100,22 @@ class StatefulSetController:
         if stateful_set is None:
             self._expectations.forget(key)
             return
-        may_act = self._expectations.are_met(key) and not is_terminating(stateful_set)
+        may_act = self._expectations.are_met(key)
         now_ns = self._around.clock.now_ns()
-        look = _look(stateful_set, await self._claim(stateful_set), now_ns)
+        claimed = await self._claim(stateful_set)
+        if is_terminating(stateful_set):
+            await self._report(_look(stateful_set, _known_lineage(stateful_set), claimed, now_ns))
+            return
+        try:
+            history = await self._revisions.history(stateful_set)
+        except ApiError as error:
+            if is_namespace_ending(error):
+                return
+            raise
+        look = _look(stateful_set, await self._lineage(stateful_set, history), claimed, now_ns)
         failure = await self._act(look) if may_act else None
         await self._report(look)
+        await self._forget_revisions(look, history)
         if failure is not None:
             raise failure
         min_ready = stateful_set["spec"].get("minReadySeconds") or 0
@@ -108,6 +131,22 @@ class StatefulSetController:
             if controller_of(each) is not None or ordinal_of(each, stateful_set) is not None
         ]
         return await self._claims.claim(stateful_set, selector_of(stateful_set), candidates)
+
+    async def _lineage(self, stateful_set: Document, history: History) -> _Lineage:
+        """Where the current revision is not to be had any more, the latest is the current one."""
+        name = (stateful_set.get("status") or {}).get("currentRevision") or ""
+        current = await self._revisions.named(stateful_set, name, history) or history.latest
+        return _Lineage(
+            current["metadata"]["name"],
+            history.latest["metadata"]["name"],
+            template_of(current, stateful_set),
+            history.collisions,
+        )
+
+    async def _forget_revisions(self, look: _Look, history: History) -> None:
+        live = {look.lineage.current, look.lineage.update, *(each.revision for each in look.pods.values())}
+        limit = look.stateful_set["spec"].get("revisionHistoryLimit")
+        await self._revisions.forget(surplus(history.revisions, live, limit, counts_live=False))
 
     async def _act(self, look: _Look) -> Failure | None:
         """What the server said against it."""
@@ -131,8 +170,11 @@ class StatefulSetController:
         if isinstance(step, Delete):
             await self._delete(look, step)
             return
-        key = key_of(look.stateful_set)
-        pod = stateful_pod(look.stateful_set, step.ordinal, look.goal.revision)
+        key, lineage = key_of(look.stateful_set), look.lineage
+        is_kept = look.goal.keeps(step.ordinal)
+        template = lineage.current_template if is_kept else look.stateful_set["spec"]["template"]
+        revision = lineage.current if is_kept else lineage.update
+        pod = stateful_pod(look.stateful_set, step.ordinal, template, revision)
         self._expectations.expect(key, creations=1)
         try:
             await self._control.create(look.stateful_set, pod)
@@ -143,8 +185,6 @@ class StatefulSetController:
     async def _delete(self, look: _Look, step: Delete) -> None:
         key, document = key_of(look.stateful_set), look.documents[step.ordinal]
         uid = document["metadata"]["uid"]
-        if step.cause is Cause.ENDED:
-            self._control.tell_recreated(look.stateful_set, document)
         self._expectations.expect(key, deletions=[uid])
         try:
             is_asked = await self._control.delete(look.stateful_set, document)
@@ -165,9 +205,17 @@ class StatefulSetController:
             return
 
 
-def _look(stateful_set: Document, claimed: Iterable[Document], now_ns: int) -> _Look:
+def _known_lineage(stateful_set: Document) -> _Lineage:
+    """Of a set that is going, for which nothing is made any more."""
+    status = stateful_set.get("status") or {}
+    update = status.get("updateRevision") or ""
+    collisions = status.get("collisionCount") or 0
+    return _Lineage(status.get("currentRevision") or update, update, stateful_set["spec"]["template"], collisions)
+
+
+def _look(stateful_set: Document, lineage: _Lineage, claimed: Iterable[Document], now_ns: int) -> _Look:
     min_ready = stateful_set["spec"].get("minReadySeconds") or 0
-    look = _Look(stateful_set, _goal(stateful_set), {}, {}, {})
+    look = _Look(stateful_set, lineage, _goal(stateful_set, lineage.update), {}, {}, {})
     for document in claimed:
         ordinal = ordinal_of(document, stateful_set)
         if ordinal is None:
@@ -186,28 +234,29 @@ def _look(stateful_set: Document, claimed: Iterable[Document], now_ns: int) -> _
     return look
 
 
-def _goal(stateful_set: Document) -> StatefulGoal:
+def _goal(stateful_set: Document, revision: str) -> StatefulGoal:
     spec = stateful_set["spec"]
     replicas, strategy = spec.get("replicas"), spec.get("updateStrategy") or {}
-    is_rolling = strategy.get("type") == "RollingUpdate"
-    collisions = (stateful_set.get("status") or {}).get("collisionCount")
+    is_rolling, rolling = strategy.get("type") == "RollingUpdate", strategy.get("rollingUpdate")
+    partition = ((rolling or {}).get("partition") or 0) if is_rolling else None
+    # Without parameters, which our server never leaves out, it is as many as are still of the current revision.
+    current = (stateful_set.get("status") or {}).get("currentReplicas") or 0
     return StatefulGoal(
         replicas=1 if replicas is None else replicas,
-        # A count of none is the same as no count: the name must not change when the first status is written.
-        revision=f"{stateful_set['metadata']['name']}-{template_hash(spec['template'], collisions or None)}",
+        revision=revision,
         start=(spec.get("ordinals") or {}).get("start") or 0,
-        partition=((strategy.get("rollingUpdate") or {}).get("partition") or 0) if is_rolling else None,
+        partition=partition,
         is_parallel=spec.get("podManagementPolicy") == "Parallel",
+        kept=current if is_rolling and rolling is None else partition or 0,
     )
 
 
 def _status(look: _Look) -> Document:
     """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
     known = look.stateful_set.get("status") or {}
-    update = look.goal.revision
-    current = known.get("currentRevision") or update
+    current, update = look.lineage.current, look.lineage.update
     counts = counts_of(list(look.pods.values()), current, update)
-    if is_updated(counts, look.goal.replicas):
+    if is_updated(counts, look.goal):
         current, counts = update, counts._replace(current=counts.updated)
     fields = {
         "observedGeneration": look.stateful_set["metadata"].get("generation") or 0,
@@ -217,7 +266,7 @@ def _status(look: _Look) -> Document:
         "updatedReplicas": counts.updated,
         "currentRevision": current,
         "updateRevision": update,
-        "collisionCount": known.get("collisionCount") or 0,
+        "collisionCount": look.lineage.collisions,
         "availableReplicas": counts.available,
     }
     kept = {key: value for key, value in known.items() if key not in fields}

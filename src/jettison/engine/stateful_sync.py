@@ -35,18 +35,27 @@ class StatefulPod:
 
 @dataclass(frozen=True, slots=True)
 class StatefulGoal:
-    """How the set should be. `partition` is None where pods are replaced only when somebody deletes them."""
+    """How the set should be. `partition` is None where pods are replaced only when somebody deletes them.
+
+    `kept` is how many ordinals, from the first on, belong to the former revision: one of them that is evicted while a
+    new revision is tried out on those above comes back as it was.
+    """
 
     replicas: int
     revision: str
     start: int = 0
     partition: int | None = 0
     is_parallel: bool = False
+    kept: int = 0
 
     @property
     def ordinals(self) -> range:
         """Those that should exist."""
         return range(self.start, self.start + self.replicas)
+
+    def keeps(self, ordinal: int) -> bool:
+        """Whether its pod is made in the former revision."""
+        return ordinal < self.start + self.kept
 
 
 class Cause(Enum):
@@ -162,6 +171,7 @@ def counts_of(pods: Sequence[StatefulPod], current: str, update: str) -> Statefu
     )
 
 
-def is_updated(counts: StatefulCounts, replicas: int) -> bool:
-    """Whether the update revision has become the current one."""
-    return counts.updated == counts.ready == counts.replicas == replicas
+def is_updated(counts: StatefulCounts, goal: StatefulGoal) -> bool:
+    """Whether the update revision has become the current one, which it never does where nobody rolls it out."""
+    is_complete = counts.updated == counts.ready == counts.replicas == goal.replicas
+    return is_complete and goal.partition is not None

@@ -35,7 +35,12 @@ def template_hash(template: object, collision_count: int | None = None) -> str:
 
 def is_same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether pods of the two would be alike; the hash that a ReplicaSet's template carries does not count."""
-    return _canonical(_without_hash(one)) == _canonical(_without_hash(other))
+    return is_alike(_without_hash(one), _without_hash(other))
+
+
+def is_alike(one: object, other: object) -> bool:
+    """Whether Go would read the same from both."""
+    return one == other or _canonical(one) == _canonical(other)
 
 
 def _without_hash(template: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,11 +1,11 @@
-"""Events and leases: little to be wrong about."""
+"""Events, leases and revisions: little to be wrong about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from jettison.apiserver.validation.mistakes import Mistake, invalid
+from jettison.apiserver.validation.mistakes import Mistake, invalid, required
 
 Json = dict[str, Any]
 
@@ -36,3 +36,25 @@ def validate_lease_update(new: Json, old: Json) -> Iterator[Mistake]:
     """Whoever holds it may be succeeded."""
     del old
     yield from validate_lease(new)
+
+
+def validate_revision(revision: Json) -> Iterator[Mistake]:
+    """A new one; its data is a patch, so it has to be an object."""
+    yield from _revision_number(revision)
+    data = revision.get("data")
+    if data is None:
+        yield required("data", "data is mandatory")
+    elif not isinstance(data, dict):
+        yield required("data", "data must be a valid JSON object")
+
+
+def validate_revision_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """What somebody may go back to must stay what it was; only its number changes."""
+    yield from _revision_number(new)
+    if new.get("data") != old.get("data"):
+        yield invalid("data", new.get("data"), "field is immutable")
+
+
+def _revision_number(revision: Json) -> Iterator[Mistake]:
+    if revision.get("revision", 0) < 0:
+        yield invalid("revision", revision["revision"], "must be greater than or equal to 0")

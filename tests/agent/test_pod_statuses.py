@@ -10,7 +10,7 @@ import msgspec
 from jettison.agent.pod_statuses import pod_list, pod_with_status
 from jettison.engine.evictions import PodCondition
 from jettison.manifests.pods import parse_pods
-from jettison.runtimes.protocol import ContainerStatus, PodStatus
+from jettison.runtimes.protocol import ContainerEnd, ContainerStatus, PodStatus
 from tests.builders import pod
 
 SECOND_NS = 10**9
@@ -59,8 +59,17 @@ def test_containers_tell_their_state() -> None:
         ContainerStatus(
             "setup", "terminated", "Completed", exit_code=0, started_ns=0, finished_ns=SECOND_NS, is_init=True
         ),
-        ContainerStatus("main", "running", started_ns=SECOND_NS, restarts=2, is_ready=True),
-        ContainerStatus("side", "waiting", "CrashLoopBackOff", "back-off 10s", exit_code=3, finished_ns=SECOND_NS),
+        ContainerStatus(
+            "main",
+            "running",
+            started_ns=SECOND_NS,
+            restarts=2,
+            is_ready=True,
+            is_started=True,
+            container_id="x://2",
+            last=ContainerEnd(137, "OOMKilled", started_ns=0, finished_ns=SECOND_NS, container_id="x://1"),
+        ),
+        ContainerStatus("side", "waiting", "CrashLoopBackOff", "back-off 10s", last=ContainerEnd(3, "Error", "why")),
     )
 
     found = pod_with_status(status(containers=containers))["status"]
@@ -78,6 +87,7 @@ def test_containers_tell_their_state() -> None:
             },
             "lastState": {},
             "ready": False,
+            "started": False,
             "restartCount": 0,
             "image": "busybox",
             "imageID": "",
@@ -85,9 +95,19 @@ def test_containers_tell_their_state() -> None:
     ]
     main, side = found["containerStatuses"]
     assert main["state"] == {"running": {"startedAt": "1970-01-01T00:00:01Z"}}
+    assert main["lastState"] == {
+        "terminated": {
+            "exitCode": 137,
+            "reason": "OOMKilled",
+            "startedAt": "1970-01-01T00:00:00Z",
+            "finishedAt": "1970-01-01T00:00:01Z",
+            "containerID": "x://1",
+        }
+    }
     assert (main["ready"], main["restartCount"], main["image"]) == (True, 2, "nginx")
+    assert (main["started"], main["containerID"]) == (True, "x://2")
     assert side["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
-    assert side["lastState"] == {"terminated": {"exitCode": 3, "finishedAt": "1970-01-01T00:00:01Z"}}
+    assert side["lastState"] == {"terminated": {"exitCode": 3, "reason": "Error", "message": "why"}}
     assert side["image"] == ""
 
 

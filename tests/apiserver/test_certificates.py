@@ -13,7 +13,8 @@ import pytest
 from cryptography import x509
 
 from jettison.apiserver import certificates
-from jettison.apiserver.certificates import LOOPBACK_NAMES, ServerIdentity, ensure_identity
+from jettison.apiserver.certificates import ensure_identity
+from jettison.apiserver.identity import LOOPBACK_NAMES, IdentityInTheMaking, ServerIdentity
 from jettison.errors import InputError
 
 
@@ -110,3 +111,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot create the folder"):
         ensure_identity(tmp_path / "file" / "pki")
+
+
+def test_a_process_of_its_own_makes_the_same(tmp_path: Path) -> None:
+    made = IdentityInTheMaking(tmp_path / "pki", [*LOOPBACK_NAMES, "box.example"]).wait()
+    handshake(made, "box.example")
+    assert ensure_identity(tmp_path / "pki", ["box.example"]) == made
+
+
+def test_what_that_process_complains_about_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"no certificate")
+    with pytest.raises(InputError, match=r"ca\.pem` is damaged, remove it to have a new one"):
+        IdentityInTheMaking(tmp_path, LOOPBACK_NAMES).wait()

@@ -3,41 +3,79 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jettison.apiserver.resources import LEASES
 from jettison.apiserver.store import Store
 from tests.apiserver.write_load import WRITERS
 
-ROUNDS = 20
+ROUNDS = 100
+Acknowledged = dict[int, tuple[int, int]]
 
 
-def run_until_killed(folder: Path, moment: random.Random) -> dict[int, tuple[int, int]]:
-    """Let the load run for a while; the last acknowledged turn of each writer, and its version."""
+class Load:
+    """The process that starts the writers."""
+
+    def __init__(self, process: subprocess.Popen[bytes], moment: random.Random) -> None:
+        self._process = process
+        self._moment = moment
+
+    def run_until_killed(self, folder: Path) -> Acknowledged:
+        """Let them write for a while; the last acknowledged turn of each writer, and its version."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"%s\n" % bytes(folder))
+        self._process.stdin.flush()
+        acknowledged: Acknowledged = {}
+        pid = None
+        # None at all: it dies while it opens the store, which is when it looks through what the last one left.
+        left = self._moment.choice((0, self._moment.randrange(1, 150)))
+        while pid is None or left > 0:
+            words = self._line()
+            if words[0] == "started":
+                pid = int(words[1])
+            else:
+                note(acknowledged, words)
+                left -= 1
+        # Not only right after a word: in the middle of a commit, too.
+        time.sleep(self._moment.uniform(0, 0.004))
+        os.kill(pid, signal.SIGKILL)
+        # Whatever it said before it died counts.
+        while (words := self._line())[0] != "ended":
+            note(acknowledged, words)
+        assert int(words[1]) == -signal.SIGKILL
+        return acknowledged
+
+    def _line(self) -> list[str]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.endswith(b"\n"), "the load has ended by itself"
+        return line.decode().split()
+
+
+def note(acknowledged: Acknowledged, words: list[str]) -> None:
+    writer, turn, version = map(int, words)
+    acknowledged[writer] = (turn, version)
+
+
+@contextmanager
+def loading(moment: random.Random) -> Iterator[Load]:
     script = Path(__file__).with_name("write_load.py")
-    process = subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE)
-    acknowledged: dict[int, tuple[int, int]] = {}
-    assert process.stdout is not None
-    lines = iter(process.stdout.readline, b"")
-    for _, line in zip(range(moment.randrange(1, 120)), lines, strict=False):
-        writer, turn, version = map(int, line.split())
-        acknowledged[writer] = (turn, version)
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate()
-    # Whatever it said before it died counts; a line cut short was not said.
-    for line in rest.splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            writer, turn, version = map(int, line.split())
-            acknowledged[writer] = (turn, version)
-    assert process.returncode == -signal.SIGKILL
-    return acknowledged
+    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield Load(process, moment)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
 
 
-async def check(folder: Path, acknowledged: dict[int, tuple[int, int]]) -> int:
+async def check(folder: Path, acknowledged: Acknowledged) -> int:
     store = Store(folder, history=200)
     for writer in range(WRITERS):
         pair = [store.get(LEASES, "x", f"{side}-{writer}") for side in ("left", "right")]
@@ -57,9 +95,13 @@ async def check(folder: Path, acknowledged: dict[int, tuple[int, int]]) -> int:
 
 
 def test_acknowledged_writes_survive_sigkill(tmp_path: Path) -> None:
-    moment = random.Random(4)
     versions = [0]
-    for _ in range(ROUNDS):
-        acknowledged = run_until_killed(tmp_path, moment)
-        versions.append(asyncio.run(check(tmp_path, acknowledged)))
-    assert versions == sorted(set(versions)), "a version was given out twice"
+    written = 0
+    with loading(random.Random(4)) as load:
+        for _ in range(ROUNDS):
+            acknowledged = load.run_until_killed(tmp_path)
+            written += len(acknowledged)
+            assert all(version > versions[-1] for _, version in acknowledged.values()), "a version was given out twice"
+            versions.append(asyncio.run(check(tmp_path, acknowledged)))
+    assert versions == sorted(versions), "durable writes are gone"
+    assert written > 2 * ROUNDS

@@ -169,6 +169,7 @@ def test_a_table_has_its_columns_once(api: Served) -> None:
 
 def test_a_slow_watcher_is_dropped_and_nobody_waits_for_it(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_BUFFERED_BYTES", 4000)
+    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
 
     async def work() -> tuple[int, int]:
         request = Request("GET", POD_PATH, b"watch=1", [])
@@ -193,6 +194,27 @@ def test_a_slow_watcher_is_dropped_and_nobody_waits_for_it(api: Served, monkeypa
 
     assert api.run(work()) == (20, 0)
     assert not api.store._shelves[PODS.storage].listeners
+
+
+def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PACE_SECONDS", 1.0)
+
+    async def work() -> list[int]:
+        request = Request("GET", POD_PATH, b"watch=1", [])
+        watcher, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+        told = []
+        for each in range(6):
+            await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
+            if not each:
+                chunks = watcher.chunks(30)
+                told.append(await asyncio.wait_for(anext(chunks), 0.9))
+        told.append(await anext(chunks))
+        watcher.close()
+        return [chunk.count(b"\n") for chunk in told]
+
+    assert api.run(work()) == [1, 5]
 
 
 def test_a_client_that_leaves_is_forgotten(api: Served) -> None:

@@ -1,11 +1,15 @@
-"""A process that writes to a store as fast as it can and says what is durable; made to be killed.
+"""Processes that write to a store as fast as they can and say what is durable; made to be killed.
 
 Every turn changes two objects together, which must never be seen apart, and now and then removes or makes one.
+
+Starting Python takes longer than all that is to be seen, so this starts once: for every folder that it reads from its
+input it forks a process that writes there, tells its number and waits for its end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -30,14 +34,23 @@ async def write(store: Store, writer: int) -> None:
         elif turn % 3 == 1 and store.head(LEASES, "x", passing) is not None:
             last = store.remove(LEASES, "x", passing)
         await store.durable(last)
-        sys.stdout.write(f"{writer} {turn} {last.version}\n")
-        sys.stdout.flush()
+        os.write(1, f"{writer} {turn} {last.version}\n".encode())
 
 
-async def main(folder: Path) -> None:
+async def write_all(folder: Path) -> None:
     store = Store(folder, history=200)
     await asyncio.gather(*(write(store, writer) for writer in range(WRITERS)))
 
 
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            asyncio.run(write_all(Path(line.rstrip("\n"))))
+        os.write(1, f"started {child}\n".encode())
+        _, status = os.waitpid(child, 0)
+        os.write(1, f"ended {os.waitstatus_to_exitcode(status)}\n".encode())
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    main()

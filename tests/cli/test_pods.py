@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.cli.running import run
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
 
 STATES = {
-    "default/flaky": ["1/1", "Running", "1", "Burstable", "0"],
+    "default/flaky": ["1/1", "Running", "1 (ago)", "Burstable", "0"],
     "default/refused": ["0/1", "NodeAffinity", "0", "BestEffort", "0"],
     "default/web": ["2/2", "Running", "0", "Burstable", "0"],
     "kube-system/guard": ["1/1", "Running", "0", "BestEffort", "2000001000"],
@@ -26,10 +27,10 @@ STATES = {
 
 
 def states(text: str) -> dict[str, list[str]]:
-    """By pod, what stands in its row; without the age, which is another one every time."""
+    """By pod, what stands in its row; without ages, which are others every time."""
     head, *lines = text.splitlines()
     assert head.split() == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIORITY"]
-    cells = [line.split() for line in lines]
+    cells = [re.split(r"  +", re.sub(r"\([0-9ms]+ ago\)", "(ago)", line)) for line in lines]
     return {f"{each[0]}/{each[1]}": each[2:5] + each[6:] for each in cells}
 
 
@@ -55,6 +56,11 @@ def test_json_is_a_pod_list(guarded: Guarded, unguarded: Guarded) -> None:
         assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
         assert items["shop", "leak"]["status"]["reason"] == "Evicted"
         assert [each["ready"] for each in items["default", "web"]["status"]["containerStatuses"]] == [True, True]
+        again = items["default", "flaky"]["status"]["containerStatuses"][0]
+        uid = items["default", "flaky"]["metadata"]["uid"]
+        assert (again["started"], again["containerID"]) == (True, f"jettison://{uid}/main/1")
+        ended = again["lastState"]["terminated"]
+        assert (ended["exitCode"], ended["reason"], ended["containerID"]) == (3, "Error", f"jettison://{uid}/main/0")
         assert (
             items["default", "refused"]["status"]["message"]
             == "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
@@ -113,7 +119,7 @@ def test_a_pod_on_its_way_out_is_told(tmp_path: Path) -> None:
         (node.manifests / "default-stubborn.json").unlink()
         node.wait(lambda: any(record["ending"] for record in node.records()), "its end")
 
-        assert states(node.here("pods").stdout)["default/stubborn"][1] == "Terminating"
+        assert states(node.here("pods").stdout)["default/stubborn"][:2] == ["1/1", "Terminating"]
     finally:
         node.stop()
 

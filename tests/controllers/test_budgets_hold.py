@@ -1,133 +1,271 @@
-"""20 clients evict 200 pods under budgets of four shapes: none is ever exceeded, by an independent count."""
+"""200 clients evict 2,000 pods under budgets of ten shapes: none is ever exceeded, by a count from the watch alone.
+
+The same while the server is killed and started again: whatever it had granted and not said, whatever it was counting.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
-from collections.abc import Iterator
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jettison.controllers.object_state import condition_of, is_terminating
-from jettison.errors import ApiError, NotFound
-from jettison.runtimes.kube.client import DeleteOptions
-from jettison.runtimes.kube.kinds import PODS
-from tests.controllers.staging import Json, until
-from tests.live.served import Served, serving
-from tests.maintenance.playground import Playground, play
+from tests.live.quick_http import JSON, MERGE, QuickClient
+from tests.live.served import Served, end, start
 
-CLIENTS = 20
-PODS_EACH = 50
-SECONDS = 25.0
-BARE = "bare"
-# Application: the budget, and how many healthy pods it promises of 50. The pods of the first are not replaced.
-BUDGETS: dict[str, tuple[Json, int]] = {
-    BARE: ({"minAvailable": 30}, 30),
-    "share": ({"minAvailable": "61%"}, 31),
-    "number": ({"maxUnavailable": 7}, 43),
-    "part": ({"maxUnavailable": "33%"}, 33),
+Json = dict[str, Any]
+
+CLIENTS = 200
+EACH = 200
+HANDS = 24
+SECONDS = 100.0
+SPACE = "/api/v1/namespaces/crowd"
+# Nobody else may replace pods, or place them.
+CONTROLLERS = "--controllers=disruption-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """200 pods and their budget: how many healthy ones it promises, and how many of the first 200 go in the end.
+
+    Pods of an application that `replaces` belong to a ReplicaSet of 200, and whoever goes is replaced.
+    """
+
+    spec: Json
+    promised: int
+    going: int
+    replaces: bool = False
+    unhealthy: int = 0
+
+
+APPLICATIONS = {
+    "least": Application({"minAvailable": 120}, 120, 80),
+    "none": Application({"minAvailable": 0}, 0, 200),
+    "more": Application({"minAvailable": 250}, 200, 0),
+    "share": Application({"minAvailable": "61%"}, 122, 200, replaces=True),
+    "whole": Application({"minAvailable": "100%"}, 200, 0, replaces=True),
+    "most": Application({"maxUnavailable": 30}, 170, 200, replaces=True),
+    "zero": Application({"maxUnavailable": 0}, 200, 0, replaces=True),
+    "part": Application({"maxUnavailable": "33%"}, 134, 200, replaces=True),
+    "sick": Application({"minAvailable": 150, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 150, 50, unhealthy=40),
+    "ill": Application({"minAvailable": 170, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 160, 40, unhealthy=40),
 }
 
 
-@pytest.fixture
-def busy_server(tmp_path: Path) -> Iterator[Served]:
-    """With its controllers in the same process, as people run it."""
-    with serving(tmp_path / "state") as server:
-        yield server
+@dataclass(slots=True)
+class Count:
+    """Healthy pods of each application, from events alone; it knows nothing of budgets."""
 
-
-class _Count:
-    """Healthy pods of each application, from the watch alone; it knows nothing of budgets but their promises."""
-
-    def __init__(self) -> None:
-        self.healthy: dict[str, set[str]] = defaultdict(set)
-        self.fewest: dict[str, int] = {}
+    healthy: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    fewest: dict[str, int] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
 
     def take(self, kind: str, pod: Json) -> None:
-        app, name = pod["metadata"]["labels"]["app"], pod["metadata"]["name"]
-        ready = condition_of(pod, "Ready")
-        if kind != "DELETED" and ready and ready["status"] == "True" and not is_terminating(pod):
+        metadata = pod["metadata"]
+        app, name = metadata["labels"]["app"], metadata["name"]
+        is_going = kind == "DELETED" or "deletionTimestamp" in metadata
+        conditions = pod["status"].get("conditions") or ()
+        if not is_going and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
             self.healthy[app].add(name)
         else:
             self.healthy[app].discard(name)
-        self.fewest[app] = min(self.fewest.get(app, PODS_EACH), len(self.healthy[app]))
+        if is_going:
+            self.ended.add(name)
+        self.fewest[app] = min(self.fewest.get(app, EACH), len(self.healthy[app]))
 
 
-async def _follow(ground: Playground, since: str, count: _Count, owners: dict[str, Json]) -> None:
-    """Count, and play kubelet and ReplicaSet: what goes is gone soon, and what is gone is replaced."""
-    async with asyncio.TaskGroup() as group:
-        async for event in ground.client.watch(PODS, since, ground.namespace):
-            if event.kind == "BOOKMARK":
+class Crowd:
+    """Everybody who talks to the server."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._trust = served.trust()
+        self._token = served.token()
+        self._owners: dict[str, Json] = {}
+        self._clients: list[QuickClient] = []
+        self._hands = [self.client() for _ in range(HANDS)]
+        self._free = asyncio.Semaphore(HANDS)
+        self.count = Count()
+        self.granted: set[str] = set()
+        self.refusals = 0
+
+    def client(self) -> QuickClient:
+        self._clients.append(QuickClient(self._served.port, self._trust, self._token))
+        return self._clients[-1]
+
+    async def leave(self) -> None:
+        for client in self._clients:
+            client.close()
+        await asyncio.sleep(0.1)  # until the transports have noticed
+
+    async def insist(self, method: str, path: str, body: object = None, content_type: str = JSON) -> tuple[int, Json]:
+        """Until there is an answer; a request may so be carried out twice."""
+        while True:
+            async with self._free:
+                hand = self._hands.pop()
+                try:
+                    return await hand.ask(method, path, body, content_type)
+                except ConnectionError:
+                    pass
+                finally:
+                    self._hands.append(hand)
+            await asyncio.sleep(0.05)
+
+    async def gather(self) -> str:
+        """Make everything; the version to count from."""
+        await self.insist("POST", "/api/v1/namespaces", {"metadata": {"name": "crowd"}})
+        for app, shape in APPLICATIONS.items():
+            labels = {"app": app}
+            selector = {"selector": {"matchLabels": labels}}
+            if shape.replaces:
+                container = {"name": "c", "image": "i"}
+                template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+                body = {"metadata": {"name": app}, "spec": {"replicas": EACH, "template": template, **selector}}
+                _, made = await self.insist("POST", "/apis/apps/v1/namespaces/crowd/replicasets", body)
+                reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "controller": True}
+                self._owners[app] = {**reference, "uid": made["metadata"]["uid"]}
+            body = {"metadata": {"name": app}, "spec": {**shape.spec, **selector}}
+            code, made = await self.insist("POST", "/apis/policy/v1/namespaces/crowd/poddisruptionbudgets", body)
+            assert code == 201, made
+        names = [(app, number) for app in APPLICATIONS for number in range(EACH)]
+        await asyncio.gather(*(self._make(app, f"{app}-{number}", number) for app, number in names))
+        _, found = await self.insist("GET", f"{SPACE}/pods")
+        for pod in found["items"]:
+            self.count.take("ADDED", pod)
+        # Before, there were too few, because they came one by one.
+        self.count.fewest.clear()
+        version: str = found["metadata"]["resourceVersion"]
+        return version
+
+    async def _make(self, app: str, name: str, number: int = EACH) -> None:
+        metadata: Json = {"name": name, "labels": {"app": app}}
+        if app in self._owners:
+            metadata["ownerReferences"] = [self._owners[app]]
+        spec = {"nodeName": "n", "containers": [{"name": "c", "image": "registry.example/app:1"}]}
+        code, answer = await self.insist("POST", f"{SPACE}/pods", {"metadata": metadata, "spec": spec})
+        assert code in (201, 409), answer
+        ready = "False" if number < APPLICATIONS[app].unhealthy else "True"
+        status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}
+        code, answer = await self.insist("PATCH", f"{SPACE}/pods/{name}/status", status, MERGE)
+        assert code == 200, answer
+
+    async def follow(self, since: str) -> None:
+        """Count, and play kubelet and ReplicaSet: what goes is gone soon, and what is gone is replaced."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                async for event in self.client().watch(f"{SPACE}/pods?watch=true&resourceVersion={since}"):
+                    pod = event["object"]
+                    assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event
+                    since = pod["metadata"]["resourceVersion"]
+                    is_new = pod["metadata"]["name"] not in self.count.ended
+                    self.count.take(event["type"], pod)
+                    if is_new and "deletionTimestamp" in pod["metadata"]:
+                        group.create_task(self._finish(pod))
+                await asyncio.sleep(0.05)
+
+    async def _finish(self, pod: Json) -> None:
+        name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
+        await self.insist("DELETE", f"{SPACE}/pods/{name}", {"gracePeriodSeconds": 0})
+        if APPLICATIONS[app].replaces:
+            await self._make(app, f"{name}x")
+
+    async def evict(self, names: list[str]) -> None:
+        """Take a pod, ask for it, put it back where the budget says no; for ever."""
+        client = self.client()
+        while True:
+            if not names:
+                await asyncio.sleep(0.1)
                 continue
-            count.take(event.kind, event.object)
-            if event.kind == "MODIFIED" and is_terminating(event.object):
-                group.create_task(_finish(ground, event.object, owners))
+            name = names.pop(random.randrange(len(names)))
+            try:
+                code, answer = await client.ask("POST", f"{SPACE}/pods/{name}/eviction", {"metadata": {"name": name}})
+            except ConnectionError:
+                names.append(name)
+                await asyncio.sleep(random.uniform(0.05, 0.2))
+                continue
+            if code == 201:
+                self.granted.add(name)
+            elif code == 429:
+                self.refusals += 1
+                names.append(name)
+                await asyncio.sleep(random.uniform(0.2, 0.8))
+            else:
+                assert code == 404, answer
 
 
-async def _finish(ground: Playground, pod: Json, owners: dict[str, Json]) -> None:
-    name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
-    try:
-        await ground.client.delete(PODS, name, ground.namespace, DeleteOptions(grace_seconds=0))
-    except NotFound:
-        return
-    if app != BARE:
-        await ground.pod(f"{name}x", pod["spec"]["nodeName"], owner=owners[app], labels={"app": app})
+class Mortal:
+    """A server that can be killed, and comes back at the same address with the same state."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.served = start(folder, CONTROLLERS)
+
+    def kill_and_restart(self) -> None:
+        assert end(self.served.process, signal.SIGKILL) == -signal.SIGKILL
+        self.served = start(self._folder, CONTROLLERS, listen=f"127.0.0.1:{self.served.port}")
 
 
-async def _evict(ground: Playground, names: list[str], granted: set[str]) -> None:
-    """Take a pod, ask for it, put it back where the budget says no; for ever."""
-    while True:
-        if not names:
-            await asyncio.sleep(0.01)
-            continue
-        name = names.pop(random.randrange(len(names)))
-        try:
-            await ground.client.evict(name, ground.namespace)
-        except NotFound:
-            continue
-        except ApiError as error:
-            if error.code != 429:
-                raise
-            names.append(name)
-            await asyncio.sleep(0.01)
-        else:
-            granted.add(name)
-
-
-def test_no_budget_is_ever_exceeded(busy_server: Served) -> None:
-    """The replaced ones go all, the others as far as their budget lets them, and never one more."""
-
-    async def scene(ground: Playground) -> None:
-        node = await ground.node("n")
-        owners = {}
-        for app, (spec, _) in BUDGETS.items():
-            owners[app] = await ground.workload("ReplicaSet", app, PODS_EACH, {"app": app})
-            for number in range(PODS_EACH):
-                await ground.pod(f"{app}-{number}", node, owner=owners[app], labels={"app": app})
-            await ground.budget(app, app, **spec)
-        names = [f"{app}-{number}" for app in BUDGETS for number in range(PODS_EACH)]
-        wanted = len(names) - BUDGETS[BARE][1]
-        count, granted = _Count(), set[str]()
-        before = await ground.client.list(PODS, ground.namespace)
-        for pod in before.items:
-            count.healthy[pod["metadata"]["labels"]["app"]].add(pod["metadata"]["name"])
-        tasks = [asyncio.create_task(_evict(ground, names, granted)) for _ in range(CLIENTS)]
-        tasks.append(asyncio.create_task(_follow(ground, before.resource_version, count, owners)))
-
-        async def all_granted() -> bool:
-            return len(granted) >= wanted
-
-        await until(all_granted, seconds=SECONDS)
-        await asyncio.sleep(1)  # a second more of asking for what must not be granted
-        assert not [task for task in tasks if task.done()]
+async def _await(look: Callable[[], bool], what: Callable[[], object], tasks: list[asyncio.Task[None]]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not look():
         for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(granted) == wanted
-        for app, (_, promised) in BUDGETS.items():
-            assert count.fewest[app] >= promised, (app, count.fewest)
-        assert count.fewest[BARE] == BUDGETS[BARE][1]
+            if task.done():
+                task.result()
+        assert time.monotonic() < deadline, what()
+        await asyncio.sleep(0.05)
 
-    play(busy_server.kubeconfig(), scene)
+
+async def _play(mortal: Mortal, kills: int) -> Crowd:
+    crowd = Crowd(mortal.served)
+    try:
+        await _evict_all(crowd, mortal, kills)
+    finally:
+        await crowd.leave()
+    return crowd
+
+
+async def _evict_all(crowd: Crowd, mortal: Mortal, kills: int) -> None:
+    since = await crowd.gather()
+    names = [f"{app}-{number}" for app in APPLICATIONS for number in range(EACH)]
+    wanted = Counter({app: shape.going for app, shape in APPLICATIONS.items() if shape.going})
+    tasks = [asyncio.create_task(crowd.follow(since))]
+    tasks += [asyncio.create_task(crowd.evict(names)) for _ in range(CLIENTS)]
+
+    def gone() -> Counter[str]:
+        return Counter(name.partition("-")[0] for name in crowd.count.ended if not name.endswith("x"))
+
+    for number in range(kills):
+        some = wanted.total() * (number + 1) // (kills + 1)
+        await _await(lambda some=some: gone().total() >= some, gone, tasks)  # type: ignore[misc]
+        await asyncio.sleep(random.uniform(0, 0.05))
+        await asyncio.to_thread(mortal.kill_and_restart)
+    await _await(lambda: gone() >= wanted, lambda: (gone(), crowd.count.fewest), tasks)
+    await asyncio.sleep(1)  # a second more of asking for what must not be granted
+    for task in tasks:
+        assert not task.done(), task.result()
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert gone() == wanted
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kills", [0, 5])
+def test_no_budget_is_ever_exceeded(tmp_path: Path, kills: int) -> None:
+    """The replaced ones go all, the others as far as their budget lets them, and never one more."""
+    mortal = Mortal(tmp_path / "state")
+    try:
+        crowd = asyncio.run(_play(mortal, kills))
+    finally:
+        end(mortal.served.process, signal.SIGKILL)
+    for app, shape in APPLICATIONS.items():
+        assert crowd.count.fewest.get(app, EACH) >= shape.promised, (app, crowd.count.fewest)
+    assert crowd.count.fewest["least"] == APPLICATIONS["least"].promised
+    assert crowd.granted <= crowd.count.ended, "an acknowledged eviction was forgotten"
+    assert crowd.refusals

@@ -58,31 +58,47 @@ class Served:
             connection.close()
 
 
-@contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[Served]:
-    """Start, wait until it is ready, and stop it afterwards; a server that does not stop in time is a failure."""
+def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Served:
+    """A server that is ready; whoever starts it ends it."""
     log = folder.parent / f"{folder.name}.log"
-    command = (sys.executable, "-m", "jettison", "serve", "--state-dir", str(folder), "--listen", "127.0.0.1:0")
+    command = (sys.executable, "-m", "jettison", "serve", "--state-dir", str(folder), "--listen", listen)
     with log.open("w") as errors:
         process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
-        yield Served(folder, process, _port(process, log))
+        return Served(folder, process, announced_port(process, log))
+    except BaseException:
+        end(process, signal.SIGKILL)
+        raise
+
+
+def end(process: subprocess.Popen[str], how: signal.Signals) -> int:
+    """The exit code; a server that does not end in time is killed, and a failure."""
+    if process.poll() is None:
+        process.send_signal(how)
+    try:
+        return process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            code = process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-        finally:
-            if process.stdout is not None:
-                process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Iterator[Served]:
+    """Start, wait until it is ready, and stop it afterwards, which it must do in time and without complaint."""
+    served = start(folder, *arguments, listen=listen)
+    try:
+        yield served
+    finally:
+        code = end(served.process, signal.SIGTERM)
+    log = folder.parent / f"{folder.name}.log"
     assert code == 0, f"the server ended with {code}: {log.read_text()[-2000:]}"
 
 
-def _port(process: subprocess.Popen[str], log: Path) -> int:
+def announced_port(process: subprocess.Popen[str], log: Path) -> int:
     """From the line that it prints when it is ready."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _START_SECONDS)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,13 @@ Json = dict[str, Any]
 
 FLAGS = ("--node-memory", "256Mi", "--eviction-hard", "memory.available<64Mi")
 SLEEP = ("sleep", "1000")
+FAR = """
+if [ -e data/seen ]; then
+    echo again; trap 'echo goodbye; exit' TERM; while :; do sleep 0.1; done
+else
+    touch data/seen; echo first; echo last; exit 3
+fi
+"""
 # Leaks where nobody has leaked before, and is modest ever after.
 LEAK_ONCE = """
 import pathlib, time
@@ -169,26 +178,66 @@ def _is_evicted(document: Json) -> bool:
     return status.get("reason") == "Evicted" and "low on resource" in status.get("message", "")
 
 
-def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, tmp_path: Path) -> None:
-    """`jettison node` in a process of its own, as the administrator; its pods outlive it."""
-    name = f"{cluster.name}-far"
+@contextmanager
+def _far_node(cluster: LiveCluster, directory: Path, name: str, how: signal.Signals) -> Iterator[None]:
+    """`jettison node` in a process of its own, as the administrator, which is ready and ends as told."""
     command = [sys.executable, "-m", "jettison", "node", "--kubeconfig", str(cluster.served.kubeconfig())]
-    command += ["--state-dir", str(tmp_path / "state"), "--node-name", name, *FLAGS]
-    with (tmp_path / "log").open("a") as log:
-        for attempt in (1, 2):
-            process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
-            try:
-                cluster.ready(_path(name))
-                if attempt == 1:
-                    before = run(cluster, pod("far", SLEEP, name))
-                    continue
-                after = cluster.ready(f"{PODS}/far")
-                assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-                cluster.served.call("DELETE", f"{PODS}/far")
-                cluster.gone(f"{PODS}/far")
-            finally:
-                (process.kill if attempt == 1 else process.terminate)()
-                process.wait(30)
-    assert "came late" not in (tmp_path / "log").read_text()
+    command += ["--state-dir", str(directory / "state"), "--node-name", name, *FLAGS]
+    with (directory / "log").open("a") as log:
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        cluster.ready(_path(name))
+        yield
+    finally:
+        process.send_signal(how)
+        process.wait(30)
+
+
+def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, program: Path, tmp_path: Path) -> None:
+    """Its pods outlive it, and what they print is heard elsewhere."""
+    kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
+    name = f"{cluster.name}-far"
+    volumes = {"volumes": [{"name": "data", "emptyDir": {}}]}
+    mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    with _far_node(cluster, tmp_path, name, signal.SIGKILL):
+        cluster.create(PODS, pod("far", ("sh", "-c", FAR), name, container=mounted, **volumes))
+        cluster.wait(lambda: kubectl.run("logs", "far").stdout == "again\n", "the second run")
+        before = cluster.wait(lambda: _ready_again(cluster.pod("far")), "the second run to be ready")
+        following = kubectl.start("logs", "-f", "far")
+        assert following.stdout is not None
+        assert following.stdout.readline() == "again\n"
+    # Whoever was listening knows that this was not the end of the log.
+    assert "unexpected EOF" in following.communicate(timeout=60)[1]
+    assert f'node "{name}" does not answer at 127.0.0.1:' in kubectl.fails("logs", "far")
+    with _far_node(cluster, tmp_path, name, signal.SIGTERM):
+        # It may be ready, from before, while it does not yet say at which port it is now.
+        cluster.wait(lambda: kubectl.run("logs", "far").returncode == 0, "the far node to be asked")
+        assert cluster.pod("far")["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+        _hear_from_afar(kubectl)
+        cluster.gone(f"{PODS}/far")
+    assert "came late" not in (tmp_path / "log").read_text() + cluster.log.read_text()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/jettison/{name}*"))
     cluster.served.call("DELETE", _path(name))
+
+
+def _ready_again(document: Json) -> Json:
+    statuses = (document.get("status") or {}).get("containerStatuses") or ()
+    return document if is_ready(document) and any(each["restartCount"] == 1 for each in statuses) else {}
+
+
+def _hear_from_afar(kubectl: Kubectl) -> None:
+    """Everything that kubectl can ask of a log; the pod is gone afterwards."""
+    assert kubectl("logs", "far") == "again\n"
+    assert kubectl("logs", "far", "-c", "main", "--previous") == "first\nlast\n"
+    assert kubectl("logs", "far", "--previous", "--tail=1") == "last\n"
+    assert kubectl("logs", "far", "--previous", "--limit-bytes=3") == "fir"
+    assert "is not valid for pod far" in kubectl.fails("logs", "far", "-c", "nobody")
+    with kubectl.start("logs", "-f", "far") as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.readline() == "again\n"
+            kubectl("delete", "pod", "far", "--wait=false")
+            assert following.communicate(timeout=60)[0] == "goodbye\n"
+            assert following.returncode == 0
+        finally:
+            following.kill()

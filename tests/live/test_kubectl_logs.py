@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.cluster import Cluster
-from jettison.apiserver.container_logs import LogQuery
+from jettison.apiserver.log_query import LogQuery
 from jettison.apiserver.server import Endpoint
 from jettison.errors import ApiError
 from tests.live.kubectl import Kubectl
@@ -23,17 +23,16 @@ POD = """
 apiVersion: v1
 kind: Pod
 metadata: {name: web}
-spec: {containers: [{name: main, image: i}, {name: side, image: i}]}
+spec: {nodeName: shelf, containers: [{name: main, image: i}, {name: side, image: i}]}
 """
 
 
 class Shelf:
     """A node that has kept two lines of every container called main."""
 
-    async def read_log(self, pod: dict[str, Any], query: LogQuery) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: dict[str, Any], query: LogQuery) -> AsyncGenerator[bytes, None]:
         if query.container != "main":
-            message = f"container {query.container} is not valid for pod {pod['metadata']['name']}"
-            raise ApiError(message, code=400, reason="BadRequest")
+            raise ApiError(f"nobody has heard of {pod['metadata']['name']}", code=400, reason="BadRequest")
         lines = [b"first\n", b"second\n"]
         for line in lines if query.tail_lines is None else lines[len(lines) - query.tail_lines :]:
             yield line
@@ -42,7 +41,7 @@ class Shelf:
 @contextmanager
 def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
     """A server in this process, with the shelf above."""
-    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), logs=Shelf())
+    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), near_logs={"shelf": Shelf()})
     loop, stop, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(cluster.run(stop, lambda _: ready.set())))
     thread.start()
@@ -62,10 +61,11 @@ def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
         kubectl("apply", "-f", "-", stdin=POD)
         assert kubectl("logs", "web", "-c", "main") == "first\nsecond\n"
         assert kubectl("logs", "web", "-c", "main", "--tail=1") == "second\n"
-        assert "is not valid for pod web" in kubectl.fails("logs", "web", "-c", "other")
+        assert "nobody has heard of web" in kubectl.fails("logs", "web", "-c", "side")
+        assert "container other is not valid for pod web" in kubectl.fails("logs", "web", "-c", "other")
         assert 'pods "nobody" not found' in kubectl.fails("logs", "nobody")
 
 
 def test_logs_that_nobody_keeps(served: Served, kubectl: Kubectl) -> None:
     make(served, kubectl, "web")
-    assert "no node of this server keeps logs" in kubectl.fails("logs", "web")
+    assert 'node "n1" does not say where its logs can be asked for' in kubectl.fails("logs", "web")

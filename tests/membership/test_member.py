@@ -95,6 +95,8 @@ def test_a_bound_pod_runs_and_its_status_comes_back(served: Served, tmp_path: Pa
             assert all(parse_time(each["lastTransitionTime"]) for each in status["conditions"])
             container = status["containerStatuses"][0]
             assert (container["name"], container["ready"], list(container["state"])) == ("main", True, ["running"])
+            assert (container["started"], container["lastState"]) == (True, {})
+            assert container["containerID"] == f"jettison://{pod['metadata']['uid']}/main/0"
             said = await until(lambda: _about(member, "web"), seconds=PATIENCE)
             assert ("Normal", "Started", "Container started") in said
             version = pod["metadata"]["resourceVersion"]
@@ -143,6 +145,7 @@ def test_a_deletion_can_be_hurried(served: Served, tmp_path: Path, grace: int) -
             await member.admin.delete(PODS, name, "default")
             await until(lambda: _is_ending(member), seconds=PATIENCE)
             assert not await is_gone(member.admin, PODS, name, "default")
+            assert condition(await member.pod(name), "Ready")["status"] == "True", "until it has really ended"
             await member.admin.delete(PODS, name, "default", DeleteOptions(grace_seconds=grace))
             await until(lambda: is_gone(member.admin, PODS, name, "default"), seconds=PATIENCE)
             await until(lambda: _is_empty(member), seconds=PATIENCE)

@@ -101,11 +101,12 @@ def test_an_evicted_pod_says_so() -> None:
 
 
 def test_of_a_lost_pod_what_ran_has_been_killed() -> None:
-    running = {"name": "main", "ready": True, "state": {"running": {"startedAt": THEN}}}
+    running = {"name": "main", "ready": True, "started": True, "state": {"running": {"startedAt": THEN}}}
     ended = {"name": "done", "ready": False, "state": {"terminated": {"exitCode": 0}}}
     patch = lost_patch(document(phase="Running", containerStatuses=[running, ended]))
     main, done = patch["containerStatuses"]
     assert (patch["phase"], main["ready"], main["state"]["terminated"]["exitCode"]) == ("Failed", False, 137)
+    assert main["started"] is False
     assert done == ended
 
 

@@ -133,7 +133,7 @@ class HttpServer:
             writer.transport.set_write_buffer_limits(high=0)
             with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    writer.write(_encoded(answer, is_head=is_head))
+                    writer.write(encode_answer(answer, is_head=is_head))
                     await writer.drain()
                     is_sent = True
         finally:
@@ -143,7 +143,7 @@ class HttpServer:
 
     async def _answer(self, reader: asyncio.StreamReader, *, checks_host: bool) -> tuple[bool, Answer]:
         try:
-            request = parse_head(await _read_head(reader))
+            request = parse_head(await read_head(reader))
             if checks_host:
                 _check_host(request)
             return request.method == "HEAD", await self._route(request)
@@ -158,11 +158,12 @@ class HttpServer:
             raise ApiError(f"no such path, there are {' '.join(sorted(self._routes))}", code=404)
         if request.method not in ("GET", "HEAD"):
             raise ApiError("only GET and HEAD are served", code=405)
-        answer = route(_query(request.query))
+        answer = route(read_query(request.query))
         return answer if isinstance(answer, Answer) else await answer
 
 
-async def _read_head(reader: asyncio.StreamReader) -> bytes:
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    """With the empty line at its end; whoever takes too long or says too much is refused."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             return await reader.readuntil(b"\r\n\r\n")
@@ -184,7 +185,8 @@ def _check_host(request: Request) -> None:
         raise ApiError(f"this is the loopback, not `{host[:60]}`", code=403)
 
 
-def _query(text: str) -> Query:
+def read_query(text: str) -> Query:
+    """Each parameter once."""
     try:
         found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
     except ValueError:
@@ -195,7 +197,8 @@ def _query(text: str) -> Query:
     return {name: values[0] for name, values in found.items()}
 
 
-def _encoded(answer: Answer, *, is_head: bool) -> bytes:
+def encode_answer(answer: Answer, *, is_head: bool = False) -> bytes:
+    """The last words on a connection."""
     allow = "Allow: GET, HEAD\r\n" if answer.status == 405 else ""
     head = (
         f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}\r\n"

@@ -11,7 +11,7 @@ import msgspec
 from jettison.engine.evictions import PodCondition
 from jettison.manifests.pod_writer import pod_document, present
 from jettison.manifests.times import time_text
-from jettison.runtimes.protocol import ContainerStatus, PodStatus
+from jettison.runtimes.protocol import ContainerEnd, ContainerStatus, PodStatus
 
 Document = dict[str, Any]
 
@@ -76,30 +76,40 @@ def _condition(condition: PodCondition) -> Document:
 
 
 def _container(status: ContainerStatus, images: Mapping[str, str]) -> Document:
-    # A container that waits to be started again is waiting, and its last run is what people want to know about.
-    has_ended = status.state == "waiting" and status.exit_code is not None
-    return {
+    found = {
         "name": status.name,
         "state": {status.state: _state(status)},
-        "lastState": {"terminated": _end(status)} if has_ended else {},
+        "lastState": {} if status.last is None else {"terminated": _end(status.last)},
         "ready": status.is_ready,
+        "started": status.is_started,
         "restartCount": status.restarts,
         # Required by every client; on a bare host the image plays no part.
         "image": images.get(status.name, ""),
         "imageID": "",
+        "containerID": status.container_id or None,
     }
+    return present(found)
 
 
 def _state(status: ContainerStatus) -> Document:
     if status.state == "running":
         return present({"startedAt": _time(status.started_ns)})
-    words = {"reason": status.reason or None, "message": status.message or None}
-    return present(words if status.state == "waiting" else {**words, **_end(status)})
+    if status.state == "waiting":
+        return present({"reason": status.reason or None, "message": status.message or None})
+    return _end(status)
 
 
-def _end(status: ContainerStatus) -> Document:
-    times = {"startedAt": _time(status.started_ns), "finishedAt": _time(status.finished_ns)}
-    return present({"exitCode": status.exit_code, **times})
+def _end(run: ContainerStatus | ContainerEnd) -> Document:
+    return present(
+        {
+            "exitCode": run.exit_code,
+            "reason": run.reason or None,
+            "message": run.message or None,
+            "startedAt": _time(run.started_ns),
+            "finishedAt": _time(run.finished_ns),
+            "containerID": run.container_id or None,
+        }
+    )
 
 
 def _images(document: Mapping[str, Any]) -> dict[str, str]:

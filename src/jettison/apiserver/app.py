@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -21,9 +21,10 @@ from starlette.types import Receive, Scope, Send
 from jettison.apiserver import discovery, openapi
 from jettison.apiserver.auth import Authenticator, denial, is_allowed
 from jettison.apiserver.bodies import read_object
-from jettison.apiserver.container_logs import ContainerLogs, LogSource
+from jettison.apiserver.container_logs import ContainerLogs
 from jettison.apiserver.eviction import Evictions, Settings
 from jettison.apiserver.limits import read_body
+from jettison.apiserver.log_query import LogSource
 from jettison.apiserver.media_types import JSON
 from jettison.apiserver.options import write_options
 from jettison.apiserver.parts import Parts
@@ -59,14 +60,15 @@ class Application:
         authenticator: Authenticator,
         *,
         evictions: Settings | None = None,
-        logs: LogSource | None = None,
+        near_logs: Mapping[str, LogSource] | None = None,
+        far_logs: LogSource | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._authenticator = authenticator
         objects = Objects(store, clock)
         parts = Parts(objects, Evictions(store, clock, evictions))
-        self._logs = ContainerLogs(store, logs)
+        self._logs = ContainerLogs(store, {} if near_logs is None else near_logs, far_logs)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
             ("list", ""): objects.list_all,
@@ -190,12 +192,18 @@ class Application:
             leaving.cancel()
 
 
-async def _send_pieces(first: bytes, pieces: AsyncIterator[bytes], send: Send) -> None:
+async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: Send) -> None:
     headers = [(b"content-type", b"text/plain")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": first, "more_body": True})
-    async for piece in pieces:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except ApiError as error:
+        # An answer that has begun can only be broken off, which uvicorn does when nothing follows.
+        _log.warning("a log ends early: %s", error)
+        return
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -64,15 +64,16 @@ def check_object(
 ) -> tuple[Json, list[str]]:
     """A document that was parsed already, or put together by a patch."""
     version, kind = _check_kind(document, expected)
-    label = f"{kind} in version {quote(version.rpartition('/')[2])} cannot be handled as a {expected.kind}"
     try:
         value, unknown = read_document(expected.fields, document)
     except InputError as error:
-        raise bad_request(f"{label}: {error}") from error
+        raise bad_request(f"{_label(version, kind, expected)}: {error}") from error
+    if not duplicates and not unknown:
+        return value, []
     mistakes = [f"duplicate field {quote(each)}" for each in duplicates or ()]
     mistakes += [f"unknown field {quote(each)}" for each in unknown]
-    if mistakes and validation == "Strict":
-        raise bad_request(f"{label}: strict decoding error: {', '.join(mistakes)}")
+    if validation == "Strict":
+        raise bad_request(f"{_label(version, kind, expected)}: strict decoding error: {', '.join(mistakes)}")
     return value, [] if validation == "Ignore" else mistakes
 
 
@@ -111,11 +112,14 @@ def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
     kind = kind or expected.kind
     if kind == expected.kind and version in expected.api_versions:
         return version, kind
-    short = version.rpartition("/")[2]
-    label = f"{kind} in version {quote(short)} cannot be handled as a {expected.kind}"
+    short, label = version.rpartition("/")[2], _label(version, kind, expected)
     if (version, kind) not in _KNOWN:
         raise bad_request(f"{label}: no kind {quote(kind)} is registered for version {quote(version)} {_SCHEME}")
     if kind == expected.kind:
         served = expected.api_versions[0]
         raise bad_request(f"the API version in the data ({version}) does not match the expected API version ({served})")
     raise bad_request(f"{label}: converting ({short}.{kind}) to ({expected.internal}): unknown conversion")
+
+
+def _label(version: str, kind: str, expected: Expected) -> str:
+    return f"{kind} in version {quote(version.rpartition('/')[2])} cannot be handled as a {expected.kind}"

@@ -1,4 +1,4 @@
-"""A certificate authority of our own, and the server's certificate signed by it.
+"""A certificate authority of our own, and what it signs: the server's certificate, and the one that nodes know it by.
 
 TLS is no luxury on loopback: client-go, and so kubectl, silently drops tokens when the server's URL is plain http.
 The authority stays in the state directory, so that a kubeconfig that was handed out keeps working over restarts.
@@ -7,6 +7,7 @@ The authority stays in the state directory, so that a kubeconfig that was handed
 from __future__ import annotations
 
 import ipaddress
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,25 +18,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from jettison.apiserver.identity import AUTHORITY, CHAIN, CLIENT_NAME, LOOPBACK_NAMES, ServerIdentity
 from jettison.apiserver.private_files import make_private_folder, read_private, write_private
 from jettison.errors import InputError
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-"""A server certificate always holds these; kubectl's port forwards and tunnels end at one of them."""
-
 _LIFETIME = timedelta(days=3650)
-# Both are renewed at a start only, and a server may run for months.
+# All are renewed at a start only, and a server may run for months.
 _RENEW_BEFORE = timedelta(days=365)
 # Clocks of guests and containers lag behind; a certificate must not be from the future for them.
 _BACKDATE = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerIdentity:
-    """What the server shows to clients (`chain`: key and certificate in one file), and what makes them believe it."""
-
-    authority_pem: bytes
-    chain: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +38,8 @@ class _Signed:
 def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> ServerIdentity:
     """Read what is there; make what is missing, about to expire, or does not hold all of `names`.
 
-    `ca.crt` is a copy for people with curl; `ca.pem` and `server.pem` hold key and certificate together, because two
-    files can be torn apart by a crash between their writes.
+    `ca.crt` is a copy for people with curl; the others hold key and certificate together, because two files can be
+    torn apart by a crash between their writes.
     """
     make_private_folder(folder)
     wanted = frozenset(names)
@@ -58,21 +49,32 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> Serv
         authority = _sign_authority(now)
         _save(authority, folder / "ca.pem")
     authority_pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
-    write_private(folder / "ca.crt", authority_pem)
-    chain = folder / "server.pem"
+    write_private(folder / AUTHORITY, authority_pem)
+    chain = folder / CHAIN
     server = _load(chain)
     if server is None or _expires_soon(server.certificate, now) or not _serves(server.certificate, authority, wanted):
-        _save(_sign_server(authority, wanted, now), chain)
-    return ServerIdentity(authority_pem, chain)
+        _save(_sign(authority, "jettison-apiserver", ExtendedKeyUsageOID.SERVER_AUTH, now, wanted), chain)
+    identity = ServerIdentity(authority_pem, chain)
+    client = _load(identity.client)
+    if client is None or _expires_soon(client.certificate, now) or not _serves(client.certificate, authority):
+        _save(_sign(authority, CLIENT_NAME, ExtendedKeyUsageOID.CLIENT_AUTH, now), identity.client)
+    return identity
+
+
+def self_signed(name: str) -> bytes:
+    """Key and certificate of a server whose clients know this very certificate, so that no authority has to vouch."""
+    return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, datetime.now(UTC)))
 
 
 def _expires_soon(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_after_utc - now < _RENEW_BEFORE
 
 
-def _serves(certificate: x509.Certificate, authority: _Signed, wanted: frozenset[str]) -> bool:
+def _serves(certificate: x509.Certificate, authority: _Signed, wanted: frozenset[str] = frozenset()) -> bool:
     if certificate.issuer != authority.certificate.subject:
         return False
+    if not wanted:
+        return True
     alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return wanted <= {str(each.value) for each in alternatives}
 
@@ -95,25 +97,29 @@ def _sign_authority(now: datetime) -> _Signed:
     return _Signed(key, builder.sign(key, hashes.SHA256()))
 
 
-def _sign_server(authority: _Signed, names: frozenset[str], now: datetime) -> _Signed:
+def _sign(
+    authority: _Signed | None, name: str, usage: x509.ObjectIdentifier, now: datetime, names: Iterable[str] = ()
+) -> _Signed:
     key = ec.generate_private_key(ec.SECP256R1())
-    issuer = authority.certificate
-    # OpenSSL's strict mode, the default from Python 3.13 on, refuses a chain without both key identifiers.
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer_key = key if authority is None else authority.key
     builder = (
         _validity(x509.CertificateBuilder(), now)
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jettison-apiserver")]))
-        .issuer_name(issuer.subject)
+        .subject_name(subject)
+        .issuer_name(subject if authority is None else authority.certificate.subject)
         .serial_number(x509.random_serial_number())
         .public_key(key.public_key())
-        .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in sorted(names)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(issuer_key, critical=False)
+        # OpenSSL's strict mode, the default from Python 3.13 on, refuses a chain without both key identifiers.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
-    return _Signed(key, builder.sign(authority.key, hashes.SHA256()))
+    alternatives = [_alternative(each) for each in sorted(names)]
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return _Signed(key, builder.sign(issuer_key, hashes.SHA256()))
 
 
 def _validity(builder: x509.CertificateBuilder, now: datetime) -> x509.CertificateBuilder:
@@ -156,7 +162,18 @@ def _load(path: Path) -> _Signed | None:
 
 
 def _save(signed: _Signed, path: Path) -> None:
+    write_private(path, _pem(signed))
+
+
+def _pem(signed: _Signed) -> bytes:
     private = signed.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    write_private(path, private + signed.certificate.public_bytes(serialization.Encoding.PEM))
+    return private + signed.certificate.public_bytes(serialization.Encoding.PEM)
+
+
+if __name__ == "__main__":
+    try:
+        ensure_identity(Path(sys.argv[1]), sys.argv[2:])
+    except InputError as complaint:
+        sys.exit(str(complaint))

@@ -14,13 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from starlette.types import Receive, Scope, Send
+
 from jettison.apiserver.app import Application
 from jettison.apiserver.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.bootstrap import ensure_system_objects
-from jettison.apiserver.container_logs import LogSource
+from jettison.apiserver.far_logs import FarLogs
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.identity import IdentityInTheMaking, ServerIdentity
 from jettison.apiserver.kubeconfig import write_kubeconfig
+from jettison.apiserver.log_query import LogSource
 from jettison.apiserver.private_files import make_private_folder
 from jettison.apiserver.server import Endpoint, listen, serve
 from jettison.apiserver.store import Store
@@ -31,6 +34,23 @@ PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "e
 """Users that every cluster has, with their roles; a node is added by whoever runs one."""
 
 
+class InnerDoor:
+    """The way in for those who live in the same process: the application itself, from the moment it is ready."""
+
+    def __init__(self) -> None:
+        self._app: Application | None = None
+
+    def open(self, app: Application) -> None:
+        """There is something behind it now."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As the application; who comes too early is at fault."""
+        if self._app is None:
+            raise RuntimeError("the server is not ready")
+        await self._app(scope, receive, send)
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What to serve and where."""
@@ -39,7 +59,9 @@ class Cluster:
     endpoint: Endpoint
     users: Mapping[str, str] = field(default_factory=lambda: PEOPLE)
     clock: Clock = field(default_factory=SystemClock)
-    logs: LogSource | None = None
+    # Of nodes in this process; they come when they are there.
+    near_logs: Mapping[str, LogSource] = field(default_factory=dict)
+    door: InnerDoor = field(default_factory=InnerDoor)
 
     @property
     def folder(self) -> Path:
@@ -78,7 +100,9 @@ class Cluster:
             if entry.user in self.users:
                 path = self.kubeconfig(entry.user)
                 write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
-        app = Application(store, self.clock, Authenticator(entries), logs=self.logs)
+        far_logs = FarLogs(store, identity.client)
+        app = Application(store, self.clock, Authenticator(entries), near_logs=self.near_logs, far_logs=far_logs)
+        self.door.open(app)
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:
             await serve(app, listener, identity, stop, on_ready=lambda: on_ready(endpoint))

@@ -1,12 +1,14 @@
 """What a connection may cost before anybody knows who is on the other end: bytes and seconds until its headers are in.
 
-uvicorn parses with llhttp, which collects headers without any limit, and waits for them for ever.
+uvicorn parses with llhttp, which collects headers without any limit, and waits for them for ever. It also sends the
+head of an answer apart from its body: two records of TLS, two calls of the kernel and two wake-ups of the client, for
+answers that mostly have 200 bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -22,8 +24,38 @@ FAREWELL_SECONDS = 0.5
 MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
 
+_SMALL = 16 * 1024
+"""What fits into one record of TLS is worth being copied into one piece."""
+
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
+
+
+class _OnePiece:
+    """The transport as an answer sees it: a head that says how long its body is waits for the body."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        head, self._head = self._head, b""
+        if head and len(data) > _SMALL:
+            self._transport.writelines((head, data))
+        elif head or not data.startswith(b"HTTP/1.1 ") or b"\r\ncontent-length: " not in data:
+            self._transport.write(head + data)
+        else:
+            self._head = data
+
+    def flush(self) -> None:
+        """The answer to a HEAD has a length and no body."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -36,11 +68,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = True
         self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._answers: _OnePiece
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The clock runs from the handshake on: a connection that says nothing is the cheapest attack."""
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
+        self._answers = _OnePiece(transport)
+        self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for any more."""
@@ -52,16 +86,17 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._head_bytes > MOST_HEAD_BYTES:
-            self._refuse(_TOO_LARGE)
+        if self._is_in_head:
+            # Most heads come in one piece, and need no clock.
+            self._start_clock()
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """Called by the parser at the first byte of a request."""
         super().on_message_begin()
         self._is_in_head = True
         self._head_bytes = self._ignored_bytes = 0
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
 
     def on_headers_complete(self) -> None:
         """The head may have come in one piece, so its size is known only now."""
@@ -73,6 +108,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_TOO_LARGE)
         elif not self.transport.is_closing():
             super().on_headers_complete()
+            self.cycle.transport = cast("asyncio.Transport", self._answers)
 
     def on_body(self, body: bytes) -> None:
         """What follows a refused head belongs to no request; what follows an answer is of no use, and not for ever."""
@@ -97,6 +133,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The last answer of a connection that stops closes it, too."""
+        self._answers.flush()
         super().on_response_complete()
         if self._is_stopping:
             self._part()
@@ -104,6 +141,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def _part(self) -> None:
         if self.transport.is_closing():
             self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)
+
+    def _start_clock(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

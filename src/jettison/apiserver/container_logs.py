@@ -5,10 +5,10 @@ Whoever keeps logs is asked; here is only what the request means and how it is r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
+from jettison.apiserver.log_query import LogQuery, LogSource
 from jettison.apiserver.options import integer
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import PODS
@@ -20,35 +20,15 @@ from jettison.errors import ApiError
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which log, and how much of it."""
-
-    container: str
-    # None: all there are.
-    tail_lines: int | None = None
-    most_bytes: int | None = None
-    # The run before the last one.
-    is_previous: bool = False
-    # Go on as it writes, until it ends.
-    is_followed: bool = False
-
-
-class LogSource(Protocol):
-    """Whoever keeps what containers print: nodes in this process, or a way to those elsewhere."""
-
-    def read_log(self, pod: Json, query: LogQuery) -> AsyncIterator[bytes]:
-        """In pieces; an ApiError comes before the first of them."""
-
-
 class ContainerLogs:
-    """The handler."""
+    """The handler. `near` are the nodes of this process, by name, and may change; all others are asked by `far`."""
 
-    def __init__(self, store: Store, source: LogSource | None) -> None:
+    def __init__(self, store: Store, near: Mapping[str, LogSource], far: LogSource | None) -> None:
         self._store = store
-        self._source = source
+        self._near = near
+        self._far = far
 
-    def open(self, request: Request, target: Target) -> AsyncIterator[bytes]:
+    def open(self, request: Request, target: Target) -> AsyncGenerator[bytes, None]:
         """What is to be sent; raises ApiError, too."""
         found = self._store.get(PODS, target.namespace, target.name)
         if found is None:
@@ -60,10 +40,19 @@ class ContainerLogs:
             request.is_set("previous"),
             request.is_set("follow"),
         )
-        if self._source is None:
+        return self._source(found.object, query).read_log(found.object, query)
+
+    def _source(self, pod: Json, query: LogQuery) -> LogSource:
+        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+        if query.container not in _containers(pod):
+            raise bad_request(f"container {query.container} is not valid for pod {name}")
+        if not node:
+            raise bad_request(f"pod {name} does not have a host assigned")
+        source = self._near.get(node, self._far)
+        if source is None:
             message = "no node of this server keeps logs"
             raise ApiError(message, code=503, reason="ServiceUnavailable", details={})
-        return self._source.read_log(found.object, query)
+        return source
 
 
 def _amount(request: Request, name: str, least: int) -> int | None:
@@ -72,6 +61,11 @@ def _amount(request: Request, name: str, least: int) -> int | None:
         why = f"must be greater than or equal to {least}"
         raise refusal("", "PodLogOptions", "", [invalid(name, number, why)])
     return number
+
+
+def _containers(pod: Json) -> list[str]:
+    spec = pod["spec"]
+    return [each["name"] for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))]
 
 
 def _only_container(pod: Json) -> str:

@@ -17,11 +17,10 @@ from jettison.apiserver.schema.reading import read_document
 from jettison.apiserver.statuses import bad_request, not_found
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Stored
-from jettison.apiserver.timestamps import stamp
 from jettison.apiserver.validation.mistakes import Mistake, invalid, unsupported
 from jettison.engine.strconv import quote
 from jettison.errors import Conflict, InputError
-from jettison.manifests.times import parse_time
+from jettison.manifests.times import parse_time, time_text
 
 Json = dict[str, Any]
 
@@ -175,7 +174,7 @@ def _mark(value: Json, now_ns: int, grace: int) -> Json:
     """The object with its end in sight: its deletionTimestamp is when the grace runs out."""
     metadata = {
         **value["metadata"],
-        "deletionTimestamp": stamp(min(now_ns + grace * _SECOND_NS, _LATEST_NS)),
+        "deletionTimestamp": time_text(min(now_ns + grace * _SECOND_NS, _LATEST_NS)),
         "deletionGracePeriodSeconds": grace,
     }
     if metadata.get("generation"):
@@ -202,12 +201,12 @@ def _shortened(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
     end_ns = parse_time(metadata["deletionTimestamp"]) + (grace - recorded) * _SECOND_NS
     if end_ns < now_ns:
         end_ns, grace = now_ns, 1 if grace else 0
-    changed = {**metadata, "deletionTimestamp": stamp(end_ns), "deletionGracePeriodSeconds": grace}
+    changed = {**metadata, "deletionTimestamp": time_text(end_ns), "deletionGracePeriodSeconds": grace}
     return {**pod, "metadata": changed}
 
 
 def _terminating_namespace(namespace: Json, now_ns: int) -> Json:
-    metadata = {**namespace["metadata"], "deletionTimestamp": stamp(now_ns)}
+    metadata = {**namespace["metadata"], "deletionTimestamp": time_text(now_ns)}
     return {**namespace, "metadata": metadata, "status": {**namespace["status"], "phase": "Terminating"}}
 
 

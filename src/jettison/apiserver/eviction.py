@@ -25,14 +25,15 @@ from jettison.apiserver.resources import BUDGETS, PODS
 from jettison.apiserver.statuses import bad_request, not_found
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Change, ChangeType, Stored
-from jettison.apiserver.timestamps import stamp
+from jettison.apiserver.turns import Turns
 from jettison.apiserver.validation.mistakes import invalid, refusal
 from jettison.clock import Clock
-from jettison.engine.budget_verdict import Allowance, Refusal, Refused, is_exempt, judge_eviction, unprocessed
+from jettison.engine.budget_verdict import Allowance, Allowed, Refusal, Refused, is_exempt, judge_eviction, unprocessed
 from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
 from jettison.engine.label_selectors import NOTHING, LabelSelector, select
 from jettison.errors import ApiError, Conflict, InputError
 from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from
+from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
 
@@ -116,6 +117,7 @@ class Evictions:
         self._clock = clock
         self._settings = settings or Settings()
         self._deletions = Deletions(store)
+        self.turns = Turns()
         # Budgets as values, by name: reading one takes longer than judging by it.
         self._known: dict[tuple[str, str], _Known] = {}
         store.follow(BUDGETS, store.version, self._forget)
@@ -124,8 +126,9 @@ class Evictions:
         """Delete the pod, or raise what the client is to be told."""
         deadline = self._clock.monotonic_ns() + int(min(seconds, LONGEST_SECONDS) * 10**9)
         for left in reversed(range(self._settings.attempts)):
+            found, verdict = await self._judge(order)
             try:
-                if self._attempt(order, may_retry=left > 0):
+                if self._carry_out(order, found, verdict, may_retry=left > 0):
                     return
             finally:
                 await self._store.settled()
@@ -134,19 +137,28 @@ class Evictions:
                 raise ApiError(_TIMED_OUT, code=504, reason="Timeout", details={})
             await asyncio.sleep(pause)
 
-    def _attempt(self, order: Order, *, may_retry: bool) -> bool:
+    async def _judge(self, order: Order) -> tuple[Stored, Allowed]:
+        """May the pod go? Until its caller waits for something the answer stays true; a refusal is raised."""
+        while True:
+            found = self._store.head(PODS, order.namespace, order.name)
+            if found is None:
+                raise not_found(PODS, order.name)
+            if self._settings.strict:
+                order.options.check()
+                check_preconditions(PODS, found, order.options, take_empty=True)
+            pod = guarded_pod_from(found.object)
+            verdict = judge_eviction(pod, () if is_exempt(pod) else self._guarding(pod), self._clock.now_ns())
+            turn = None if verdict.budget is None else self.turns.of((pod.namespace, verdict.budget.name))
+            if turn is not None:
+                await asyncio.shield(turn)
+            elif isinstance(verdict, Refused):
+                raise refused(verdict)
+            else:
+                return found, verdict
+
+    def _carry_out(self, order: Order, found: Stored, verdict: Allowed, *, may_retry: bool) -> bool:
         """Write everything, without waiting for the disk. False: the pod changed meanwhile, look again."""
-        found = self._store.head(PODS, order.namespace, order.name)
-        if found is None:
-            raise not_found(PODS, order.name)
         now_ns = self._clock.now_ns()
-        if self._settings.strict:
-            order.options.check()
-            check_preconditions(PODS, found, order.options, take_empty=True)
-        pod = guarded_pod_from(found.object)
-        verdict = judge_eviction(pod, () if is_exempt(pod) else self._guarding(pod), now_ns)
-        if isinstance(verdict, Refused):
-            raise refused(verdict)
         if verdict.allowance is Allowance.EXEMPT:
             return self._evict_exempt(order, found, now_ns, may_retry=may_retry)
         if verdict.allowance is Allowance.UNHEALTHY and verdict.budget is not None:
@@ -219,7 +231,7 @@ class Evictions:
         old = value.object["status"]
         if spent.disruptions_allowed:
             # Only two fields differ, and there may be thousands of disrupted pods.
-            disrupted = {**(old.get("disruptedPods") or {}), pod_name: stamp(now_ns)}
+            disrupted = {**(old.get("disruptedPods") or {}), pod_name: time_text(now_ns)}
             status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
         else:
             status = {**old, **budget_status_data(spent)}
@@ -252,7 +264,7 @@ def _with_condition(pod: Json, now_ns: int) -> Json:
             **old,
             "type": _CONDITION,
             "status": "True",
-            "lastTransitionTime": changed_at or stamp(now_ns),
+            "lastTransitionTime": changed_at or time_text(now_ns),
             "reason": _REASON,
             "message": _MESSAGE,
         }

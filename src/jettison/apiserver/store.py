@@ -20,10 +20,12 @@ import sqlite3
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from jettison.apiserver.batch import Batch
+from jettison.apiserver.disk import Disk
 from jettison.apiserver.locking import lock_folder
 from jettison.apiserver.log import Log, Row
 from jettison.apiserver.resources import Resource
@@ -69,21 +71,6 @@ class _Shelf:
         return [self.objects[key] for key in keys]
 
 
-class _Batch:
-    """The writes that share a transaction."""
-
-    __slots__ = ("changes", "done", "failure", "superseded")
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.superseded: list[int] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.failure: ApiError | None = None
-
-    def holds(self, version: int) -> bool:
-        return self.changes[0].stored.version <= version <= self.changes[-1].stored.version
-
-
 class Store:
     """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
 
@@ -91,14 +78,14 @@ class Store:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = lock_folder(folder)
         self._log = Log(folder / "store.sqlite")
-        self._disk = ThreadPoolExecutor(1, "store")
+        self._disk = Disk()
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._history: deque[Change] = deque()
         self._history_limit = history
         # What is written but not durable yet; None is a removal.
         self._ahead: dict[tuple[str, Key], tuple[int, Stored | None]] = {}
-        self._open: _Batch | None = None
-        self._committing: _Batch | None = None
+        self._open: Batch | None = None
+        self._committing: Batch | None = None
         self._superseded: list[int] = []
         self._load()
 
@@ -200,19 +187,14 @@ class Store:
             batch = next((each for each in (self._committing, self._open) if each and each.holds(stored.version)), None)
             if batch is None:
                 raise internal_error("the write was given up together with an earlier one")
-            # Shielded: who stops waiting must not cancel it for the others.
-            await asyncio.shield(batch.done)
-            if batch.failure is not None:
-                raise batch.failure
+            await batch.done()
         return stored
 
     async def settled(self) -> None:
         """Wait until everything that was written so far is on disk."""
         batch = self._open or self._committing
         if batch is not None:
-            await asyncio.shield(batch.done)
-            if batch.failure is not None:
-                raise batch.failure
+            await batch.done()
 
     async def create(self, resource: Resource, value: Json) -> Stored:
         """Write a new object under the name in its metadata; 409 when the name is taken."""
@@ -236,8 +218,9 @@ class Store:
     async def close(self) -> None:
         """Wait for the writes that are under way, then let go of the directory."""
         while (batch := self._committing or self._open) is not None:
-            await asyncio.shield(batch.done)
-        self._disk.shutdown()
+            with suppress(ApiError):  # whoever wrote was told
+                await batch.done()
+        self._disk.close()
         self._log.close()
         os.close(self._lock)
 
@@ -246,7 +229,7 @@ class Store:
         stored = Stored.of(storage, key, self._last, value)
         kind = ChangeType.DELETED if is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
         if self._open is None:
-            self._open = _Batch()
+            self._open = Batch()
             if self._committing is None:
                 asyncio.get_running_loop().call_soon(self._flush)
         self._open.changes.append(Change(kind, stored, previous))
@@ -264,12 +247,10 @@ class Store:
         except sqlite3.Error as error:
             self._give_up(error)
             return
-        loop = asyncio.get_running_loop()
-        committed = self._disk.submit(self._log.commit)
-        committed.add_done_callback(lambda done: loop.call_soon_threadsafe(self._committed, done))
+        self._disk.do(self._log.commit, self._committed)
 
-    def _committed(self, done: Future[None]) -> None:
-        if (error := done.exception()) is not None:
+    def _committed(self, error: sqlite3.Error | None) -> None:
+        if error is not None:
             self._give_up(error)
             return
         batch, self._committing = self._committing, None
@@ -277,7 +258,7 @@ class Store:
         for change in batch.changes:
             self._publish(change)
         self._forget_old()
-        batch.done.set_result(None)
+        batch.end(None)
         self._flush()
 
     def _publish(self, change: Change) -> None:
@@ -302,15 +283,14 @@ class Store:
             if change.type is ChangeType.DELETED:
                 self._superseded.append(change.stored.version)
 
-    def _give_up(self, error: BaseException) -> None:
+    def _give_up(self, error: sqlite3.Error) -> None:
         """The disk refused: nothing of it happened, nor what was built on it. Numbers given out are not used again."""
         self._log.rollback()
         failure = internal_error(f"the store cannot write: {error}")
         for batch in (self._committing, self._open):
             if batch is not None:
                 self._superseded += batch.superseded
-                batch.failure = failure
-                batch.done.set_result(None)
+                batch.end(failure)
         self._committing = self._open = None
         self._ahead.clear()
 

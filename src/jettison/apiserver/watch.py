@@ -29,6 +29,10 @@ MOST_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """How far a watcher may lag: 5,000 pods."""
 
 BOOKMARK_SECONDS: Final = 60.0
+PACE_SECONDS: Final = 0.02
+"""Who hears of something new every millisecond is told every twenty: a chunk costs as much as twenty events. The first
+event after a silence is told at once."""
+
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
@@ -86,14 +90,19 @@ class Watcher:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
+        next_chunk = loop.time()
         while True:
+            now = loop.time()
             if self._buffer:
+                if now < next_chunk and not self._is_over:
+                    await asyncio.sleep(next_chunk - now)
+                    continue
+                next_chunk = now + PACE_SECONDS
                 chunk = b"".join(self._buffer)
                 self._buffer.clear()
                 self._buffered = 0
                 yield chunk
                 continue
-            now = loop.time()
             if self._is_over or now >= end:
                 return
             if self._is_bookmarked and now >= next_bookmark:

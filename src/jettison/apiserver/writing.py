@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from jettison.apiserver.resources import Resource
 from jettison.apiserver.statuses import bad_request, conflict
-from jettison.apiserver.timestamps import stamp
 from jettison.apiserver.validation.metadata import validate_metadata, validate_metadata_update
 from jettison.apiserver.validation.mistakes import invalid, refusal
 from jettison.errors import ApiError
+from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, ad
     else:
         metadata.pop("namespace", None)
     metadata["uid"] = str(uuid.uuid4())
-    metadata["creationTimestamp"] = stamp(now_ns)
+    metadata["creationTimestamp"] = time_text(now_ns)
     if resource.counts_generations:
         metadata["generation"] = 1
     rules = resource.rules

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.apiserver.auth import NODE_PREFIX
 from jettison.apiserver.cluster import PEOPLE, Cluster
+from jettison.apiserver.log_query import LogSource
 from jettison.apiserver.server import Endpoint
 from jettison.cli.guard import node_options
 from jettison.cli.host_logs import HostLogs
 from jettison.cli.host_node import HostNode
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.member_node import knock, run_member
-from jettison.cli.node_logs import NodeLogs
 from jettison.cli.orders import ClusterOrders
 from jettison.cli.until_told import until_told
 from jettison.controllers.runner import MAKERS, run_controllers
@@ -34,12 +34,12 @@ class _HostCluster:
         self._orders = orders
         settings = [each.settings for each in orders.nodes]
         users = {f"{NODE_PREFIX}{each.node_name}": "node" for each in settings}
-        self._logs = NodeLogs()
+        self._logs: dict[str, LogSource] = {}
         self._cluster = Cluster(
             settings[0].state_dir,
             Endpoint(*orders.listen),
             {**PEOPLE, _CONTROLLERS: "admin", **users},
-            logs=self._logs,
+            near_logs=self._logs,
         )
 
     async def run(self, log: LogSink) -> None:
@@ -72,7 +72,7 @@ class _HostCluster:
                 name = orders.settings.node_name
                 node = await HostNode.open(node_options(orders, owns_process=False), NodeLog(log, name))
                 stack.push_async_callback(node.close)
-                self._logs.nodes[name] = HostLogs(orders.settings.logs_dir, node.runtime.statuses)
+                self._logs[name] = HostLogs(orders.settings.logs_dir, node.runtime.statuses)
                 nodes.append((node, await stack.enter_async_context(self._client(f"{NODE_PREFIX}{name}"))))
             controllers = await stack.enter_async_context(self._client(_CONTROLLERS))
             await knock(controllers)

@@ -6,16 +6,20 @@ Lines carry no times, because nobody stands between a container and its file; so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
-from jettison.apiserver.container_logs import LogQuery
+from jettison.apiserver.log_query import LogQuery
 from jettison.cli.log_files import log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.engine.pods import Pod
 from jettison.errors import ApiError, ObservationFailed
 from jettison.runtimes.host.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import PodStatus
+
+Json = dict[str, Any]
 
 _PAUSE_SECONDS = 0.2
 
@@ -27,20 +31,37 @@ class HostLogs:
         self._logs_dir = logs_dir
         self._statuses = statuses
 
-    async def read(self, pod: Pod, query: LogQuery) -> AsyncIterator[bytes]:
+    def read_log(self, pod: Json, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        """Of a pod as the API has it; that it has such a container is known."""
+        metadata = pod["metadata"]
+        return self.read(Pod(metadata["name"], metadata["namespace"], metadata["uid"]), query)
+
+    def find(self, namespace: str, name: str, uid: str, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        """Of a pod that somebody elsewhere names: nothing but what is known to have run here becomes a path."""
+        for status in self._statuses():
+            pod = status.pod
+            if (pod.namespace, pod.name) == (namespace, name) and uid in (pod.uid, ""):
+                if all(each.name != query.container for each in status.containers):
+                    raise _refusal(f'container "{query.container}" in pod "{name}" has not run')
+                return self.read(pod, query)
+        message = f'pod "{name}" is not on this node'
+        raise ApiError(message, code=404, reason="NotFound", details={})
+
+    async def read(self, pod: Pod, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """In pieces; an ApiError comes before the first of them."""
         directory = pod_log_dir(self._logs_dir, pod) / query.container
         try:
             run = await asyncio.to_thread(_run, directory, pod, query)
             left = query.most_bytes
-            async for piece in self._pieces(directory, run, pod, query):
-                yield piece if left is None else piece[:left]
-                if left is not None and (left := left - len(piece)) <= 0:
-                    return
+            async with aclosing(self._pieces(directory, run, pod, query)) as pieces:
+                async for piece in pieces:
+                    yield piece if left is None else piece[:left]
+                    if left is not None and (left := left - len(piece)) <= 0:
+                        return
         except ObservationFailed as error:
             raise ApiError(str(error), code=500, reason="InternalError", details={}) from error
 
-    async def _pieces(self, directory: Path, run: int, pod: Pod, query: LogQuery) -> AsyncIterator[bytes]:
+    async def _pieces(self, directory: Path, run: int, pod: Pod, query: LogQuery) -> AsyncGenerator[bytes, None]:
         place = 0
         blocks = log_blocks(log_file(directory, run), query.tail_lines)
         while (found := await asyncio.to_thread(next, blocks, None)) is not None:

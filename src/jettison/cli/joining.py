@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from jettison.agent.sinks.log import LogSink
 from jettison.cli.guard import node_options, say_where
 from jettison.cli.host_node import HostNode
+from jettison.cli.log_service import LogService
 from jettison.cli.member_node import knock, run_member
 from jettison.cli.orders import JoinOrders
 from jettison.cli.until_told import until_told
@@ -28,13 +29,16 @@ async def _join(orders: JoinOrders, log: LogSink) -> None:
     access = load_access(Overrides(kubeconfig=orders.kubeconfig, context=orders.context))
     # Whatever loads code comes before the agent is ready.
     address = orders.address or await _address(access.server)
+    logs = LogService(None if access.is_insecure else access.authority_pem)
+    logs.prepare()
     async with KubeClient(access) as client:
         await knock(client)
         node = await HostNode.open(node_options(orders.node, owns_process=True), log)
         try:
             say_where(node)
-            await run_member(node, client, address)
+            await run_member(node, client, address, logs.open(node, address, orders.port))
         finally:
+            await logs.close()
             await node.close()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 
+from jettison.apiserver.log_query import CERTIFICATE_ANNOTATION
 from jettison.cli.host_node import HostNode
 from jettison.clock import SystemClock
 from jettison.engine.allocatable import node_allocatable
@@ -29,7 +31,15 @@ async def knock(client: KubeClient) -> None:
             await client.request("GET", "/version")
 
 
-async def run_member(node: HostNode, client: KubeClient, address: str) -> None:
+@dataclass(frozen=True, slots=True)
+class LogOffer:
+    """Where the API can ask this node for logs, and the certificate by which it knows that it is us."""
+
+    port: int
+    certificate_pem: str
+
+
+async def run_member(node: HostNode, client: KubeClient, address: str, offer: LogOffer | None = None) -> None:
     """Guard the node and keep the cluster informed, until cancelled."""
     options = node.options
     name = options.settings.node_name
@@ -39,6 +49,8 @@ async def run_member(node: HostNode, client: KubeClient, address: str) -> None:
         node_allocatable(node.runtime.machine(), options.policy),
         {**machine_labels(name), **options.labels},
         options.taints,
+        {} if offer is None else {CERTIFICATE_ANNOTATION: offer.certificate_pem},
+        None if offer is None else offer.port,
     )
     guarded = Guarded(node.runtime, node.keeper, node.kubernetes_events, node.conditions, node.complaint, node.emit)
     member = Member(client, profile, guarded, SystemClock())

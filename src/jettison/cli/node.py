@@ -20,9 +20,15 @@ from jettison.cli.resident import Deliver
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one.")
 @click.option("--node-ip", metavar="ADDRESS", default="", help="Of this node. [default: the one that reaches the API]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Where the API asks for logs. [default: one that is free]",
+)
 @guard_options
 @click.pass_obj
-def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, node_ip: str) -> None:
+def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, node_ip: str, port: int) -> None:
     """Run the pods that a Kubernetes API has bound to this node, guard them, and report how they are.
 
     \b
@@ -32,4 +38,4 @@ def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, 
     While the API cannot be reached everything goes on. Ctrl-C leaves pods running; the next agent takes them over.
     """
     path = str(absolute(Path(kubeconfig))) if kubeconfig else ""
-    deliver(JoinOrders(orders, path, context, node_ip))
+    deliver(JoinOrders(orders, path, context, node_ip, port))

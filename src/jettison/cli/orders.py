@@ -52,6 +52,8 @@ class JoinOrders:
     context: str = ""
     # Where its pods can be reached; empty: the address from which the API is.
     address: str = ""
+    # Where it can be asked for logs; 0: one that is free.
+    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

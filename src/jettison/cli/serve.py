@@ -20,6 +20,7 @@ from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.host.settings import checked_node_name
 from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.inner_transport import InnerTransport
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
 Control = Callable[[KubeClient], Awaitable[None]]
@@ -92,8 +93,8 @@ async def _serve(cluster: Cluster, control: Control) -> None:
 
 
 async def _control(cluster: Cluster, control: Control, ready: asyncio.Event) -> None:
-    """Through the front door, like controllers anywhere else: what they may see and do is what the API says."""
+    """With a token, like controllers anywhere else: what they may see and do is what the API says."""
     await ready.wait()
     access = load_access(Overrides(kubeconfig=str(cluster.kubeconfig(_CONTROLLERS))))
-    async with KubeClient(access) as client:
+    async with KubeClient(access, transport=InnerTransport(cluster.door)) as client:
         await control(client)

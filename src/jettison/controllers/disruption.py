@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from jettison.agent.sinks.event_correlation import Subject
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.guarded_pods import GuardedPods
 from jettison.controllers.owner_scales import read_scales
+from jettison.controllers.pace import Pace
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.controllers.stale_conditions import StaleConditions
 from jettison.engine.budget_sync import Sync, sync_budget, unlisted_owners
@@ -25,8 +28,8 @@ from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
 from jettison.engine.label_selectors import NOTHING, LabelSelector, select
 from jettison.engine.strconv import quote
 from jettison.engine.workloads import Workload, Workloads
-from jettison.errors import InputError, NotFound
-from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
+from jettison.errors import Conflict, InputError, NotFound
+from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
 from jettison.runtimes.kube.cache import Change, Key, View, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
@@ -47,10 +50,11 @@ class DisruptionController:
         self._around = around
         self._pods = around.caches.of(PODS)
         self._budgets = around.caches.of(BUDGETS)
-        self._guarded: View[GuardedPod] = View(self._pods, guarded_pod_from)
+        self._guarded = GuardedPods(self._pods)
         self._selectors: View[LabelSelector] = View(self._budgets, _selector)
         self._workloads: list[View[Workload]] = []
         self._departed: dict[Key, int] = {}
+        self._pace: Pace[Key] = Pace(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
         self._reconciler.follow(self._budgets, lambda change: (key_of(change.newest),))
         self._reconciler.follow(self._pods, self._wakened)
@@ -70,20 +74,30 @@ class DisruptionController:
     async def _reconcile(self, key: Key) -> None:
         document = self._budgets.get(key)
         if document is None:
+            self._pace.forget(key)
             return
+        if (seconds := self._pace.wait_seconds(key)) > 0:
+            self._reconciler.queue.add_after(key, seconds)
+            return
+        with self._pace.working(key), suppress(NotFound):
+            try:
+                await self._count(key, document)
+            except Conflict:
+                # Evictions were faster, as ever while there are many. Our own server now keeps them waiting for us.
+                await self._count(key, await self._around.client.get(BUDGETS, key[1], key[0]))
+
+    async def _count(self, key: Key, document: Document) -> None:
         budget = budget_from(document)
         now_ns = self._around.clock.now_ns()
         if self._is_behind(budget, now_ns):
             self._reconciler.queue.add_after(key, _LAG_PAUSE_SECONDS)
             return
-        pods = self._guarded.values(key[0])
-        sync = sync_budget(budget, pods, await self._workloads_of(budget, pods), now_ns)
-        self._announce(document, sync)
+        pods = self._guarded.matching(key[0], _selector(document))
+        workloads = await self._workloads_of(budget, pods)
+        sync = sync_budget(budget, pods, workloads, now_ns)
         if sync.status is not None:
-            try:
-                await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
-            except NotFound:
-                return
+            await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
+        self._announce(document, sync)
         if sync.recheck_ns is not None:
             self._reconciler.queue.add_after(key, (sync.recheck_ns - now_ns) / _SECOND_NS)
 
@@ -127,6 +141,8 @@ class DisruptionController:
             return
         namespace = key_of(change.newest)[0]
         old, new = (None if each is None else each["metadata"].get("labels") or {} for each in change)
+        if old == new:
+            old = None  # asked once is enough
         chosen = []
         for key, selector in self._selectors.group(namespace).items():
             is_chosen = new is not None and selector.matches(new)

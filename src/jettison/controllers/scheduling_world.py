@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from jettison.controllers.object_state import is_terminal, node_name_of
+from jettison.controllers.object_state import is_terminal, is_terminating, node_name_of
 from jettison.controllers.scheduling_queue import SchedulingQueue
 from jettison.engine.scheduling_nodes import Cluster
 from jettison.engine.scheduling_pods import Key, PlaceablePod
@@ -98,7 +98,8 @@ class World:
         known = load.pods.get(key_of(change.new)) if load else None
         if known is None or is_terminal(change.new) or change.differs(_identity):
             return False
-        self._placed(refreshed(known, change.new))
+        if change.differs(_passing) or known.is_terminating != is_terminating(change.new):
+            self._placed(refreshed(known, change.new))
         return True
 
     def _node_changed(self, change: Change) -> None:
@@ -154,3 +155,10 @@ class World:
 def _identity(document: Document) -> object:
     metadata = document["metadata"]
     return metadata["uid"], metadata.get("labels"), metadata.get("ownerReferences")
+
+
+def _passing(document: Document) -> object:
+    """What `refreshed` looks at. Conditions count only near the end, and change more often than anything else."""
+    status = document.get("status") or {}
+    conditions = status.get("conditions") if is_terminating(document) else None
+    return status.get("nominatedNodeName"), status.get("startTime"), conditions

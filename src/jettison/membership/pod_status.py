@@ -61,7 +61,7 @@ def lost_patch(pod: Document) -> Document:
 def _ended(container: Document) -> Document:
     if "terminated" in (container.get("state") or {}):
         return container
-    return {**container, "ready": False, "state": {"terminated": dict(_LOST)}}
+    return {**container, "ready": False, "started": False, "state": {"terminated": dict(_LOST)}}
 
 
 def _changed(conditions: Iterable[Document], before: Document, generation: int | None, now_ns: int) -> list[Document]:

@@ -70,6 +70,18 @@ class PodManifest:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """How a run of a container ended, after which another one came or will come."""
+
+    exit_code: int | None
+    reason: str = ""
+    message: str = ""
+    started_ns: int | None = None
+    finished_ns: int | None = None
+    container_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerStatus:
     """One container as Kubernetes' containerStatuses tell it. `state` is waiting, running or terminated."""
 
@@ -83,6 +95,12 @@ class ContainerStatus:
     restarts: int = 0
     is_ready: bool = False
     is_init: bool = False
+    # It runs, and its startup probe has nothing against it.
+    is_started: bool = False
+    # Of the latest run; empty before the first.
+    container_id: str = ""
+    # Of a container that waits to be started again: the latest run. Of all others: the one before it.
+    last: ContainerEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)

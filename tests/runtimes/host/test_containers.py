@@ -211,7 +211,8 @@ def test_nothing_is_started_that_cannot_be_recorded(tmp_path: Path) -> None:
         (scene.settings.node_dir / "go").touch()
         await until(lambda: scene.container().restarts == 1)
         status = scene.container()
-        assert (status.state, status.exit_code) == ("waiting", 128)
+        assert status.last is not None
+        assert (status.state, status.last.exit_code, status.last.reason) == ("waiting", 128, "StartError")
         assert (scene.settings.node_dir / "runs").read_text() == "run\n"
         with pytest.raises(ActionFailed, match="cannot record pod"):
             await scene.supervisor.start(manifest(container(SLEEPS), name="b"))
@@ -222,10 +223,11 @@ def test_nothing_is_started_that_cannot_be_recorded(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_ending_a_container_does_not_wait_for_a_hung_probe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["livenessProbe", "readinessProbe"])
+def test_ending_a_container_does_not_wait_for_a_hung_probe(tmp_path: Path, kind: str) -> None:
     async def scenario(scene: Scene) -> None:
         probe = {"exec": {"command": ["sleep", "50"]}, "timeoutSeconds": 60}
-        await scene.supervisor.start(manifest(container(SLEEPS, livenessProbe=probe)))
+        await scene.supervisor.start(manifest({**container(SLEEPS), kind: probe}))
         await scene.phase("Running")
         await asyncio.sleep(0.2)
         async with asyncio.timeout(5):

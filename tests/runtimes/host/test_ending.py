@@ -131,11 +131,44 @@ def test_while_it_ends_a_pod_keeps_its_phase(tmp_path: Path) -> None:
         evicting = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod)))
         await asyncio.sleep(0.1)
         assert (scene.status().phase, scene.status().reason, scene.status().is_ending) == ("Running", "", True)
+        assert scene.container().is_ready
+        assert scene.condition("Ready").status == "True"
         assert not scene.supervisor.is_finished("uid-a")
         assert scene.supervisor.active()
         await evicting
         assert scene.status().phase == "Failed"
+        assert not scene.container().is_ready
         await until(lambda: not scene.status().is_ending)
+
+    play(tmp_path, scenario)
+
+
+def test_while_it_ends_a_pod_is_as_ready_as_its_probe_says(tmp_path: Path) -> None:
+    """And is not given up by its liveness probe, which would only hurry it."""
+
+    async def scenario(scene: Scene) -> None:
+        often = {"periodSeconds": 1, "failureThreshold": 1}
+        ready = {"exec": {"command": ["test", "-e", "ready"]}, **often}
+        alive = {"exec": {"command": ["test", "!", "-e", "dead"]}, **often}
+        one = container(STUBBORN, readinessProbe=ready, livenessProbe=alive)
+        await started(scene, one, terminationGracePeriodSeconds=60)
+        (scene.write_dir() / "ready").touch()
+        await until(lambda: scene.container().is_ready)
+        evicting = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod, 30)))
+        await asyncio.sleep(0.1)
+        (scene.write_dir() / "dead").touch()
+        await asyncio.sleep(1.5)
+        assert scene.container().is_ready
+        (scene.write_dir() / "ready").unlink()
+        await until(lambda: not scene.container().is_ready)
+        assert scene.condition("Ready").message == "containers with unready status: [c]"
+        (scene.write_dir() / "ready").touch()
+        await until(lambda: scene.condition("Ready").status == "True")
+        assert {fact.probe for fact in scene.said(events.ProbeFailed)} == {"readiness"}
+        await scene.supervisor.evict(eviction(scene.status().pod, 1))
+        await evicting
+        assert not scene.container().is_ready
+        assert scene.condition("Ready").status == "False"
 
     play(tmp_path, scenario)
 

@@ -99,6 +99,43 @@ def test_readiness_comes_and_goes() -> None:
     play([ProbeKind.READINESS], scenario)
 
 
+def test_what_is_being_ended_is_asked_only_whether_it_is_ready() -> None:
+    async def scenario(health: Health, patient: Patient) -> None:
+        health.begin(is_started=True)
+        await until(lambda: health.is_ready and "liveness" in patient.asked)
+        health.expect_end()
+        assert health.is_ready
+        patient.asked.clear()
+        patient.codes |= {"liveness": 1, "readiness": 1}
+        await until(lambda: not health.is_ready)
+        assert set(patient.asked) == {"readiness"}
+        assert patient.heard == ["ready", "unready: `readiness` exited with 1"]
+
+    play([ProbeKind.LIVENESS, ProbeKind.READINESS], scenario)
+
+
+def test_what_is_ended_before_it_has_started_never_counts_as_ready() -> None:
+    async def scenario(health: Health, patient: Patient) -> None:
+        health.begin(is_started=False)
+        health.expect_end()
+        await asyncio.sleep(0.1)
+        assert (health.is_ready, patient.asked, patient.heard) == (False, [], [])
+
+    play([ProbeKind.STARTUP], scenario)
+
+
+def test_who_is_given_up_is_as_ready_as_it_says_until_it_has_ended() -> None:
+    async def scenario(health: Health, patient: Patient) -> None:
+        patient.codes["liveness"] = 1
+        health.begin(is_started=True)
+        await until(lambda: health.is_ready and len(patient.heard) == 2)
+        assert sorted(patient.heard) == ["liveness failed: `liveness` exited with 1", "ready"]
+        patient.codes["readiness"] = 1
+        await until(lambda: not health.is_ready)
+
+    play([ProbeKind.LIVENESS, ProbeKind.READINESS], scenario)
+
+
 def test_a_failed_liveness_probe_is_told_once() -> None:
     async def scenario(health: Health, patient: Patient) -> None:
         patient.codes["liveness"] = 7

@@ -8,9 +8,9 @@ import pytest
 
 from jettison.runtimes.host import phases
 from jettison.runtimes.host.phases import Seen
-from jettison.runtimes.host.records import ContainerRecord
+from jettison.runtimes.host.records import ContainerRecord, RunRecord, RunState
 from jettison.runtimes.host.spec import ContainerSpec
-from jettison.runtimes.protocol import ContainerStatus
+from jettison.runtimes.protocol import ContainerEnd, ContainerStatus
 from tests.builders import pod as make_pod
 
 POD = replace(make_pod("p"), generation=4)
@@ -88,20 +88,40 @@ def test_what_a_container_waits_for() -> None:
     assert status(Seen(REGULAR, replace(NEW, state="starting", run=0))).state == "waiting"
 
 
-def test_a_container_in_back_off_keeps_its_last_exit_code() -> None:
-    record = replace(DONE, run=4, exit_code=3, reason="Error", back_off=80)
+def test_a_container_in_back_off_tells_how_its_last_run_ended() -> None:
+    before = RunRecord(3, 137, "OOMKilled", "", 1, 2)
+    record = replace(DONE, run=4, exit_code=3, reason="Error", message="why", back_off=80, last=before)
     found = status(Seen(REGULAR, record), will_restart=True)
-    assert (found.state, found.reason, found.exit_code, found.restarts) == ("waiting", "CrashLoopBackOff", 3, 4)
+    assert (found.state, found.reason, found.exit_code, found.restarts) == ("waiting", "CrashLoopBackOff", None, 4)
     assert found.message == "back-off 1m20s restarting failed container=c pod=p_default(p)"
-    ended = status(Seen(REGULAR, record))
-    assert (ended.state, ended.reason) == ("terminated", "Error")
+    assert found.last == ContainerEnd(3, "Error", "why", 5, 6, "jettison://p/c/4")
+    assert found.container_id == "jettison://p/c/4"
+
+
+def test_a_container_that_stays_ended_tells_of_the_run_before() -> None:
+    """Also one that is started again at once: Kubernetes calls nothing waiting that does not wait."""
+    record = replace(DONE, run=4, last=RunRecord(3, 137, "OOMKilled", "", 1, 2))
+    for will_restart in (False, True):
+        found = status(Seen(REGULAR, record), will_restart=will_restart)
+        assert (found.state, found.reason, found.exit_code) == ("terminated", "Completed", 0)
+        assert found.last == ContainerEnd(137, "OOMKilled", "", 1, 2, "jettison://p/c/3")
+
+
+@pytest.mark.parametrize("state", ["starting", "running"])
+def test_a_container_that_was_started_again_tells_of_the_run_before(state: RunState) -> None:
+    found = status(Seen(REGULAR, replace(UP, state=state, run=1, last=RunRecord(0, 1, "Error", "", 1, 2))))
+    assert (found.exit_code, found.last) == (None, ContainerEnd(1, "Error", "", 1, 2, "jettison://p/c/0"))
+    assert found.container_id == "jettison://p/c/1"
 
 
 def test_running_and_ended() -> None:
     found = status(Seen(REGULAR, UP, is_ready=True))
-    assert (found.state, found.started_ns, found.is_ready) == ("running", 5, True)
-    found = status(Seen(REGULAR, DONE))
+    assert (found.state, found.started_ns, found.is_ready, found.is_started) == ("running", 5, True, True)
+    assert not status(Seen(REGULAR, replace(UP, is_started=False))).is_started
+    found = status(Seen(REGULAR, replace(DONE, is_started=True)))
     assert (found.state, found.reason, found.exit_code, found.is_ready) == ("terminated", "Completed", 0, False)
+    assert (found.is_started, found.last) == (False, None)
+    assert status(Seen(REGULAR, NEW)).container_id == ""
 
 
 def test_an_init_container_that_succeeded_is_ready_and_a_sidecar_that_ended_is_not() -> None:

@@ -108,7 +108,10 @@ def test_restart_policies(tmp_path: Path, policy: str, code: int, phase: str, re
             assert scene.container().reason == "CrashLoopBackOff"
             backing_off = scene.said(events.ContainerBackOff)
             assert [(fact.container, fact.seconds) for fact in backing_off] == [("c", 10)]
-            assert scene.container().exit_code == code
+            last = scene.container().last
+            assert last is not None
+            assert (last.exit_code, last.reason) == (code, "Error" if code else "Completed")
+            assert last.container_id == scene.container().container_id == "jettison://uid-a/c/1"
         else:
             await scene.phase(phase)
             assert scene.container().reason == ("Error" if code else "Completed")
@@ -125,6 +128,22 @@ def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path, monkey
         await until(lambda: len(scene.said(events.ContainerStarted)) == 4)
         assert [fact.restarts for fact in scene.said(events.ContainerStarted)] == [0, 1, 2, 3]
         assert [fact.seconds for fact in scene.said(events.ContainerBackOff)][:2] == [1, 2]
+
+    play(tmp_path, scenario)
+
+
+def test_a_container_that_was_started_again_tells_how_it_ended_before(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(shell("[ -e ../0/died ] && exec sleep 60; touch died; exit 9")))
+        await until(lambda: scene.container().restarts == 1 and scene.container().state == "running")
+        one = scene.container()
+        assert (one.exit_code, one.is_ready, one.container_id) == (None, True, "jettison://uid-a/c/1")
+        last = one.last
+        assert last is not None
+        assert (last.exit_code, last.reason, last.container_id) == (9, "Error", "jettison://uid-a/c/0")
+        assert (last.started_ns or 0) <= (last.finished_ns or 0) <= (one.started_ns or 0)
+        await scene.supervisor.evict(eviction(scene.status().pod))
+        assert (scene.container().exit_code, scene.container().last) == (143, last)
 
     play(tmp_path, scenario)
 

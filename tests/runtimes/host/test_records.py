@@ -5,7 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from jettison.engine.evictions import PodCondition
-from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord, Verdict, boot_id
+from jettison.runtimes.host.records import (
+    ContainerRecord,
+    EndingRecord,
+    OrderRecord,
+    PodRecord,
+    RunRecord,
+    Verdict,
+    boot_id,
+)
 from jettison.runtimes.linux.mounts import PROC
 from tests.builders import pod as make_pod
 from tests.runtimes.host.pods import container, document, eviction
@@ -19,7 +27,11 @@ def test_everything_survives_being_written() -> None:
         "boot",
         10**18,
         2,
-        (ContainerRecord("c", "running", 3, 4, 5, 6, 7, 8, 9, "r", "m", 10, True, True),),
+        (
+            ContainerRecord(
+                "c", "running", 3, 4, 5, 6, 7, 8, 9, "r", "m", 10, True, True, RunRecord(2, 1, "r", "m", 3, 4)
+            ),
+        ),
         True,
         True,
         EndingRecord(11, 12, OrderRecord.of(eviction(make_pod("a"), None)), True),
@@ -27,6 +39,16 @@ def test_everything_survives_being_written() -> None:
         True,
     )
     assert msgspec.json.decode(msgspec.json.encode(record), type=PodRecord) == record
+
+
+def test_a_record_from_before_last_runs_were_kept_is_still_one() -> None:
+    old = (
+        b'{"uid":"uid","document":{},"containers":[{"name":"c","state":"running","run":3,"pid":4,"start_ticks":5,'
+        b'"created_ns":6,"started_ns":7,"finished_ns":null,"exit_code":null,"reason":"","message":"","back_off":10,'
+        b'"is_started":true,"is_doomed":false}]}'
+    )
+    found = msgspec.json.decode(old, type=PodRecord).containers[0]
+    assert (found.run, found.is_started, found.last) == (3, True, None)
 
 
 def test_an_order_comes_back_as_it_was_given() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jettison.runtimes.host import runs
-from jettison.runtimes.host.records import ContainerRecord
+from jettison.runtimes.host.records import ContainerRecord, RunRecord
 from jettison.runtimes.host.runs import SECOND_NS
 from jettison.runtimes.host.spec import ContainerSpec, RestartPolicy
 
@@ -42,6 +42,23 @@ def test_runs_are_counted_from_zero() -> None:
     first = runs.begun(ContainerRecord("c"), 1)
     assert (first.state, first.run) == ("starting", 0)
     assert runs.begun(runs.ended(first, 2, 0), 3).run == 1
+
+
+def test_a_run_remembers_the_one_before_it() -> None:
+    first = runs.running(runs.begun(ContainerRecord("c"), 1), 2, is_started=True)
+    second = runs.begun(runs.ended(first, 3, 137, oom_kills=1), 4)
+    assert first.last is None
+    assert second.last == RunRecord(0, 137, "OOMKilled", "", 2, 3)
+    assert runs.running(second, 5, is_started=True).last == second.last
+    third = runs.begun(runs.not_started(second, 6, "no room"), 7)
+    assert third.last == RunRecord(1, 128, "StartError", "no room", None, 6)
+
+
+def test_an_attempt_that_never_was_is_no_last_run() -> None:
+    """As an agent that died between the record and the fork leaves it."""
+    second = runs.begun(runs.ended(runs.begun(ContainerRecord("c"), 1), 2, 1), 3)
+    again = runs.begun(replace(second, state="waiting", run=0), 4)
+    assert (again.run, again.last) == (1, RunRecord(0, 1, "Error", "", None, 2))
 
 
 @pytest.mark.parametrize(

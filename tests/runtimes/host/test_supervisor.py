@@ -474,6 +474,9 @@ def test_back_off_and_readiness_survive(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         assert scene.container().reason == "CrashLoopBackOff"
         assert scene.container().restarts == 1
+        last = scene.container().last
+        assert last is not None
+        assert (last.exit_code, last.reason) == (1, "Error")
         assert scene.container("c", "b").is_ready
 
     twice(tmp_path, before, after)

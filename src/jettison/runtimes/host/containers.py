@@ -59,7 +59,7 @@ class Container:
 
     @property
     def is_ready(self) -> bool:
-        """As its probes have it."""
+        """As its probes have it, also while it is being ended."""
         return self._health.is_ready
 
     @property
@@ -129,7 +129,7 @@ class Container:
         if self._process is None or self._is_stopping:
             return
         self._is_stopping = True
-        self._health.end()
+        self._health.expect_end()
         if self.spec.pre_stop:
             self._errands.begin(self._terminate_after_hook(deadline))
         else:

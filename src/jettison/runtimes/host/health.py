@@ -34,7 +34,7 @@ class Health:
         self._run_command = run_command
         self._patient = patient
         self._is_ready = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[ProbeKind, asyncio.Task[None]] = {}
 
     @property
     def is_ready(self) -> bool:
@@ -53,10 +53,16 @@ class Health:
         else:
             self._watch(ProbeKind.STARTUP, age)
 
+    def expect_end(self) -> None:
+        """It has been told to end: nobody gives it up any more, but it is as ready as it says until it has ended."""
+        for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
+            if (task := self._tasks.pop(kind, None)) is not None:
+                task.cancel()
+
     def end(self) -> None:
         """The container does not run any more."""
         self._is_ready = False
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
 
@@ -72,14 +78,14 @@ class Health:
         def tell(is_well: bool, why: str) -> None:
             self._on_verdict(spec, why, is_well=is_well)
 
-        self._tasks.append(asyncio.create_task(probes.watch(spec, self._run_command, tell, age)))
+        self._tasks[kind] = asyncio.create_task(probes.watch(spec, self._run_command, tell, age))
 
     def _on_verdict(self, spec: ProbeSpec, why: str, *, is_well: bool) -> None:
         if spec.kind is ProbeKind.READINESS:
             self._is_ready = is_well
             self._patient.on_readiness(is_ready=is_well, why=why)
         elif not is_well:
-            self.end()
+            self.expect_end()
             self._patient.on_failure(spec, why)
         elif spec.kind is ProbeKind.STARTUP:
             self.end()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jettison.engine.evictions import PodCondition
 from jettison.engine.pods import Pod
-from jettison.runtimes.host.records import ContainerRecord
+from jettison.runtimes.host.records import ContainerRecord, RunRecord
 from jettison.runtimes.host.spec import ContainerSpec
-from jettison.runtimes.protocol import ContainerStatus
+from jettison.runtimes.protocol import ContainerEnd, ContainerStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
@@ -106,27 +106,49 @@ def _true(kind: str, generation: int) -> PodCondition:
 def container_status(
     pod: Pod, each: Seen, *, will_restart: bool, is_initializing: bool, trouble: str = ""
 ) -> ContainerStatus:
-    """`trouble` is what keeps the whole pod from starting. A waiting container keeps the exit code of its last run."""
+    """`trouble` is what keeps the whole pod from starting."""
     record = each.record
-    state, reason, message = record.state, record.reason, record.message
-    if state in ("waiting", "starting"):
-        reason, message = ("PodInitializing" if is_initializing else "ContainerCreating"), trouble
-        state = "waiting"
-    elif state == "terminated" and will_restart and record.back_off:
-        identity = f"container={record.name} pod={pod.name}_{pod.namespace}({pod.uid})"
-        reason, message = "CrashLoopBackOff", f"back-off {_short(record.back_off)} restarting failed {identity}"
-        state = "waiting"
-    return ContainerStatus(
+    told = ContainerStatus(
         record.name,
-        state,
-        reason,
-        message,
-        record.exit_code,
-        record.started_ns,
-        record.finished_ns,
-        max(record.run, 0),
+        record.state,
+        restarts=max(record.run, 0),
         is_ready=each.is_ready or (each.has_succeeded and each.spec.is_init and not each.spec.is_sidecar),
         is_init=each.spec.is_init,
+        is_started=each.is_up,
+        container_id=_container_id(pod, record.name, record.run) if record.run >= 0 else "",
+        last=None if record.last is None else _end(pod, record.name, record.last),
+    )
+    if record.state in ("waiting", "starting"):
+        reason = "PodInitializing" if is_initializing else "ContainerCreating"
+        return replace(told, state="waiting", reason=reason, message=trouble)
+    if record.state == "terminated" and will_restart and record.back_off:
+        identity = f"container={record.name} pod={pod.name}_{pod.namespace}({pod.uid})"
+        message = f"back-off {_short(record.back_off)} restarting failed {identity}"
+        last = _end(pod, record.name, record)
+        return replace(told, state="waiting", reason="CrashLoopBackOff", message=message, last=last)
+    return replace(
+        told,
+        reason=record.reason,
+        message=record.message,
+        exit_code=record.exit_code,
+        started_ns=record.started_ns,
+        finished_ns=record.finished_ns,
+    )
+
+
+def _container_id(pod: Pod, container: str, run: int) -> str:
+    """Another one for each run, as with a container runtime, and the name of its log."""
+    return f"jettison://{pod.uid}/{container}/{run}"
+
+
+def _end(pod: Pod, container: str, run: ContainerRecord | RunRecord) -> ContainerEnd:
+    return ContainerEnd(
+        run.exit_code,
+        run.reason,
+        run.message,
+        run.started_ns,
+        run.finished_ns,
+        _container_id(pod, container, run.run),
     )
 
 

@@ -19,6 +19,18 @@ RunState = Literal["waiting", "starting", "running", "terminated"]
 
 
 @dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run that is over."""
+
+    run: int
+    exit_code: int | None
+    reason: str = ""
+    message: str = ""
+    started_ns: int | None = None
+    finished_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerRecord:
     """One container and its latest run. While `starting` there may be a process anywhere between fork and exec."""
 
@@ -40,6 +52,8 @@ class ContainerRecord:
     is_started: bool = False
     # Killed in order to be started again, whatever it says when it ends: a probe failed.
     is_doomed: bool = False
+    # The run before this one. None for most of all containers, and in what was written before this was.
+    last: RunRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

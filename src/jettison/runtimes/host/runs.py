@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jettison import events
-from jettison.runtimes.host.records import ContainerRecord
+from jettison.runtimes.host.records import ContainerRecord, RunRecord
 from jettison.runtimes.host.spec import ContainerSpec, RestartPolicy
 
 SECOND_NS = 10**9
@@ -27,7 +27,15 @@ def begun(record: ContainerRecord, now_ns: int) -> ContainerRecord:
         record.run + 1,
         created_ns=now_ns,
         back_off=record.back_off,
+        last=_last(record),
     )
+
+
+def _last(record: ContainerRecord) -> RunRecord | None:
+    """A start that came to nothing leaves a record that waits, and the run before that is still the last."""
+    if record.state != "terminated":
+        return record.last
+    return RunRecord(record.run, record.exit_code, record.reason, record.message, record.started_ns, record.finished_ns)
 
 
 def running(record: ContainerRecord, now_ns: int, *, is_started: bool) -> ContainerRecord:

@@ -37,12 +37,13 @@ def trust(access: Access) -> ssl.SSLContext:
 
 def _present(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
     """OpenSSL takes client certificates from files only; these exist in memory and nowhere else."""
-    with _memory_file(certificate_pem) as certificate, _memory_file(key_pem) as key:
+    with memory_file(certificate_pem) as certificate, memory_file(key_pem) as key:
         context.load_cert_chain(certificate, key)
 
 
 @contextmanager
-def _memory_file(content: bytes) -> Iterator[str]:
+def memory_file(content: bytes) -> Iterator[str]:
+    """Its path, for as long as it is needed."""
     descriptor = os.memfd_create("jettison")
     try:
         os.write(descriptor, content)

@@ -1,0 +1,44 @@
+"""Pods as budgets see them, sorted by their labels: the pods of a workload have the same, so that a selector is asked
+once for all of them and not two thousand times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jettison.engine.budgets import GuardedPod
+from jettison.engine.label_selectors import LabelSelector
+from jettison.manifests.budgets import guarded_pod_from
+from jettison.runtimes.kube.cache import Cache, Change, View, key_of
+from jettison.runtimes.kube.client import Document
+
+
+class GuardedPods:
+    """All pods of a cache."""
+
+    def __init__(self, pods: Cache) -> None:
+        self._view: View[GuardedPod] = View(pods, guarded_pod_from, _shelf)
+        # By namespace: where the pods with such labels are.
+        self._shelves: dict[str, dict[str, Mapping[str, str]]] = {}
+        pods.listen(self._take)
+
+    def matching(self, namespace: str, selector: LabelSelector) -> list[GuardedPod]:
+        """Those of the namespace that are selected."""
+        found: list[GuardedPod] = []
+        shelves = self._shelves.get(namespace, {})
+        for shelf, labels in tuple(shelves.items()):
+            if not (pods := self._view.group(shelf)):
+                del shelves[shelf]
+            elif selector.matches(labels):
+                found += pods.values()
+        return found
+
+    def _take(self, change: Change) -> None:
+        if change.new is not None and not change.is_resync:
+            shelves = self._shelves.setdefault(key_of(change.new)[0], {})
+            shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
+
+
+def _shelf(pod: Document) -> str:
+    """No namespace has a blank in it."""
+    labels = pod["metadata"].get("labels") or {}
+    return f"{key_of(pod)[0]} {sorted(labels.items())}"

@@ -21,7 +21,7 @@ from jettison.runtimes.host.removal import remove_directory
 
 # Between two attempts to clear away what the disk does not let go of.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
-_REAPING_SECONDS, _REAPING_PAUSE = 10.0, 0.02
+_REAPING_SECONDS, _REAPING_PAUSE = 1.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,3 +161,10 @@ def test_what_is_shared_out_is_all_there_is(replicas: int, surge: int, sizes: li
     after = sum(each.replicas for each in shared)
     allowed = rollout.max_total if replicas else 0
     assert after == allowed if allowed >= before else allowed <= after <= before
+
+
+def test_pods_that_a_set_is_about_to_lose_are_not_given_up_twice() -> None:
+    """It was told to have 3 and still shows 4: with 2 new ones available only 2 more may go, not 3."""
+    rollout = rolling(4, 1, 1)
+    resizes = shrunk(rollout, Generation("new", 2, 2), [Generation("old", 3, 4)])
+    assert resizes == [Resize("old", 1)]

@@ -94,7 +94,8 @@ def shrunk(rollout: Rollout, new: Generation, old: Sequence[Generation]) -> list
         if broken > 0:
             resizes.append(Resize(each.name, each.replicas - broken))
             left -= broken
-    spare = new.available + sum(each.available for each in old) - rollout.min_available
+    # A set that was just told to shrink still shows the pods that it is about to lose: they cannot be given up twice.
+    spare = new.available + sum(min(each.available, each.replicas) for each in old) - rollout.min_available
     for each in after:
         count = min(each.replicas, spare)
         if count > 0:

@@ -57,6 +57,7 @@ class Records:
         self.steps: list[Outcome] = []
         self.effects: list[bool] = []
         self.histories: list[History] = []
+        self.rehearsals = 0
 
     def step(
         self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
@@ -64,8 +65,8 @@ class Records:
         self.steps.append(outcome)
         self.effects.append(has_effect)
 
-    def prepare(self, snapshot: Snapshot) -> None:
-        pass
+    def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
+        self.rehearsals += is_urgent
 
     def settle(self) -> None:
         pass

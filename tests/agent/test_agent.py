@@ -15,6 +15,7 @@ from jettison.engine.kubelet_fields import API_VERSION, KIND
 from jettison.engine.policy import Policy, build_policy
 from jettison.engine.signals import Condition
 from jettison.errors import ActionFailed, PodGone, StillRunning
+from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 
@@ -57,9 +58,9 @@ class Stage:
             drive(work)
         self.held.clear()
 
-    def step(self, seconds: float = 1) -> None:
+    def step(self, seconds: float = 1, alarm: str = "") -> None:
         self.clock.pass_seconds(seconds)
-        drive(self.agent.step())
+        drive(self.agent.step(Alarm(alarm, self.clock.monotonic_ns()) if alarm else None))
 
     def evicted(self) -> list[str]:
         return [order.pod.name for order in self.runtime.evictions]
@@ -82,6 +83,19 @@ def test_an_idle_node_is_left_alone() -> None:
     assert stage.evicted() == []
     assert stage.records.steps == []
     assert stage.runtime.reported == [frozenset()]
+
+
+def test_a_crossing_that_is_near_is_rehearsed() -> None:
+    """And it is an ordinary look: where the line was crossed meanwhile, a pod goes."""
+    stage = Stage()
+    stage.step()
+    stage.step(alarm="poll")
+    assert stage.records.rehearsals == 0
+    stage.step(alarm=CLOSE_ALARM)
+    assert (stage.records.rehearsals, stage.records.steps) == (1, [])
+    stage.runtime.available = 50 * MI
+    stage.step(alarm=CLOSE_ALARM)
+    assert (stage.records.rehearsals, stage.evicted()) == (1, ["a"])
 
 
 def test_the_record_is_written_before_the_pod_goes() -> None:

@@ -55,7 +55,7 @@ async def main():
     server = HttpServer(routes(sources))
     await server.listen_unix(directory / "agent.sock")
     await agent.step()
-    recorder.prepare(agent.snapshot)
+    recorder.prepare(agent.snapshot, is_urgent=True)
     protect(0, goes_first=True)
     with LateImports(print, is_strict=True):
         runtime.available = 50 * 2**20

@@ -190,8 +190,9 @@ def test_a_history_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     assert desk.facts.names() == ["ActionFailed"]
 
 
-def test_preparing_leaves_less_to_do_later(desk: Desk) -> None:
-    desk.recorder.prepare(CALM)
+@pytest.mark.parametrize("is_urgent", [False, True])
+def test_preparing_leaves_less_to_do_later_and_no_trace(desk: Desk, *, is_urgent: bool) -> None:
+    desk.recorder.prepare(CALM, is_urgent=is_urgent)
     assert desk.records() == []
 
     desk.look(STARVED)

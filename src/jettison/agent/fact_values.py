@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from jettison.engine.evictions import Eviction
@@ -23,7 +24,12 @@ _INSIDE_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def name_of(fact: Fact) -> str:
     """`ThresholdCrossed` is `threshold_crossed`."""
-    return _INSIDE_WORD.sub("_", type(fact).__name__).lower()
+    return _snake(type(fact).__name__)
+
+
+@cache
+def _snake(name: str) -> str:
+    return _INSIDE_WORD.sub("_", name).lower()
 
 
 def values_of(fact: Fact) -> dict[str, Any]:

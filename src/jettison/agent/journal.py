@@ -76,7 +76,7 @@ class Journal:
 
     def append(self, record: Mapping[str, Any], *, durable: bool = False) -> bool:
         """Add a record. False when it could not be written, or not be made safe though that was asked for."""
-        data = frame(self._encoder.encode(record))
+        data = self.encode(record)
         if len(data) > LARGEST_PAYLOAD:
             return self._failed(f"a record of {len(data)} bytes is too large, at most {LARGEST_PAYLOAD} are kept")
         try:
@@ -90,6 +90,10 @@ class Journal:
         except OSError as error:
             return self._failed(reason(error))
         return True
+
+    def encode(self, record: Mapping[str, Any]) -> bytes:
+        """As it would be written."""
+        return frame(self._encoder.encode(record))
 
     def sync(self) -> bool:
         """Bring what was appended to the disk. False when that failed."""

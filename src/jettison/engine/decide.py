@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from jettison.engine import facts as say
@@ -15,6 +16,7 @@ from jettison.engine.evictions import HARD_GRACE, Eviction, soft_grace
 from jettison.engine.facts import Fact
 from jettison.engine.history import History
 from jettison.engine.limits import over_limit
+from jettison.engine.pods import Pod
 from jettison.engine.pressure import Pressure, Readings, assess, in_order, still_starved
 from jettison.engine.ranking import Ranking, rank
 from jettison.engine.signals import ROWS, Condition, Reclaimable, readings
@@ -74,7 +76,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PressureEvictions(Sequence[Eviction]):
-    """The ranked pods that may be evicted, as orders. Each is worded when it is looked at: mostly the first only."""
+    """The ranked pods that may be evicted, as orders; at least one. Each is worded when it is looked at: mostly the
+    first only.
+    """
 
     ranking: Ranking
     starved: Threshold
@@ -87,28 +91,32 @@ class PressureEvictions(Sequence[Eviction]):
         return sum(not pod.is_critical for _, pod, _ in self.ranking.entries)
 
     def __iter__(self) -> Iterator[Eviction]:
-        is_hard = self.starved.is_hard
-        wording = PressureWording(
-            self.starved.signal,
-            self.starved.quantity(self.reading.capacity),
-            self.reading,
-            is_at_once=is_hard and self.kills_hard_at_once,
-        )
-        usages = self.snapshot.usages
+        first = self._first
         for _, pod, _ in self.ranking.entries:
             if not pod.is_critical:
-                grace = HARD_GRACE if is_hard else soft_grace(pod, self.max_pod_grace)
-                yield wording.eviction(pod, usages.get(pod.uid), grace)
+                yield first if pod is first.pod else self._worded(pod)
+
+    @cached_property
+    def _first(self) -> Eviction:
+        """Kept, because whoever records it and whoever acts on it asks again."""
+        return self._worded(next(pod for _, pod, _ in self.ranking.entries if not pod.is_critical))
+
+    @cached_property
+    def _wording(self) -> PressureWording:
+        is_at_once = self.starved.is_hard and self.kills_hard_at_once
+        quantity = self.starved.quantity(self.reading.capacity)
+        return PressureWording(self.starved.signal, quantity, self.reading, is_at_once=is_at_once)
+
+    def _worded(self, pod: Pod) -> Eviction:
+        grace = HARD_GRACE if self.starved.is_hard else soft_grace(pod, self.max_pod_grace)
+        return self._wording.eviction(pod, self.snapshot.usages.get(pod.uid), grace)
 
     @overload
     def __getitem__(self, index: int) -> Eviction: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Eviction]: ...
     def __getitem__(self, index: int | slice) -> Eviction | Sequence[Eviction]:
-        if index == 0:
-            for first in self:
-                return first
-        return list(self)[index]
+        return self._first if index == 0 else list(self)[index]
 
 
 def decide(policy: Policy, history: History, snapshot: Snapshot) -> Outcome:

@@ -13,10 +13,13 @@ from jettison.engine.pods import Pod
 from jettison.engine.signals import Condition
 from jettison.engine.snapshot import Snapshot
 
+CLOSE_ALARM = "close"
+"""Raised shortly before a crossing: there is nothing to decide yet, but soon there will be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Look now. `source` names what raised it: `memcg`, `psi`, `poll`, `oom`, `pods`."""
+    """Look now. `source` names what raised it: `memcg`, `psi`, `poll`, `close`, `oom`, `pods`."""
 
     source: str
     # On the monotonic clock, when the kernel or the poll noticed; latency is counted from here.

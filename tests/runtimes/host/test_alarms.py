@@ -64,7 +64,9 @@ class Scene:
         return node.available
 
     async def heard(self, seconds: float = 10) -> Alarm:
-        return await asyncio.wait_for(anext(self.bell.alarms()), seconds)
+        """Of a crossing."""
+        async with asyncio.timeout(seconds):
+            return await anext(alarm async for alarm in self.bell.alarms() if alarm.source != "close")
 
 
 def run(
@@ -122,6 +124,21 @@ def test_without_events_polling_tells_of_it_somewhat_later(tmp_path: Path) -> No
             assert 0 < 64 * MI - scene.available() < 40 * MI
 
     run(tmp_path, scenario, has_events=False)
+
+
+@needs_root
+@pytest.mark.parametrize("has_events", [pytest.param(True, marks=needs_memory_events), False])
+def test_shortly_before_a_crossing_it_is_told_too_and_once(tmp_path: Path, *, has_events: bool) -> None:
+    async def scenario(scene: Scene) -> None:
+        heard = []
+        with running(scene.place, GROWS):
+            async for alarm in scene.bell.alarms():
+                heard.append(alarm.source)
+                if alarm.source in ("memcg", "poll"):
+                    break
+        assert [source for source in heard[:-1] if source != "psi"] == ["close"]
+
+    run(tmp_path, scenario, has_events=has_events)
 
 
 @needs_root

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats
-from jettison.runtimes.host.outlook import MemoryPair, look_ahead, watched
+from jettison.runtimes.host.outlook import CLOSE, MemoryPair, look_ahead, watched
 from tests.builders import GI, MI, threshold
 
 HARD = threshold(Signal.MEMORY_AVAILABLE, "100Mi")
@@ -25,8 +25,17 @@ def test_the_crossing_comes_at_todays_usage_plus_the_headroom_in_both_cgroups() 
     headroom = 6 * GI - 100 * MI
     assert found.headroom == headroom
     assert found.node_levels == {3 * GI + headroom}
-    assert found.pods_levels == {2 * GI + headroom}
+    assert found.pods_levels == {2 * GI + headroom, 2 * GI + headroom - CLOSE}
     assert found.crossed == frozenset()
+
+
+def test_close_to_a_crossing_there_is_only_the_line_left_to_watch() -> None:
+    node = memory(8 * GI, 8 * GI - 100 * MI - CLOSE, 0)
+    found = look_ahead([HARD], MemoryPair(node, node))
+    assert found.is_close
+    assert found.pods_levels == found.node_levels == {8 * GI - 100 * MI}
+    before = memory(8 * GI, 8 * GI - 100 * MI - CLOSE - 1, 0)
+    assert not look_ahead([HARD], MemoryPair(before, before)).is_close
 
 
 def test_the_level_on_the_node_is_the_kubelets() -> None:
@@ -59,7 +68,7 @@ def test_to_have_exactly_the_amount_is_not_crossed() -> None:
 def test_the_pods_limit_is_watched_on_the_pods_alone() -> None:
     found = look_ahead([ALLOCATABLE], MemoryPair(memory(8 * GI, GI, 0), memory(2 * GI, GI, 0)))
     assert found.node_levels == frozenset()
-    assert found.pods_levels == {2 * GI - 100 * MI}
+    assert found.pods_levels == {2 * GI - 100 * MI, 2 * GI - 100 * MI - CLOSE}
     assert found.headroom == GI - 100 * MI
 
 

@@ -17,6 +17,9 @@ from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats, Reading
 from jettison.engine.thresholds import Threshold
 
+CLOSE = 4 * 2**20
+"""Before a crossing, in bytes: 20 ms at 200 MiB/s, enough for a look at everything."""
+
 # Charges are made in batches of 64 pages for each core, so close to its limit a cgroup stops short of it.
 _MARGIN = 2 * 1024 * 1024
 
@@ -39,6 +42,11 @@ class Outlook:
     node_levels: frozenset[int]
     pods_levels: frozenset[int]
     is_reachable: bool
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the next crossing may come at any moment."""
+        return self.headroom is not None and self.headroom <= CLOSE
 
 
 def watched(thresholds: Iterable[Threshold]) -> tuple[Threshold, ...]:
@@ -64,11 +72,10 @@ def look_ahead(thresholds: Iterable[Threshold], memory: MemoryPair) -> Outlook:
         headroom = max(level - stats.usage, 0)
         headrooms.append(headroom)
         is_reachable &= level <= capacity - _MARGIN
-        if is_allocatable:
-            pods_levels.add(level)
-            continue
-        node_levels.add(level)
+        if not is_allocatable:
+            node_levels.add(level)
         if memory.pods is not None and memory.pods.usage is not None:
-            pods_levels.add(memory.pods.usage + headroom)
+            line = memory.pods.usage + headroom
+            pods_levels |= {line, line - CLOSE} if headroom > CLOSE else {line}
     headroom_to_next = min(headrooms, default=None)
     return Outlook(frozenset(crossed), headroom_to_next, frozenset(node_levels), frozenset(pods_levels), is_reachable)

@@ -17,6 +17,7 @@ from jettison.runtimes.kube.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 from tests.controllers.staging import ForwardClock, Json, controlled, told, until, until_status
 from tests.controllers.workloads import Nodes, change, deployment, replica_set, template, until_alive
 from tests.maintenance.playground import Playground, play
+from tests.watching import one_by_one
 
 CONTROLLERS = ("deployment-controller", "replicaset-controller")
 BROKEN = "registry.example/broken:1"
@@ -133,7 +134,7 @@ async def _watch(client: KubeClient, space: str) -> tuple[int, int]:
     listing = await client.list(PODS, space)
     pods = {each["metadata"]["uid"]: each for each in listing.items}
     fewest, most = len(pods), len(pods)
-    async for event in client.watch(PODS, listing.resource_version, space):
+    async for event in one_by_one(client.watch(PODS, listing.resource_version, space)):
         if event.kind == "BOOKMARK":
             continue
         pods.pop(event.object["metadata"]["uid"], None)

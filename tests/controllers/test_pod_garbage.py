@@ -19,6 +19,7 @@ from jettison.runtimes.kube.client import KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS
 from tests.controllers.staging import ForwardClock, Json, is_gone
 from tests.maintenance.playground import Playground, play
+from tests.watching import one_by_one
 
 
 def _ended(name: str, created: str, phase: str = "Failed", reason: str = "") -> Json:
@@ -108,7 +109,7 @@ def test_an_orphan_says_why_it_went(kubeconfig: Path) -> None:
             await controller.collect()
             clock.forward(41)
             await controller.collect()
-        async for event in client.watch(PODS, since, space):
+        async for event in one_by_one(client.watch(PODS, since, space)):
             if event.kind == "DELETED":
                 break
         status = event.object["status"]

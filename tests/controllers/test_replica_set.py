@@ -12,6 +12,7 @@ from jettison.runtimes.kube.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, REP
 from tests.controllers.staging import ForwardClock, Json, controlled, told, until, until_status
 from tests.controllers.workloads import NOW, Nodes, change, replica_set, template, until_alive
 from tests.maintenance.playground import Playground, play
+from tests.watching import one_by_one
 
 CONTROLLER = "replicaset-controller"
 
@@ -197,7 +198,7 @@ def test_never_more_than_wanted(kubeconfig: Path) -> None:
             await until_alive(ground, 8)
         there: set[str] = set()
         seen = 0
-        async for event in client.watch(PODS, since, space):
+        async for event in one_by_one(client.watch(PODS, since, space)):
             if event.kind == "DELETED":
                 there.discard(event.object["metadata"]["uid"])
             elif event.kind != "BOOKMARK":

@@ -17,6 +17,7 @@ from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS
 from tests.controllers.staging import is_gone, told, until
 from tests.live.served import Served, serving
 from tests.membership.joined import PATIENCE, Joined, client_of, condition, joined, play
+from tests.watching import one_by_one
 
 Json = dict[str, Any]
 
@@ -117,7 +118,7 @@ def test_a_deleted_pod_ends_within_its_grace_and_goes(served: Served, tmp_path: 
             await member.admin.delete(PODS, "polite", "default")
             seen: list[Json] = []
             async with asyncio.timeout(PATIENCE):
-                async for kind, document in member.admin.watch(PODS, since, "default"):
+                async for kind, document in one_by_one(member.admin.watch(PODS, since, "default")):
                     if document["metadata"]["name"] != "polite":
                         continue
                     seen.append(document)
@@ -251,7 +252,7 @@ def test_a_deleted_pod_of_which_nothing_is_left_can_go(served: Served, tmp_path:
             since = (await admin.list(PODS, "default")).resource_version
             async with joined(served, "m11", tmp_path / "second") as member:
                 async with asyncio.timeout(PATIENCE):
-                    async for kind, document in admin.watch(PODS, since, "default"):
+                    async for kind, document in one_by_one(admin.watch(PODS, since, "default")):
                         if kind == "DELETED" and document["metadata"]["name"] == "lost":
                             break
                 assert member.said.count(events.ContainerStarted) == 0

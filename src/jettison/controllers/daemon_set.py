@@ -93,7 +93,7 @@ class DaemonSetController:
         self._sets = around.caches.of(DAEMON_SETS)
         self._nodes = around.caches.of(NODES)
         pods = around.caches.of(PODS)
-        self._pods = ByController(pods)
+        self._pods = pods.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
         self._batches = PodBatches(around, OWNER_KIND, SOURCE)
         self._revisions = Revisions(around, OWNER_KIND, REVISION_LABEL)

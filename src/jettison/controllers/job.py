@@ -84,7 +84,7 @@ class JobController:
         self._around = around
         self._jobs = around.caches.of(JOBS)
         pods = around.caches.of(PODS)
-        self._pods = ByController(pods)
+        self._pods = pods.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, PODS, TRACKING_FINALIZER)
         self._batches = PodBatches(around, OWNER_KIND, SOURCE)
         self._tracking = Tracking(around.client, pods)

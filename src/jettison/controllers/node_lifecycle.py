@@ -24,12 +24,12 @@ from jettison.controllers.node_taints import (
     taints_per_second,
     with_taints,
 )
-from jettison.controllers.object_state import condition_of, node_name_of, with_conditions
+from jettison.controllers.object_state import condition_of, keys_by_node, node_name_of, with_conditions
 from jettison.controllers.reconciler import Reconciler, Surroundings, repeat
 from jettison.engine.taints import NO_EXECUTE
 from jettison.errors import NotFound
 from jettison.manifests.times import time_text
-from jettison.runtimes.kube.cache import Change, Key, View, key_of
+from jettison.runtimes.kube.cache import Change, Key
 from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODES, PODS
 
@@ -48,7 +48,7 @@ class NodeLifecycleController:
         self._nodes = around.caches.of(NODES)
         self._pods = around.caches.of(PODS)
         self._leases = around.caches.of(LEASES, LEASE_NAMESPACE)
-        self._by_node: View[Key] = View(self._pods, key_of, node_name_of)
+        self._by_node = self._pods.index(keys_by_node)
         self._heartbeats = Heartbeats(around.clock)
         # Nodes seen ready, and nodes whose pods were told that it is not.
         self._seen_ready: set[str] = set()

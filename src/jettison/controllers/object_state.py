@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jettison.runtimes.kube.cache import Cache, Key, View, key_of
 from jettison.runtimes.kube.client import Document
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -32,6 +33,11 @@ def is_terminating(document: Document) -> bool:
 def node_name_of(pod: Document) -> str:
     """Where it runs; empty before the scheduler has said so."""
     return (pod.get("spec") or {}).get("nodeName") or ""
+
+
+def keys_by_node(pods: Cache) -> View[Key]:
+    """An index of pods: those of each node."""
+    return View(pods, key_of, node_name_of)
 
 
 def is_terminal(pod: Document) -> bool:

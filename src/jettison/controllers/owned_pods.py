@@ -1,9 +1,9 @@
 """Whose pod is it? Pods by their controller, and how a workload claims those that are its own.
 
-How to use: `ByController(cache)` keeps the objects of a kind in groups: `of(uid)` those whose controller has that uid,
-`orphans(namespace)` those without one. `Claims(client, owner_kind, kind).claim(owner, selector, candidates)` makes them
-the owner's: an orphan that the selector matches is adopted, an own one that it no longer matches is released, and what
-is left is returned. It is the same for ReplicaSets of a Deployment and for ControllerRevisions. Give a reconciler
+How to use: `cache.index(ByController)` has the objects of a kind in groups: `of(uid)` those whose controller has that
+uid, `orphans(namespace)` those without one. `Claims(client, owner_kind, kind).claim(owner, selector, candidates)` makes
+them the owner's: an orphan that the selector matches is adopted, an own one that it no longer matches is released, and
+what is left is returned. It is the same for ReplicaSets of a Deployment and for ControllerRevisions. Give a reconciler
 `WokenOwners(owner_kind, owners)` to follow the cache with: it names the owners that a change concerns.
 
 Owners in these signatures are documents, which in lists do not carry their kind: an `OwnerKind` goes with them.

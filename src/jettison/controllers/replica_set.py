@@ -46,8 +46,8 @@ class ReplicaSetController:
         self._around = around
         self._sets = around.caches.of(REPLICA_SETS)
         pods = around.caches.of(PODS)
-        self._pods = ByController(pods)
-        self._siblings = ByController(self._sets)
+        self._pods = pods.index(ByController)
+        self._siblings = self._sets.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
         self._batches = PodBatches(around, OWNER_KIND, SOURCE)
         self._reconciler: Reconciler[Key] = Reconciler("replica set", self._reconcile, workers=_WORKERS)

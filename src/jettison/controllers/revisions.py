@@ -54,7 +54,7 @@ class Revisions:
         self._owner_kind = owner_kind
         self._hash_label = hash_label
         self.cache = around.caches.of(CONTROLLER_REVISIONS)
-        self._by_owner = ByController(self.cache)
+        self._by_owner = self.cache.index(ByController)
         self._claims = Claims(around.client, owner_kind, CONTROLLER_REVISIONS)
 
     async def history(self, owner: Document) -> History:

@@ -80,7 +80,7 @@ class StatefulSetController:
         self._around = around
         self._sets = around.caches.of(STATEFUL_SETS)
         pods = around.caches.of(PODS)
-        self._pods = ByController(pods)
+        self._pods = pods.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
         self._revisions = Revisions(around, OWNER_KIND, HASH_LABEL)
         self._control = StatefulPods(around)

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from jettison.agent.sinks.event_correlation import Subject
-from jettison.controllers.object_state import disruption_patch, is_terminating, node_name_of
+from jettison.controllers.object_state import disruption_patch, is_terminating, keys_by_node, node_name_of
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.engine.taints import NO_EXECUTE, Taint, no_execute_stay
 from jettison.errors import NotFound
 from jettison.manifests.taints import taints_from, tolerations_from
 from jettison.manifests.times import time_text
-from jettison.runtimes.kube.cache import Change, Key, View, key_of
+from jettison.runtimes.kube.cache import Change, Key, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
 from jettison.runtimes.kube.kinds import NODES, PODS
 
@@ -40,7 +40,7 @@ class TaintEvictionController:
         self._around = around
         self._pods = around.caches.of(PODS)
         self._nodes = around.caches.of(NODES)
-        self._by_node: View[Key] = View(self._pods, key_of, node_name_of)
+        self._by_node = self._pods.index(keys_by_node)
         self._timers: dict[Key, _Timer] = {}
         self._reconciler: Reconciler[Key] = Reconciler("taint eviction", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._pods, self._touched)

@@ -180,7 +180,10 @@ class Cluster:
         return self._nominations.get(key, "")
 
     def _of(self, name: str) -> NodeLoad:
-        return self._loads.setdefault(name, NodeLoad(NodeOffer(name)))
+        load = self._loads.get(name)
+        if load is None:
+            load = self._loads[name] = NodeLoad(NodeOffer(name))
+        return load
 
     def _tidy(self, name: str) -> None:
         load = self._loads.get(name)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from jettison.clock import SystemClock
 from jettison.controllers.object_state import node_name_of
 from jettison.errors import ManifestError
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
-from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, PatchType
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access
 from tests.controllers.staging import until
@@ -34,7 +35,7 @@ def _story(changes: list[Change]) -> list[tuple[str, str]]:
     ]
 
 
-def test_listeners_hear_of_every_change_in_order(kubeconfig: Path) -> None:
+def test_listeners_hear_of_changes_in_order(kubeconfig: Path) -> None:
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
         await ground.pod("a", phase="Pending")
@@ -47,13 +48,17 @@ def test_listeners_hear_of_every_change_in_order(kubeconfig: Path) -> None:
         await caches.listed()
         assert _names(cache) == {"a"}
         await client.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, space, how=PatchType.MERGE)
+
+        async def is_labelled() -> bool:
+            return _story(changes) == [("a", "new"), ("a", "changed")]
+
+        await until(is_labelled)
         await client.delete(PODS, "a", space, NOW)
-        wanted = [("a", "new"), ("a", "changed"), ("a", "changed"), ("a", "gone")]
 
-        async def is_told() -> bool:
-            return _story(changes) == wanted
+        async def is_gone() -> bool:
+            return _story(changes)[-1] == ("a", "gone")
 
-        await until(is_told)
+        await until(is_gone)
         assert cache.get((space, "a")) is None
         await ground.pod("b", phase="Pending")
 
@@ -64,6 +69,50 @@ def test_listeners_hear_of_every_change_in_order(kubeconfig: Path) -> None:
         running.cancel()
 
     play(kubeconfig, scene)
+
+
+class _Told(KubeClient):
+    """Tells of these changes, all at once."""
+
+    def __init__(self, *events: WatchEvent) -> None:
+        self._events = events
+        self.is_told = asyncio.Event()
+
+    async def list(self, *_: object, **__: object) -> Listing:
+        return Listing([], "1")
+
+    async def watch(self, *_: object, **__: object) -> AsyncIterator[Sequence[WatchEvent]]:
+        yield self._events
+        self.is_told.set()
+        await asyncio.Event().wait()
+
+
+def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -> None:
+    def event(kind: str, name: str, version: int) -> WatchEvent:
+        return WatchEvent(kind, {"metadata": {"name": name, "resourceVersion": str(version)}})
+
+    async def scene() -> list[Change]:
+        client = _Told(
+            event("ADDED", "twice", 2),
+            event("ADDED", "brief", 3),
+            event("MODIFIED", "twice", 4),
+            event("MODIFIED", "twice", 5),
+            event("DELETED", "brief", 6),
+            event("ADDED", "brief", 7),
+            event("MODIFIED", "brief", 8),
+            event("BOOKMARK", "", 9),
+        )
+        cache = Cache(client, PODS, "", SystemClock(), 60)
+        changes: list[Change] = []
+        cache.listen(changes.append)
+        running = asyncio.create_task(cache.run())
+        await asyncio.wait_for(client.is_told.wait(), 10)
+        running.cancel()
+        return changes
+
+    changes = asyncio.run(scene())
+    assert _story(changes) == [("brief", "new"), ("twice", "new"), ("brief", "gone"), ("brief", "new")]
+    assert [each.newest["metadata"]["resourceVersion"] for each in changes] == ["3", "5", "6", "8"]
 
 
 def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, 
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
 from tests.live.served import Served
+from tests.watching import one_by_one
 
 Scene = Callable[[KubeClient], Awaitable[None]]
 
@@ -99,7 +100,7 @@ def test_a_watch_tells_what_happens(served: Served) -> None:
         seen: list[tuple[str, str]] = []
 
         async def look() -> None:
-            async for event in client.watch(PODS, since, "default", labels="watched"):
+            async for event in one_by_one(client.watch(PODS, since, "default", labels="watched")):
                 if event.kind != "BOOKMARK":
                     seen.append((event.kind, event.object["metadata"]["name"]))
                 if event.kind == "DELETED":
@@ -118,7 +119,7 @@ def test_a_watch_tells_what_happens(served: Served) -> None:
 def test_a_watch_from_the_future_or_the_distant_past_is_refused(served: Served) -> None:
     async def scene(client: KubeClient) -> None:
         async def first(since: str) -> WatchEvent:
-            async for event in client.watch(PODS, since):
+            async for event in one_by_one(client.watch(PODS, since)):
                 return event
             raise AssertionError("the watch ended")
 

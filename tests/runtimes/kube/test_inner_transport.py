@@ -15,6 +15,7 @@ from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.inner_transport import AsgiApp, InnerTransport
 from jettison.runtimes.kube.kinds import PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials
+from tests.watching import one_by_one
 
 Message = Any
 Receive = Callable[[], Awaitable[Message]]
@@ -92,7 +93,7 @@ def test_a_watch_comes_bit_by_bit_and_ends_when_it_is_left() -> None:
         ended.set()
 
     async def work(client: KubeClient) -> None:
-        async with aclosing(client.watch(PODS)) as events:  # type: ignore[type-var]
+        async with aclosing(one_by_one(client.watch(PODS))) as events:  # type: ignore[type-var]
             seen = [(await anext(events)).object["number"] for _ in range(20)]
             assert seen == list(range(20))
             await asyncio.sleep(0.05)

@@ -10,11 +10,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jettison.clock import Clock
 from jettison.errors import ApiError, ManifestError, RuntimeFailure
-from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.client import Document, KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import Kind
 
 Key = tuple[str, str]
@@ -26,6 +26,9 @@ RESYNC_SECONDS: Final = 45.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _EXPIRED: Final = 410
+_BOOKMARK: Final = "BOOKMARK"
+_DELETED: Final = "DELETED"
+_MODIFIED: Final = "MODIFIED"
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -79,6 +82,7 @@ class Cache:
         self._resync_seconds = resync_seconds
         self._objects: dict[Key, Document] = {}
         self._listeners: list[Listener] = []
+        self._indexes: dict[Callable[[Cache], Any], Any] = {}
         self._is_listed = asyncio.Event()
         self.listed_ns = 0
         """When the last list was begun: whatever was so before is known."""
@@ -93,6 +97,13 @@ class Cache:
     def listen(self, listener: Listener) -> None:
         """Be told of every change from now on, and of everything at a resync. A listener must not fail or wait."""
         self._listeners.append(listener)
+
+    def index(self, make: Callable[[Cache], T]) -> T:
+        """What `make` keeps of the objects here. It is made once, and whoever asks with the same gets the same."""
+        if make not in self._indexes:
+            self._indexes[make] = make(self)
+        found: T = self._indexes[make]
+        return found
 
     @property
     def is_listed(self) -> bool:
@@ -140,16 +151,14 @@ class Cache:
 
     async def _follow(self, since: str) -> str:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""
-        async for kind, document in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
-            since = document["metadata"]["resourceVersion"]
-            if kind == "BOOKMARK":
-                continue
-            key = key_of(document)
-            known = self._objects.get(key)
-            if kind != "DELETED":
-                self._store(key, Change(known, _sharing(document, known)))
-            elif known is not None:
-                self._store(key, Change(document, None))
+        async for events in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
+            for key, (kind, document) in _without_superseded(events):
+                known = self._objects.get(key)
+                if kind != _DELETED:
+                    self._store(key, Change(known, _sharing(document, known)))
+                elif known is not None:
+                    self._store(key, Change(document, None))
+            since = events[-1].object["metadata"]["resourceVersion"]
         # A server that is stopping may take watches only to end them.
         await asyncio.sleep(_FIRST_PAUSE)
         return since
@@ -170,6 +179,24 @@ class Cache:
             for document in self:
                 for listener in self._listeners:
                     listener(Change(document, document))
+
+
+def _without_superseded(events: Iterable[WatchEvent]) -> Iterator[tuple[Key, WatchEvent]]:
+    """Of several states of one object that came together only the last one matters: an eviction makes two of them.
+    That it came, and that it went, is told in any case.
+    """
+    told: list[tuple[Key, WatchEvent] | None] = []
+    places: dict[Key, int] = {}
+    for event in events:
+        if event.kind != _BOOKMARK:
+            key = key_of(event.object)
+            place = places.pop(key, None)
+            if event.kind == _MODIFIED and place is not None:
+                told[place] = None
+            if event.kind != _DELETED:
+                places[key] = len(told)
+            told.append((key, event))
+    return (each for each in told if each is not None)
 
 
 def _sharing(new: Document, old: Document | None) -> Document:

@@ -7,7 +7,7 @@ and a read whose connection broke is repeated. Every wait is an `await`: whoever
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -149,8 +149,10 @@ class KubeClient:
 
     async def watch(
         self, kind: Kind, since: str = "", namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent]:
-        """Every change after `since`, until the server has enough; ApiError 410 where that is too long ago."""
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        """Every change after `since`, in lists of what came together, until the server has enough; ApiError 410 where
+        that is too long ago.
+        """
         params = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -166,11 +168,15 @@ class KubeClient:
             try:
                 if response.status_code != 200:
                     raise refusal(response.status_code, await response.aread())
-                async for line in _lines(response):
-                    event = document(line, "watch")
-                    if event.get("type") == "ERROR":
-                        raise status_error(event.get("object") or {})
-                    yield WatchEvent(event.get("type") or "", event.get("object") or {})
+                async for lines in _lines(response):
+                    found = [document(line, "watch") for line in lines]
+                    events = [WatchEvent(each.get("type") or "", each.get("object") or {}) for each in found]
+                    # An error is the last thing that a watch tells.
+                    error = events.pop() if events[-1].kind == "ERROR" else None
+                    if events:
+                        yield events
+                    if error is not None:
+                        raise status_error(error.object)
             finally:
                 await response.aclose()
 
@@ -286,13 +292,14 @@ def _patience(response: httpx2.Response) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-async def _lines(response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
+    """Whole ones, as they come together."""
     pieces: list[bytes] = []
     async for chunk in response.aiter_bytes():
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            pieces.append(line)
-            if text := b"".join(pieces):
-                yield text
-            pieces.clear()
-        pieces.append(rest)
+        first, *others = chunk.split(b"\n")
+        pieces.append(first)
+        if others:
+            whole = [line for line in (b"".join(pieces), *others[:-1]) if line]
+            pieces = [others[-1]]
+            if whole:
+                yield whole

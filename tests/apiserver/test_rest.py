@@ -163,10 +163,13 @@ def test_scale_is_a_view_of_the_workload(api: Served) -> None:
 
 def test_a_pod_is_bound_once(api: Served) -> None:
     api.post(PODS, pod_document("p"))
+    api.patch(f"{PODS}/p/status", {"status": {"nominatedNodeName": "n6"}})
+    assert api.get(f"{PODS}/p").body["status"]["nominatedNodeName"] == "n6"
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n7"}}
     assert api.post(f"{PODS}/p/binding", body).code == 201
     pod = api.get(f"{PODS}/p").body
     assert pod["spec"]["nodeName"] == "n7"
+    assert "nominatedNodeName" not in pod["status"]
     assert [(each["type"], each["status"]) for each in pod["status"]["conditions"]] == [("PodScheduled", "True")]
     answer = api.post(f"{PODS}/p/binding", body)
     assert (answer.code, "already assigned to node" in answer.message) == (409, True)

@@ -180,12 +180,13 @@ def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
     metadata = pod["metadata"]
     if given_annotations:
         metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given_annotations}}
-    spec = {**pod["spec"], "nodeName": node}
+    # Where it was to go, if others made room for it, is of no interest any more.
+    status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
     return {
         **pod,
         "metadata": metadata,
-        "spec": spec,
-        "status": {**pod["status"], "conditions": [*conditions, scheduled]},
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**status, "conditions": [*conditions, scheduled]},
     }
 
 

@@ -259,6 +259,22 @@ def test_sidecars_go_last_and_in_reverse(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_sidecar_is_not_given_up_while_the_others_end(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        # It fails as soon as the pod is told to end, which the regular container shows by a file of its own.
+        flag = tmp_path / "ending"
+        sick = {"exec": {"command": ["test", "!", "-e", str(flag)]}, "periodSeconds": 1, "failureThreshold": 1}
+        side = shell(POLITE, "side", restartPolicy="Always", livenessProbe=sick)
+        slow = f"trap 'touch {flag}; sleep 2.5; exit 0' TERM; while :; do sleep 0.05; done"
+        await started(scene, shell(slow, "main"), initContainers=[side])
+        await scene.supervisor.evict(eviction(scene.status().pod, 10))
+        assert flag.exists()
+        assert [fact.container for fact in scene.said(events.ContainerFinished)] == ["main", "side"]
+        assert scene.said(events.ProbeFailed) == []
+
+    play(tmp_path, scenario)
+
+
 def test_the_hook_comes_before_the_signal(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.2; echo hook >> order"]}}}

@@ -124,12 +124,16 @@ class Container:
         if self.is_active:
             self._errands.begin(self._leave())
 
+    def expect_end(self) -> None:
+        """Its pod ends: whatever its probes say, it is not restarted and lives as long as it may."""
+        self._health.expect_end()
+
     def terminate(self, deadline: Deadline) -> None:
         """SIGTERM to the main process, after its preStop hook if it has one. Returns at once and may be repeated."""
         if self._process is None or self._is_stopping:
             return
         self._is_stopping = True
-        self._health.expect_end()
+        self.expect_end()
         if self.spec.pre_stop:
             self._errands.begin(self._terminate_after_hook(deadline))
         else:

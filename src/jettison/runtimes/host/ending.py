@@ -39,6 +39,8 @@ class Ending:
             return
         for container in self.regulars:
             container.terminate(self.deadline)
+        for sidecar in self.sidecars:
+            sidecar.expect_end()
 
     def hurry(self, seconds: float, *, is_at_once: bool) -> None:
         """Somebody wants it to be over sooner. Later is not possible."""

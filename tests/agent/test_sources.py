@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.agent.sources import ManifestDirectory, wanted_pods
+from jettison.agent.sources import ManifestDirectory, Manifests, wanted_pods
 from jettison.events import Fact
 from jettison.runtimes.protocol import PodManifest
 
@@ -134,6 +134,17 @@ def test_one_name_is_one_pod(node: Node) -> None:
     node.write("b.yaml", POD.format(name="a", priority="system-node-critical"))
     assert node.pods()["a"].origin.endswith("a.yaml")
     assert "is there twice" in str(node.said)
+
+
+def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(node: Node) -> None:
+    """Another file that changes is no reason to repeat it."""
+    manifests = Manifests([node.directory], node.said.append)
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    for number, name in enumerate(("a", "a", "b", "a")):
+        node.write("b.yaml", POD.format(name=name, priority='""'))
+        node.write("c.yaml", POD.format(name=f"c{number}", priority='""'))
+        assert asyncio.run(manifests.look())
+    assert str(node.said).count("is there twice") == 2
 
 
 def test_a_removed_file_takes_its_pods_along(node: Node) -> None:

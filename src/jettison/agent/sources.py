@@ -18,7 +18,7 @@ from jettison import events
 from jettison.agent.manifest_reader import Documents, ManifestReader
 from jettison.agent.readmission import Readmitter
 from jettison.errors import JettisonError, ManifestError, ObservationFailed
-from jettison.events import Emit
+from jettison.events import Emit, Fact
 from jettison.manifests.documents import PriorityClasses, prepare_pod
 from jettison.manifests.plain_files import read_plain
 from jettison.manifests.pods import pod_from
@@ -164,6 +164,7 @@ class Manifests:
         self._emit = emit
         self._readmitter = readmitter
         self._wishes: dict[str, Wish] = {}
+        self._complaints: list[Fact] = []
         self._is_first = True
 
     async def look(self) -> bool:
@@ -174,7 +175,13 @@ class Manifests:
             return False
         self._is_first = False
         lives = self._readmitter.lives if self._readmitter else {}
-        wanted = wanted_pods(self._directories, lives, self._emit)
+        complaints: list[Fact] = []
+        wanted = wanted_pods(self._directories, lives, complaints.append)
+        # All files are judged together, also when only one has changed: what was said already is not repeated.
+        for complaint in complaints:
+            if complaint not in self._complaints:
+                self._emit(complaint)
+        self._complaints = complaints
         self._wishes = {uid: Wish(manifest) for uid, manifest in wanted.items()}
         return True
 

@@ -12,8 +12,8 @@ import pytest
 from jettison.controllers.deployment_revisions import REVISION
 from jettison.controllers.object_state import condition_of
 from jettison.engine.template_hash import template_hash
-from jettison.runtimes.kube.client import KubeClient, PatchType
-from jettison.runtimes.kube.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
+from jettison.runtimes.kube.client import Document, KubeClient, PatchType
+from jettison.runtimes.kube.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind
 from tests.controllers.staging import ForwardClock, Json, controlled, told, until, until_status
 from tests.controllers.workloads import Nodes, change, deployment, replica_set, template, until_alive
 from tests.maintenance.playground import Playground, play
@@ -104,7 +104,7 @@ def test_a_first_rollout(kubeconfig: Path) -> None:
 
 
 def test_a_rolling_update_keeps_its_limits(kubeconfig: Path) -> None:
-    """Seen by a watcher: never fewer ready pods than allowed."""
+    """Seen by two watchers: never fewer ready pods than allowed, and never more wanted."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -112,15 +112,15 @@ def test_a_rolling_update_keeps_its_limits(kubeconfig: Path) -> None:
         await deployment(ground, 4, strategy=limits)
         async with _cluster(ground):
             await _until_done(ground, 1, 4)
-            watching = asyncio.create_task(_watch(client, space))
+            watching = asyncio.create_task(_fewest_ready(client, space))
+            wanted = asyncio.create_task(_most_wanted(client, space))
             await change(client, DEPLOYMENTS, "web", space, template=template("app:2"))
             await _until_done(ground, 2, 4)
             await _until_reason(ground, "Progressing", "NewReplicaSetAvailable")
             await client.patch(DEPLOYMENTS, "web", {"metadata": {"labels": {"seen": "yes"}}}, space)
-            fewest, most = await asyncio.wait_for(watching, 10)
-            assert fewest >= 3
+            assert await asyncio.wait_for(watching, 10) >= 3
             # How many at most is a promise about what the sets want: the new one may be faster than the old one.
-            assert most > 4
+            assert await asyncio.wait_for(wanted, 10) == 5
             sets = await _sets(ground)
             assert {key: each["spec"]["replicas"] for key, each in sets.items()} == {"1": 0, "2": 4}
             images = {each["spec"]["containers"][0]["image"] for each in await until_alive(ground, 4)}
@@ -129,23 +129,39 @@ def test_a_rolling_update_keeps_its_limits(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-async def _watch(client: KubeClient, space: str) -> tuple[int, int]:
-    """The fewest ready pods and the most living ones, until all pods are of the second image."""
-    listing = await client.list(PODS, space)
-    pods = {each["metadata"]["uid"]: each for each in listing.items}
-    fewest, most = len(pods), len(pods)
-    async for event in one_by_one(client.watch(PODS, listing.resource_version, space)):
-        if event.kind == "BOOKMARK":
-            continue
-        pods.pop(event.object["metadata"]["uid"], None)
-        if event.kind != "DELETED":
-            pods[event.object["metadata"]["uid"]] = event.object
-        living = [each for each in pods.values() if "deletionTimestamp" not in each["metadata"]]
+async def _fewest_ready(client: KubeClient, space: str) -> int:
+    """Pods at a time, until all are of the second image."""
+    fewest = 4
+    async for pods in _states(client, PODS, space):
+        living = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
         ready = [each for each in living if (condition_of(each, "Ready") or {}).get("status") == "True"]
-        fewest, most = min(fewest, len(ready)), max(most, len(living))
-        if {each["spec"]["containers"][0]["image"] for each in pods.values()} == {"registry.example/app:2"}:
+        fewest = min(fewest, len(ready))
+        if {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example/app:2"}:
             break
-    return fewest, most
+    return fewest
+
+
+async def _most_wanted(client: KubeClient, space: str) -> int:
+    """Pods by all sets together, until one of them wants them all."""
+    most = 0
+    async for sets in _states(client, REPLICA_SETS, space):
+        replicas = [each["spec"]["replicas"] for each in sets]
+        most = max(most, sum(replicas))
+        if sorted(replicas) == [0, 4]:
+            break
+    return most
+
+
+async def _states(client: KubeClient, kind: Kind, space: str) -> AsyncIterator[list[Document]]:
+    """All objects of the kind, after each change."""
+    listing = await client.list(kind, space)
+    objects = {each["metadata"]["uid"]: each for each in listing.items}
+    async for event in one_by_one(client.watch(kind, listing.resource_version, space)):
+        if event.kind != "BOOKMARK":
+            objects.pop(event.object["metadata"]["uid"], None)
+            if event.kind != "DELETED":
+                objects[event.object["metadata"]["uid"]] = event.object
+            yield list(objects.values())
 
 
 def test_a_rollout_that_stands_still_is_told_and_can_be_undone(kubeconfig: Path) -> None:

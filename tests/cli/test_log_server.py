@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Node:
         # What a trick might reach.
         (directory / "logs" / "0.log").write_text("secret\n")
         self.chain = self_signed("node")
-        logs = HostLogs(directory / "logs", lambda: self.statuses)
+        logs = HostLogs("n1", directory / "logs", lambda: self.statuses)
         self.server = LogServer(logs, server_context(self.chain, authority.authority_pem))
         self.port = 0
 
@@ -308,5 +309,25 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         async with serving(tmp_path) as node:
             with pytest.raises(ActionFailed, match=f"cannot listen on `127.0.0.1:{node.port}`"):
                 LogServer(node.server._logs, node.server._context).listen("127.0.0.1", node.port)
+
+    play(scenario())
+
+
+def test_a_static_pod_is_asked_for_by_the_name_of_its_mirror(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as node:
+            static = Pod("dns", "default", "u2", is_static=True)
+            node.statuses.append(PodStatus(static, "Running", containers=(ContainerStatus("main", "running"),)))
+            directory = pod_log_dir(tmp_path / "logs", static) / "main"
+            directory.mkdir(parents=True)
+            log_file(directory, 0).write_text("resolved\n")
+            assert await node.ask("/containerLogs/default/dns-n1/main?uid=of-the-mirror") == (200, b"resolved\n")
+            assert (await node.ask("/containerLogs/default/dns/main?uid=u2"))[0] == 404
+            # Somebody had that name before: then there is no mirror.
+            node.statuses.append(PodStatus(Pod("web", "default", "u3", is_static=True), "Running"))
+            node.statuses.append(replace(node.statuses[0], pod=replace(POD, name="web-n1")))
+            (tmp_path / "logs" / "default_web-n1_u1" / "main").mkdir(parents=True)
+            (tmp_path / "logs" / "default_web-n1_u1" / "main" / "1.log").write_text("mine\n")
+            assert await node.ask("/containerLogs/default/web-n1/main?uid=u1") == (200, b"mine\n")
 
     play(scenario())

@@ -72,7 +72,7 @@ class _HostCluster:
                 name = orders.settings.node_name
                 node = await HostNode.open(node_options(orders, owns_process=False), NodeLog(log, name))
                 stack.push_async_callback(node.close)
-                self._logs[name] = HostLogs(orders.settings.logs_dir, node.runtime.statuses)
+                self._logs[name] = HostLogs(name, orders.settings.logs_dir, node.runtime.statuses)
                 nodes.append((node, await stack.enter_async_context(self._client(f"{NODE_PREFIX}{name}"))))
             controllers = await stack.enter_async_context(self._client(_CONTROLLERS))
             await knock(controllers)

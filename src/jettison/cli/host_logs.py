@@ -16,6 +16,8 @@ from jettison.cli.log_files import log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.engine.pods import Pod
 from jettison.errors import ApiError, ObservationFailed
+from jettison.membership.mirrors import mirror_name
+from jettison.membership.pod_source import is_mirror
 from jettison.runtimes.host.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import PodStatus
 
@@ -25,27 +27,35 @@ _PAUSE_SECONDS = 0.2
 
 
 class HostLogs:
-    """Of one node; `statuses` tells which containers still write."""
+    """Of one node; `statuses` tells which containers still write. A static pod is asked for by its mirror's name."""
 
-    def __init__(self, logs_dir: Path, statuses: Callable[[], Sequence[PodStatus]]) -> None:
+    def __init__(self, node: str, logs_dir: Path, statuses: Callable[[], Sequence[PodStatus]]) -> None:
+        self._node = node
         self._logs_dir = logs_dir
         self._statuses = statuses
 
     def read_log(self, pod: Json, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """Of a pod as the API has it; that it has such a container is known."""
         metadata = pod["metadata"]
+        if is_mirror(pod):
+            return self.find(metadata["namespace"], metadata["name"], metadata["uid"], query)
         return self.read(Pod(metadata["name"], metadata["namespace"], metadata["uid"]), query)
 
     def find(self, namespace: str, name: str, uid: str, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """Of a pod that somebody elsewhere names: nothing but what is known to have run here becomes a path."""
-        for status in self._statuses():
-            pod = status.pod
-            if (pod.namespace, pod.name) == (namespace, name) and uid in (pod.uid, ""):
+        for status in sorted(self._statuses(), key=lambda each: each.pod.is_static):
+            if self._is_meant(status.pod, namespace, name, uid):
                 if all(each.name != query.container for each in status.containers):
                     raise _refusal(f'container "{query.container}" in pod "{name}" has not run')
-                return self.read(pod, query)
+                return self.read(status.pod, query)
         message = f'pod "{name}" is not on this node'
         raise ApiError(message, code=404, reason="NotFound", details={})
+
+    def _is_meant(self, pod: Pod, namespace: str, name: str, uid: str) -> bool:
+        """A mirror has another uid than its pod; that nobody else here has its name was looked at first."""
+        if pod.is_static:
+            return (pod.namespace, mirror_name(pod.name, self._node)) == (namespace, name)
+        return (pod.namespace, pod.name) == (namespace, name) and uid in (pod.uid, "")
 
     async def read(self, pod: Pod, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """In pieces; an ApiError comes before the first of them."""

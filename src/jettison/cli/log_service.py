@@ -41,7 +41,9 @@ class LogService:
         """What the cluster is to be told; None where there is nothing to tell."""
         offer = None
         if self._context is not None:
-            server = LogServer(HostLogs(node.options.settings.logs_dir, node.runtime.statuses), self._context)
+            settings = node.options.settings
+            logs = HostLogs(settings.node_name, settings.logs_dir, node.runtime.statuses)
+            server = LogServer(logs, self._context)
             try:
                 offer = LogOffer(server.listen(host, port), self._certificate)
                 self._server = server

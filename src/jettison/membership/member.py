@@ -15,6 +15,8 @@ from jettison.engine.signals import Condition
 from jettison.events import Emit
 from jettison.manifests.taints import taints_from
 from jettison.membership.lease import RENEW_SECONDS, NodeLease
+from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
+from jettison.membership.mirrors import Mirrors
 from jettison.membership.node_object import NodeProfile
 from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
 from jettison.membership.pod_reports import PodReports
@@ -64,12 +66,14 @@ class Member:
             lambda event: node.events.say(event, clock.now_ns()),
             clock,
         )
+        mirrors = Mirrors(client, pods, nodes, node.runtime, profile.name)
+        self._mirror_rounds = Rounds("mirror static pods", mirrors.report, MIRROR_SECONDS, node.emit)
         self._node_rounds = Rounds("report the node", registration.report, NODE_SECONDS, node.emit)
         self._pod_rounds = Rounds("report pods", self.reports.report, POD_SECONDS, node.emit)
         self._lease_rounds = Rounds("renew the node's lease", self._lease.renew, RENEW_SECONDS, node.emit)
         self.reports.wake = self._wake
         nodes.listen(self._hear_of_node)
-        pods.listen(lambda _: self._pod_rounds.wake())
+        pods.listen(lambda _: self._wake_for_pods())
         node.keeper.add(ApiPods(pods, node.keeper.wake, node.runtime.is_finished, node.emit))
         node.events.consumer = self._post
 
@@ -79,12 +83,17 @@ class Member:
             group.create_task(self._node_rounds.run())
             group.create_task(self._lease_rounds.run())
             group.create_task(self._pod_rounds.run())
+            group.create_task(self._mirror_rounds.run())
             group.create_task(self._posts.run())
             group.create_task(self._caches.run())
 
     def _wake(self) -> None:
-        self._pod_rounds.wake()
+        self._wake_for_pods()
         self._node_rounds.wake()
+
+    def _wake_for_pods(self) -> None:
+        self._pod_rounds.wake()
+        self._mirror_rounds.wake()
 
     def _post(self, recorded: Recorded) -> None:
         document = event_document(recorded, self._profile.name)

@@ -14,7 +14,7 @@ from jettison import events
 from jettison.clock import Clock
 from jettison.errors import Conflict, NotFound
 from jettison.events import Fact
-from jettison.membership.pod_source import is_mirror, is_terminating, uid_of
+from jettison.membership.pod_source import is_mirror, is_terminating, local_uid, uid_of
 from jettison.membership.pod_status import lost_patch, status_patch
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
@@ -68,14 +68,14 @@ class PodReports:
     async def report(self) -> None:
         """One round. The first failure ends it; what was not told yet differs in the next round as well."""
         here = self._remember()
-        wanted = [each for each in self._pods if not is_mirror(each)]
-        uids = {uid_of(each) for each in wanted} | here.keys()
+        shown = list(self._pods)
+        uids = {uid_of(each) for each in shown} | here.keys()
         self._last = {uid: status for uid, status in self._last.items() if uid in uids}
         self._told = {uid: told for uid, told in self._told.items() if uid in uids}
-        for begin in range(0, len(wanted), _AT_ONCE):
-            some = wanted[begin : begin + _AT_ONCE]
+        for begin in range(0, len(shown), _AT_ONCE):
+            some = shown[begin : begin + _AT_ONCE]
             done = await asyncio.gather(
-                *(self._one(each, here.get(uid_of(each))) for each in some), return_exceptions=True
+                *(self._one(each, here.get(local_uid(each))) for each in some), return_exceptions=True
             )
             for failure in filter(None, done):
                 raise failure
@@ -90,7 +90,7 @@ class PodReports:
         try:
             if status is not None:
                 await self._tell(document, status)
-            elif is_terminating(document) and not self._is_busy_with(uid):
+            elif is_terminating(document) and not is_mirror(document) and not self._is_busy_with(uid):
                 await self._finish(document)
         except (NotFound, Conflict):
             # Gone, or another pod of the same name; the cache hears of it.

@@ -82,6 +82,12 @@ def uid_of(document: Document) -> str:
     return uid
 
 
+def local_uid(document: Document) -> str:
+    """By which the node itself knows the pod: a mirror tells it of the static pod that it shows."""
+    uid: str = (document["metadata"].get("annotations") or {}).get(CONFIG_MIRROR) or uid_of(document)
+    return uid
+
+
 def is_mirror(document: Document) -> bool:
     """It shows what a node runs by itself, and is nobody's wish."""
     return CONFIG_MIRROR in (document["metadata"].get("annotations") or {})

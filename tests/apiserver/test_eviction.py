@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.eviction import Settings
+from jettison.engine.api_switches import BETTER
 from tests.apiserver.served import BUDGETS, PODS, Served
 
 Json = dict[str, Any]
@@ -45,7 +46,7 @@ def quick(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path / "cluster", Settings(strict=True))
+    served = Served(tmp_path / "cluster", Settings(switches=BETTER))
     yield served
     served.close()
 
@@ -273,6 +274,21 @@ def test_a_stale_version_of_an_unready_pod_is_overwritten(api: Served) -> None:
     api.pod("p", ready=False)
     api.budget(minAvailable=1, status=status(0), unhealthyPodEvictionPolicy="AlwaysAllow")
     assert api.evict("p", {"preconditions": {"resourceVersion": "3"}}).code == 201
+
+
+def test_two_budgets_are_spent_together_or_not_at_all(strict: Served) -> None:
+    strict.pod("p")
+    strict.pod("q")
+    strict.budget(minAvailable=1, status=status(2, 3, 1))
+    strict.budget("other", minAvailable=1, status=status(1, 2, 1))
+    assert strict.evict("p").code == 201
+    for name, left in (("pdb", 1), ("other", 0)):
+        found = strict.get(f"{BUDGETS}/{name}").body["status"]
+        assert (found["disruptionsAllowed"], list(found["disruptedPods"])) == (left, ["p"])
+    refusal = strict.evict("q")
+    assert refusal.code == 429
+    assert refusal.body["details"]["causes"][0]["message"].startswith("The disruption budget other ")
+    assert budget_status(strict)["disruptionsAllowed"] == 1
 
 
 def test_strict_keeps_the_version_of_the_client(strict: Served) -> None:

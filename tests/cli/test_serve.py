@@ -7,7 +7,9 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,35 @@ def test_an_address_that_others_can_reach_is_remarked(tmp_path: Path) -> None:
     with serving(tmp_path / "state", "--listen", "0.0.0.0:0") as server:
         assert server.call("GET", "/version")[0] == 200
     assert "can be reached from other machines" in (tmp_path / "state.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("profile", "code", "why"), [("kubelet", 500, "more than one"), ("improved", 429, "disruption budget")]
+)
+def test_the_profile_reaches_handler_and_controllers(tmp_path: Path, profile: str, code: int, why: str) -> None:
+    """Two budgets, one of which cannot be counted: nobody knows how many pods the owner wants."""
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    selector = {"matchLabels": {"app": "web"}}
+    container = {"name": "main", "image": "registry.example/app:1"}
+    owner = {"apiVersion": "example.org/v1", "kind": "Shop", "name": "s", "uid": "u1", "controller": True}
+    metadata = {"name": "p", "labels": {"app": "web"}, "ownerReferences": [owner]}
+    with serving(tmp_path / "state", "--profile", profile) as server:
+        for name, limit in (("a", {"minAvailable": 0}), ("b", {"maxUnavailable": 1})):
+            body = {"metadata": {"name": name}, "spec": {"selector": selector, **limit}}
+            assert server.call("POST", budgets, body)[0] == 201
+        pods = "/api/v1/namespaces/default/pods"
+        spec = {"nodeName": "n1", "containers": [container]}
+        assert server.call("POST", pods, {"metadata": metadata, "spec": spec})[0] == 201
+        _, pod = server.call("GET", f"{pods}/p")
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        assert server.call("PUT", f"{pods}/p/status", {**pod, "status": status})[0] == 200
+
+        def eviction() -> tuple[int, Any]:
+            return server.call("POST", f"{pods}/p/eviction", {"metadata": {"name": "p"}})
+
+        deadline = time.monotonic() + 10
+        while "failed sync" not in str(eviction()) and profile == "improved":
+            assert time.monotonic() < deadline, eviction()
+            time.sleep(0.1)
+        answer = eviction()
+        assert (answer[0], why in answer[1]["message"]) == (code, True)

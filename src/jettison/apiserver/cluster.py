@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from jettison.apiserver.app import Application
 from jettison.apiserver.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.bootstrap import ensure_system_objects
+from jettison.apiserver.eviction import Settings
 from jettison.apiserver.far_logs import FarLogs
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.identity import IdentityInTheMaking, ServerIdentity
@@ -31,6 +32,7 @@ from jettison.apiserver.server import Endpoint, listen, serve
 from jettison.apiserver.store import Store
 from jettison.apiserver.tokens import ensure_tokens
 from jettison.clock import Clock, SystemClock
+from jettison.engine.api_switches import EXACT, ApiSwitches
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
 """Users that every cluster has, with their roles; a node is added by whoever runs one."""
@@ -67,6 +69,7 @@ class Cluster:
     # Of nodes in this process; they come when they are there.
     near_logs: Mapping[str, LogSource] = field(default_factory=dict)
     door: InnerDoor = field(default_factory=InnerDoor)
+    switches: ApiSwitches = EXACT
 
     @property
     def folder(self) -> Path:
@@ -106,7 +109,14 @@ class Cluster:
                 path = self.kubeconfig(entry.user)
                 write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
         far_logs = FarLogs(store, identity.client)
-        app = Application(store, self.clock, Authenticator(entries), near_logs=self.near_logs, far_logs=far_logs)
+        app = Application(
+            store,
+            self.clock,
+            Authenticator(entries),
+            evictions=Settings(switches=self.switches),
+            near_logs=self.near_logs,
+            far_logs=far_logs,
+        )
         self.door.open(app)
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:

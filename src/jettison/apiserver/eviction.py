@@ -6,7 +6,7 @@ between. Here all of them are made on the head of the store in one go: nobody co
 Kubernetes needs around the budget's write has nothing to repeat, and one wait for the disk is enough for all three.
 
 The other loop, around pods that need no budget, is kept, because a client can tell: a uid that does not match is tried
-again for ten seconds, hopeless as it is. `strict` answers at once, and mends three more surprises; see `Settings`.
+again for ten seconds, hopeless as it is. With `strict_evictions` it is answered at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ from jettison.apiserver.stored import Change, ChangeType, Stored
 from jettison.apiserver.turns import Turns
 from jettison.apiserver.validation.mistakes import invalid, refusal
 from jettison.clock import Clock
-from jettison.engine.budget_verdict import Allowance, Allowed, Refusal, Refused, is_exempt, judge_eviction, unprocessed
+from jettison.engine.api_switches import EXACT, ApiSwitches
+from jettison.engine.budget_verdict import (
+    Allowance,
+    Allowed,
+    Refusal,
+    Refused,
+    Verdict,
+    is_exempt,
+    judge_eviction,
+    unprocessed,
+)
 from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
 from jettison.engine.label_selectors import NOTHING, LabelSelector, select
 from jettison.errors import ApiError, Conflict, InputError
@@ -48,16 +58,16 @@ _IGNORES_ERRORS: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How patient evictions are, and whether they are better than Kubernetes'.
-
-    `strict` checks options and preconditions before anything is written (upstream a wrong uid costs a disruption of the
-    budget, for two minutes), keeps a resourceVersion that the client gave (upstream overwrites it for unready pods, and
-    deletes a pod that the client did not mean), and does not repeat what cannot succeed.
-    """
+    """How patient evictions are, and where they are better than Kubernetes'."""
 
     attempts: int = 20
     pause_seconds: float = 0.5
-    strict: bool = False
+    switches: ApiSwitches = EXACT
+
+    @property
+    def strict(self) -> bool:
+        """Check first, and do not repeat what cannot succeed."""
+        return self.switches.strict_evictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +157,21 @@ class Evictions:
                 order.options.check()
                 check_preconditions(PODS, found, order.options, take_empty=True)
             pod = guarded_pod_from(found.object)
-            verdict = judge_eviction(pod, () if is_exempt(pod) else self._guarding(pod), self._clock.now_ns())
-            turn = None if verdict.budget is None else self.turns.of((pod.namespace, verdict.budget.name))
+            budgets = () if is_exempt(pod) else self._guarding(pod)
+            verdict = judge_eviction(pod, budgets, self._clock.now_ns(), self._settings.switches)
+            turn = self._turn_before(verdict)
             if turn is not None:
                 await asyncio.shield(turn)
             elif isinstance(verdict, Refused):
                 raise refused(verdict)
             else:
                 return found, verdict
+
+    def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
+        """Of whoever counts a budget that was asked."""
+        asked = (verdict, *verdict.further) if isinstance(verdict, Allowed) else (verdict,)
+        keys = [(each.budget.namespace, each.budget.name) for each in asked if each.budget is not None]
+        return next((turn for key in keys if (turn := self.turns.of(key)) is not None), None)
 
     def _carry_out(self, order: Order, found: Stored, verdict: Allowed, *, may_retry: bool) -> bool:
         """Write everything, without waiting for the disk. False: the pod changed meanwhile, look again."""
@@ -164,8 +181,9 @@ class Evictions:
         if verdict.allowance is Allowance.UNHEALTHY and verdict.budget is not None:
             self._evict_unhealthy(order, found, verdict.budget, now_ns)
             return True
-        if verdict.status is not None and verdict.budget is not None and not order.is_dry_run:
-            self._spend(verdict.budget, verdict.status, order.name, now_ns)
+        for each in (verdict, *verdict.further):
+            if each.status is not None and each.budget is not None and not order.is_dry_run:
+                self._spend(each.budget, each.status, order.name, now_ns)
         self._commit(order, order.options, now_ns)
         return True
 

@@ -10,6 +10,7 @@ import click
 
 from jettison.cli.controller_choice import choose_controllers
 from jettison.controllers.settings import ControllerSettings
+from jettison.engine.api_switches import API_PROFILES
 
 Callback = Callable[..., Any]
 
@@ -36,6 +37,13 @@ _OPTIONS = (
         metavar="NUMBER",
         help="Of more pods that a node evicted the oldest go. [default: only the threshold above]",
     ),
+    click.option(
+        "--profile",
+        type=click.Choice(list(API_PROFILES)),
+        default="kubelet",
+        show_default=True,
+        help="`improved` is better than Kubernetes where that is known to be wrong.",
+    ),
 )
 
 
@@ -48,9 +56,10 @@ def controller_options(command: Callback) -> Callback:
         controllers: tuple[str, ...],
         terminated_pod_gc_threshold: int,
         evicted_pod_limit: int | None,
+        profile: str,
         **options: Any,
     ) -> Any:
-        settings = ControllerSettings(terminated_pod_gc_threshold, evicted_pod_limit)
+        settings = ControllerSettings(terminated_pod_gc_threshold, evicted_pod_limit, API_PROFILES[profile])
         return command(*arguments, names=choose_controllers(controllers), settings=settings, **options)
 
     decorated: Callback = collected

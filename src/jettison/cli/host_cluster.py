@@ -18,6 +18,8 @@ from jettison.cli.member_node import knock, run_member
 from jettison.cli.orders import ClusterOrders
 from jettison.cli.until_told import until_told
 from jettison.controllers.runner import MAKERS, run_controllers
+from jettison.controllers.settings import ControllerSettings
+from jettison.engine.api_switches import API_PROFILES, EXACT
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
@@ -35,11 +37,13 @@ class _HostCluster:
         settings = [each.settings for each in orders.nodes]
         users = {f"{NODE_PREFIX}{each.node_name}": "node" for each in settings}
         self._logs: dict[str, LogSource] = {}
+        self._switches = API_PROFILES.get(orders.nodes[0].policy["profile"], EXACT)
         self._cluster = Cluster(
             settings[0].state_dir,
             Endpoint(*orders.listen),
             {**PEOPLE, _CONTROLLERS: "admin", **users},
             near_logs=self._logs,
+            switches=self._switches,
         )
 
     async def run(self, log: LogSink) -> None:
@@ -80,7 +84,8 @@ class _HostCluster:
             async with asyncio.TaskGroup() as group:
                 for node, client in nodes:
                     group.create_task(run_member(node, client, self._orders.listen[0]))
-                group.create_task(run_controllers(controllers, MAKERS.keys()))
+                settings = ControllerSettings(switches=self._switches)
+                group.create_task(run_controllers(controllers, MAKERS.keys(), settings))
 
     def _protect(self, node: HostNode) -> HostProtection:
         """All of them together: the first node's cgroup for agents, and its word on how dear the process is.

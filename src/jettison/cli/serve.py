@@ -67,7 +67,7 @@ def command(
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
     users = {**PEOPLE, _CONTROLLERS: "admin", **{f"{NODE_PREFIX}{checked_node_name(name)}": "node" for name in nodes}}
-    cluster = Cluster(absolute(state_dir), endpoint, users)
+    cluster = Cluster(absolute(state_dir), endpoint, users, switches=settings.switches)
     asyncio.run(_serve(cluster, partial(run_controllers, names=names, settings=settings)))
 
 

@@ -94,7 +94,7 @@ class DisruptionController:
             return
         pods = self._guarded.matching(key[0], _selector(document))
         workloads = await self._workloads_of(budget, pods)
-        sync = sync_budget(budget, pods, workloads, now_ns)
+        sync = sync_budget(budget, pods, workloads, now_ns, self._around.settings.switches)
         if sync.status is not None:
             await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
         self._announce(document, sync)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jettison.engine.api_switches import EXACT, ApiSwitches
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """How many ended pods are kept for people to look at."""
+    """How many ended pods are kept for people to look at, and where budgets are better than Kubernetes'."""
 
     # Of all kinds together; 0 or less: all of them.
     terminated_pods: int = 12_500
     # Of those that a kubelet evicted, which come in hundreds while a node is under pressure; None: no limit of its own.
     evicted_pods: int | None = None
+    switches: ApiSwitches = EXACT

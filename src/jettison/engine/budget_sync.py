@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from jettison.engine.api_switches import EXACT, ApiSwitches
 from jettison.engine.budgets import (
     DISRUPTION_ALLOWED,
     SYNC_FAILED,
@@ -56,22 +57,28 @@ class _Demand:
     has_unmanaged: bool = False
 
 
-def sync_budget(budget: Budget, pods: Iterable[GuardedPod], workloads: Workloads, now_ns: int) -> Sync:
+def sync_budget(
+    budget: Budget, pods: Iterable[GuardedPod], workloads: Workloads, now_ns: int, switches: ApiSwitches = EXACT
+) -> Sync:
     """Compute a budget's status from the pods of the cluster.
 
     When that fails, nothing but the permission is withdrawn: all numbers and even `observed_generation` stay, so
-    that a budget whose first sync fails looks unprocessed for ever.
+    that a budget whose first sync fails looks unprocessed for ever; unless `observe_failed_syncs`.
     """
+    if switches.observe_failed_syncs:
+        observed = replace(budget, status=replace(budget.status, observed_generation=budget.generation))
+    else:
+        observed = budget
     try:
         guarded = guarded_pods(budget, pods)
     except InputError as error:
-        return _failed(budget, error, [Notice("NoPods", f"Failed to get pods: {error}")], now_ns)
+        return _failed(observed, error, [Notice("NoPods", f"Failed to get pods: {error}")], now_ns)
     notices = [] if guarded else [Notice("NoPods", "No matching pods found", is_warning=False)]
     try:
         demand = _demand(budget, guarded, workloads)
     except InputError as error:
         message = f"Failed to calculate the number of expected pods: {error}"
-        return _failed(budget, error, [*notices, Notice("CalculateExpectedPodCountFailed", message)], now_ns)
+        return _failed(observed, error, [*notices, Notice("CalculateExpectedPodCountFailed", message)], now_ns)
     if demand.has_unmanaged:
         notices.append(Notice("UnmanagedPods", _UNMANAGED.format(selector=budget.selector)))
     disrupted, overdue = _disrupted(budget.status, guarded, now_ns)

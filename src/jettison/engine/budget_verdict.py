@@ -5,11 +5,12 @@ A verdict is a value: the handler turns a refusal into an HTTP answer, and the d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from jettison.engine.api_switches import EXACT, ApiSwitches
 from jettison.engine.budgets import ALWAYS_ALLOW, SYNC_FAILED, Budget, BudgetStatus, GuardedPod
 from jettison.engine.label_selectors import select
 from jettison.engine.strconv import quote
@@ -47,11 +48,14 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The pod may go. `status` is what must be written to the budget first; None: nothing."""
+    """The pod may go. `status` is what must be written to the budget first; None: nothing. `further` has what was
+    granted by other budgets of the same pod.
+    """
 
     allowance: Allowance
     budget: Budget | None = None
     status: BudgetStatus | None = None
+    further: tuple[Allowed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Refused:
 Verdict = Allowed | Refused
 
 
-def judge_eviction(pod: GuardedPod, budgets: Iterable[Budget], now_ns: int) -> Verdict:
+def judge_eviction(pod: GuardedPod, budgets: Iterable[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
     """The whole decision for one pod, given all budgets; those of other namespaces do not count.
 
     An unready pod is let go while the application is healthy enough without it, or always if the budget says so.
@@ -80,14 +84,28 @@ def judge_eviction(pod: GuardedPod, budgets: Iterable[Budget], now_ns: int) -> V
     if is_exempt(pod):
         return Allowed(Allowance.EXEMPT)
     guarding = [budget for budget in budgets if _guards(budget, pod)]
-    if len(guarding) > 1:
+    if len(guarding) > 1 and not switches.join_budgets:
         return Refused(Refusal.SEVERAL_BUDGETS, _SEVERAL)
     if not guarding:
         return Allowed(Allowance.UNGUARDED)
-    (budget,) = guarding
-    if not pod.is_ready and _spares_unhealthy(budget):
+    return _joined([_ask(budget, pod, now_ns, switches) for budget in guarding])
+
+
+def _ask(budget: Budget, pod: GuardedPod, now_ns: int, switches: ApiSwitches) -> Verdict:
+    if not pod.is_ready and _spares_unhealthy(budget, switches):
         return Allowed(Allowance.UNHEALTHY, budget)
     return spend(budget, pod.name, now_ns)
+
+
+def _joined(verdicts: Sequence[Verdict]) -> Verdict:
+    """One refusal is enough. Budgets that the pod does not touch are left alone, unless there are no others."""
+    allowed: list[Allowed] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Refused):
+            return verdict
+        allowed.append(verdict)
+    granted = [each for each in allowed if each.allowance is Allowance.GRANTED]
+    return replace(granted[0], further=tuple(granted[1:])) if granted else allowed[0]
 
 
 def is_exempt(pod: GuardedPod) -> bool:
@@ -137,9 +155,13 @@ def _guards(budget: Budget, pod: GuardedPod) -> bool:
         return False
 
 
-def _spares_unhealthy(budget: Budget) -> bool:
+def _spares_unhealthy(budget: Budget, switches: ApiSwitches) -> bool:
     status = budget.status
-    return budget.unhealthy_policy == ALWAYS_ALLOW or status.current_healthy >= status.desired_healthy > 0
+    if budget.unhealthy_policy == ALWAYS_ALLOW:
+        return True
+    # A status that is not of this budget says nothing about how many are needed; 0 is what a new one has.
+    needs_none = switches.free_unready_pods and status.observed_generation >= budget.generation
+    return status.current_healthy >= status.desired_healthy and (status.desired_healthy > 0 or needs_none)
 
 
 def _exhaustion(budget: Budget) -> str:

@@ -54,6 +54,15 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
+def test_a_name_may_be_any_bytes(node: Node) -> None:
+    """Its pods are wanted like others, and its mistakes are told."""
+    for name, text in ((b"\xff.yaml", POD.format(name="a", priority='""')), (b"\xfe.yaml", "kind: [")):
+        (Path(os.fsdecode(os.fsencode(node.path) + b"/" + name))).write_text(text)
+    assert node.pods()["a"].origin.endswith("\\xff.yaml")
+    assert len(node.said) == 1
+    assert "\\xfe.yaml" in str(node.said)
+
+
 def test_what_is_not_a_file_keeps_nobody_waiting(node: Node) -> None:
     """Opening a pipe waits for a writer, and a device has no end; both are told once, and the others are read."""
     os.mkfifo(node.path / "pipe.yaml")

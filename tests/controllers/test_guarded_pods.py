@@ -39,3 +39,15 @@ def test_pods_move_between_shelves() -> None:
     assert names() == ([], ["1", "3", "4"])
     cache._store(("a", "1"), Change(moved, one))
     assert names() == (["1"], ["1", "3", "4"])
+
+
+def test_what_goes_leaves_nothing_behind_whatever_its_last_words_are() -> None:
+    """Every Job has labels of its own, and a pod may lose its finalizer and change its labels in one breath."""
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    for number in range(100):
+        pod = _pod("p", app="web", run=str(number))
+        cache._store(("a", "p"), Change(None, pod))
+        cache._store(("a", "p"), Change(_pod("p", app="other"), None))
+    assert guarded.matching("a", ALL) == []
+    assert guarded._shelves == {}

@@ -100,7 +100,7 @@ class ManifestDirectory:
         """Every document with the file it came from, in the order of the files' names."""
         for path in sorted(self._files):
             for document in self._files[path].documents:
-                yield path, document
+                yield _shown(path), document
 
     def _stamp_of(self, path: str) -> _Stamp | None:
         known = self._files.get(path)
@@ -110,7 +110,7 @@ class ManifestDirectory:
         if isinstance(result, ObservationFailed):
             self._complain(str(result))  # the next look tries again
         elif isinstance(result, JettisonError):
-            self._emit(events.ActionFailed(f"read {path}", str(result)))
+            self._emit(events.ActionFailed(f"read {_shown(path)}", str(result)))
             # Remembered with its new stamp, so that the complaint is made once.
             before = self._files.get(path)
             self._files[path] = _File(stamp, before.documents if before else [])
@@ -140,16 +140,22 @@ def _read_all(paths: Sequence[str]) -> dict[str, Documents | JettisonError | Non
 
 
 def _read(path: str, reader: ManifestReader) -> Documents | JettisonError | None:
+    shown = _shown(path)
     try:
-        return reader.parse(read_plain(Path(path), LARGEST_FILE).decode(), path)
+        return reader.parse(read_plain(Path(path), LARGEST_FILE).decode(), shown)
     except FileNotFoundError:
         return None
     except JettisonError as error:
         return error
     except OSError as error:
-        return ManifestError(f"{path}: {reason(error)}")
+        return ManifestError(f"{shown}: {reason(error)}")
     except UnicodeDecodeError as error:
-        return ManifestError(f"{path}: {error}")
+        return ManifestError(f"{shown}: {error}")
+
+
+def _shown(path: str) -> str:
+    """A file's name may be any bytes; what is not UTF-8 can neither be sent to the reader nor be recorded."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 class Manifests:

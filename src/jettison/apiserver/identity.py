@@ -44,7 +44,8 @@ class IdentityInTheMaking:
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", _MAKER, str(folder), *names]
+        # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
+        command = [sys.executable, "-P", "-m", _MAKER, str(folder), *names]
         # Not to be stopped by a Ctrl-C that is meant for the server: it is done in a moment.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module
             command, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -23,8 +23,9 @@ class CertificateInTheMaking:
         if find_spec("cryptography") is None:
             raise ActionFailed("the package `cryptography` is not installed")
         pipe = subprocess.PIPE
+        # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module
-            [sys.executable, "-m", _PROGRAM], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            [sys.executable, "-P", "-m", _PROGRAM], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
 
     def wait(self) -> bytes:

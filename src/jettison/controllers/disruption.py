@@ -21,7 +21,7 @@ from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.guarded_pods import GuardedPods
 from jettison.controllers.owner_scales import read_scales
 from jettison.controllers.pace import Pace
-from jettison.controllers.reconciler import Reconciler, Surroundings
+from jettison.controllers.reconciler import Postponed, Reconciler, Surroundings
 from jettison.controllers.stale_conditions import StaleConditions
 from jettison.engine.budget_sync import Sync, sync_budget, unlisted_owners
 from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
@@ -77,8 +77,7 @@ class DisruptionController:
             self._pace.forget(key)
             return
         if (seconds := self._pace.wait_seconds(key)) > 0:
-            self._reconciler.queue.add_after(key, seconds)
-            return
+            raise Postponed(seconds)
         with self._pace.working(key), suppress(NotFound):
             try:
                 await self._count(key, document)
@@ -90,8 +89,7 @@ class DisruptionController:
         budget = budget_from(document)
         now_ns = self._around.clock.now_ns()
         if self._is_behind(budget, now_ns):
-            self._reconciler.queue.add_after(key, _LAG_PAUSE_SECONDS)
-            return
+            raise Postponed(_LAG_PAUSE_SECONDS)
         pods = self._guarded.matching(key[0], _selector(document))
         workloads = await self._workloads_of(budget, pods)
         sync = sync_budget(budget, pods, workloads, now_ns, self._around.settings.switches)

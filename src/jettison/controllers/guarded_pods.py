@@ -16,7 +16,7 @@ class GuardedPods:
     """All pods of a cache."""
 
     def __init__(self, pods: Cache) -> None:
-        self._view: View[GuardedPod] = View(pods, guarded_pod_from, _shelf)
+        self._view: View[GuardedPod] = View(pods, guarded_pod_from, _shelf, self._forget)
         # By namespace: where the pods with such labels are.
         self._shelves: dict[str, dict[str, Mapping[str, str]]] = {}
         pods.listen(self._take)
@@ -24,18 +24,23 @@ class GuardedPods:
     def matching(self, namespace: str, selector: LabelSelector) -> list[GuardedPod]:
         """Those of the namespace that are selected."""
         found: list[GuardedPod] = []
-        shelves = self._shelves.get(namespace, {})
-        for shelf, labels in tuple(shelves.items()):
-            if not (pods := self._view.group(shelf)):
-                del shelves[shelf]
-            elif selector.matches(labels):
-                found += pods.values()
+        for shelf, labels in tuple(self._shelves.get(namespace, {}).items()):
+            if selector.matches(labels):
+                found += self._view.group(shelf).values()
         return found
 
     def _take(self, change: Change) -> None:
         if change.new is not None and not change.is_resync:
             shelves = self._shelves.setdefault(key_of(change.new)[0], {})
             shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
+
+    def _forget(self, shelf: str) -> None:
+        """Every Job has labels of its own: what nobody is on any more must not pile up."""
+        namespace = shelf.partition(" ")[0]
+        shelves = self._shelves.get(namespace, {})
+        shelves.pop(shelf, None)
+        if not shelves:
+            self._shelves.pop(namespace, None)
 
 
 def _shelf(pod: Document) -> str:

@@ -31,6 +31,14 @@ class Surroundings:
     settings: ControllerSettings
 
 
+class Postponed(Exception):  # noqa: N818  not an error
+    """Raised by a reconcile that was not to be done yet: neither a success nor a failure."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
 class Controller(Protocol):
     """What the runner starts, once all caches are filled."""
 
@@ -70,19 +78,26 @@ class Reconciler(Generic[K]):
             key = await self.queue.take()
             try:
                 await self._reconcile(key)
+            except Postponed as later:
+                self.queue.add_after(key, later.seconds)
             except Conflict:
                 # The cache was behind, and hears of it in a moment.
                 self.queue.retry(key)
             except (ApiError, RuntimeFailure) as error:
                 seconds = self.queue.retry(key)
-                _log.warning("%s: %s: %s; trying again in %.3f s", self._name, key, error, seconds)
+                _log.warning("%s: %s: %s; trying again in %.3f s", self._name, _shown(key), error, seconds)
             except Exception:  # noqa: BLE001  one object that we do not understand must not stop the care for all others
-                _log.exception("%s: %s", self._name, key)
+                _log.exception("%s: %s", self._name, _shown(key))
                 self.queue.retry(key)
             else:
                 self.queue.forget(key)
             finally:
                 self.queue.done(key)
+
+
+def _shown(key: Hashable) -> str:
+    """As people write it: namespace/name."""
+    return "/".join(str(each) for each in key if each) if isinstance(key, tuple) else str(key)
 
 
 async def repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:

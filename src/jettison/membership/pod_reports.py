@@ -56,6 +56,8 @@ class PodReports:
         self._clock = clock
         self._last: dict[str, PodStatus] = {}
         self._told: dict[str, _Told] = {}
+        # Asked to go, by the version that was: a finalizer may keep them, and asking again does not help.
+        self._finished: dict[str, str] = {}
         self.wake: Callable[[], None] = lambda: None
 
     def take(self, fact: Fact, time_ns: int) -> None:  # noqa: ARG002  a sink's signature
@@ -72,6 +74,7 @@ class PodReports:
         uids = {uid_of(each) for each in shown} | here.keys()
         self._last = {uid: status for uid, status in self._last.items() if uid in uids}
         self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        self._finished = {uid: version for uid, version in self._finished.items() if uid in uids}
         for begin in range(0, len(shown), _AT_ONCE):
             some = shown[begin : begin + _AT_ONCE]
             done = await asyncio.gather(
@@ -105,14 +108,18 @@ class PodReports:
         self._told[uid] = _Told(status, after["metadata"]["resourceVersion"])
 
     async def _finish(self, document: Document) -> None:
-        metadata, last = document["metadata"], self._last.get(uid_of(document))
+        metadata, uid = document["metadata"], uid_of(document)
+        if self._finished.get(uid) == metadata["resourceVersion"]:
+            return
+        last = self._last.get(uid)
         if last is None:
             patch = lost_patch(document)
         else:
             patch = status_patch(last, document, self._address, self._clock.now_ns())
         await self._patch(document, patch)
-        options = DeleteOptions(grace_seconds=0, uid=uid_of(document))
+        options = DeleteOptions(grace_seconds=0, uid=uid)
         await self._client.delete(PODS, metadata["name"], metadata["namespace"], options)
+        self._finished[uid] = metadata["resourceVersion"]
 
     async def _patch(self, document: Document, status: Document) -> Document:
         """Of this pod and no other that may have its name by now."""

@@ -103,6 +103,31 @@ def test_a_watch_comes_bit_by_bit_and_ends_when_it_is_left() -> None:
     ask(app, work)
 
 
+@pytest.mark.parametrize("said", [1, 4, 6])
+def test_an_answer_that_is_broken_off_is_a_broken_connection(said: int) -> None:
+    """Whether or not somebody waits for more; what was said before counts."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for number in range(said):
+            line = b'{"type":"ADDED","object":{"number":%d}}\n' % number
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+
+    async def work(client: KubeClient) -> None:
+        seen = []
+
+        async def look() -> None:
+            async for event in one_by_one(client.watch(PODS)):
+                seen.append(event.object["number"])
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(RuntimeFailure, match="broke"):
+            await look()
+        assert seen == list(range(said))
+
+    ask(app, work)
+
+
 def test_who_stops_waiting_does_not_stop_the_server() -> None:
     finished = asyncio.Event()
 

@@ -15,6 +15,7 @@ from jettison.engine.evictions import EVICTED, Eviction
 from jettison.engine.preemption import PREEMPTING
 from jettison.engine.signals import Condition
 from jettison.events import Fact
+from jettison.runtimes.protocol import CLOSE_ALARM
 
 STATS_AGE_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -43,7 +44,7 @@ KNOWN_REJECTIONS = frozenset(
     }
 )
 _FAILURES = (events.ActionFailed, events.KillFailed, events.CollectionFailed, events.LimitsRefused)
-KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", "oom", "pods"})
+KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", CLOSE_ALARM, "oom", "pods"})
 
 MOST_COUNTED = 1000
 """A pod whose end takes too long is never reported as cleared away; such ones must not pile up."""

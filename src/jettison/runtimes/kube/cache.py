@@ -239,14 +239,22 @@ class View(Generic[T]):
     """The objects of a cache as values, in groups such as all pods of a node. A value is made when somebody asks for
     its group: an object that changes ten times before that is read once.
 
-    An object that cannot be read is left out and complained about: a server that has checked it is at fault.
+    An object that cannot be read is left out and complained about: a server that has checked it is at fault. `forget`
+    is told of a group that has become empty.
     """
 
     def __init__(
-        self, cache: Cache, value_of: Callable[[Document], T], group_of: Callable[[Document], str] | None = None
+        self,
+        cache: Cache,
+        value_of: Callable[[Document], T],
+        group_of: Callable[[Document], str] | None = None,
+        forget: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._value_of = value_of
         self._group_of = group_of or (lambda document: key_of(document)[0])
+        self._forget = forget
+        # Kept, not computed: the last word on a deleted object may have another group than it had.
+        self._places: dict[Key, str] = {}
         self._groups: dict[str, dict[Key, T]] = {}
         self._unread: dict[str, dict[Key, Document]] = {}
         cache.listen(self._take)
@@ -264,10 +272,14 @@ class View(Generic[T]):
     def _take(self, change: Change) -> None:
         if change.is_resync:
             return
-        if change.old is not None and (change.new is None or change.differs(self._group_of)):
-            self._drop(self._group_of(change.old), key_of(change.old))
-        if change.new is not None:
-            self._unread.setdefault(self._group_of(change.new), {})[key_of(change.new)] = change.new
+        key = key_of(change.newest)
+        name = None if change.new is None else self._group_of(change.new)
+        place = self._places.pop(key, None)
+        if place is not None and place != name:
+            self._drop(place, key)
+        if change.new is not None and name is not None:
+            self._places[key] = name
+            self._unread.setdefault(name, {})[key] = change.new
 
     def _read(self, name: str) -> None:
         for key, document in self._unread.pop(name).items():
@@ -285,3 +297,5 @@ class View(Generic[T]):
             group.pop(key, None)
             if not group:
                 groups.pop(name, None)
+        if name not in self._groups and name not in self._unread:
+            self._forget(name)

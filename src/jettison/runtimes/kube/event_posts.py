@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
-from jettison.errors import ApiError, NotFound, RuntimeFailure
+from jettison.errors import JettisonError, NotFound
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS
 
@@ -35,7 +35,7 @@ class EventPosts:
             event = await self._waiting.get()
             try:
                 await self._send(event)
-            except (ApiError, RuntimeFailure) as error:
+            except JettisonError as error:
                 _log.debug("event lost: %s: %s", event["metadata"]["name"], error)
 
     async def _send(self, event: Document) -> None:

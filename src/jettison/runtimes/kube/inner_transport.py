@@ -60,6 +60,8 @@ class _Exchange(httpx2.AsyncByteStream):
         self._body: bytes | None = body
         self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_PARTS)
         self._left = asyncio.Event()
+        self._is_whole = False
+        self._is_cut_off = False
         self.head: asyncio.Future[tuple[int, Headers]] = asyncio.get_running_loop().create_future()
 
     async def receive(self) -> Message:
@@ -81,6 +83,7 @@ class _Exchange(httpx2.AsyncByteStream):
         if message["body"]:
             await self._parts.put(message["body"])
         if not message.get("more_body", False):
+            self._is_whole = True
             await self._parts.put(None)
 
     def end(self, task: asyncio.Task[None]) -> None:
@@ -90,10 +93,20 @@ class _Exchange(httpx2.AsyncByteStream):
             self.head.set_exception(httpx2.RemoteProtocolError(f"the server gave no answer: {error}"))
             # Nobody may be waiting for it any more.
             self.head.exception()
+        elif not self._is_whole:
+            # Over a connection this were its end. Whoever waits for more must be woken: he has no timeout here.
+            self._is_cut_off = True
+            if self._parts.empty():
+                self._parts.put_nowait(b"")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (part := await self._parts.get()) is not None:
-            yield part
+        while not (self._is_cut_off and self._parts.empty()):
+            part = await self._parts.get()
+            if part is None:
+                return
+            if part:
+                yield part
+        raise httpx2.RemoteProtocolError("the server stopped in the middle of its answer")
 
     async def aclose(self) -> None:
         """Nobody listens any more; the application may be waiting for room to say something."""

@@ -12,7 +12,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.policy import Policy
 from jettison.engine.snapshot import MemoryStats
-from jettison.runtimes.host.alarms import MemoryAlarms, Watched, poll_pause
+from jettison.runtimes.host.alarms import MemoryAlarms, Watched
 from jettison.runtimes.host.bell import Bell
 from jettison.runtimes.host.meter import CgroupMeter
 from jettison.runtimes.host.outlook import MemoryPair
@@ -20,7 +20,7 @@ from jettison.runtimes.host.places import CgroupPlace
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.protocol import Alarm
-from tests.builders import GI, MI, policy
+from tests.builders import MI, policy
 from tests.runtimes.host.nodes import needs_memory_events, needs_root, node, running, settings
 
 # Ready, then 1 MiB every 5 ms up to 120 MiB.
@@ -186,22 +186,6 @@ def test_an_idle_node_costs_next_to_nothing(tmp_path: Path) -> None:
         assert time.process_time() - before < 0.02
 
     run(tmp_path, scenario)
-
-
-@pytest.mark.parametrize(
-    ("headroom", "growth", "expected"),
-    [
-        (100 * GI, 0.0, 10.0),
-        (5 * GI, 0.0, 5.0),
-        (GI // 10, 0.0, 0.1),
-        (MI, 0.0, 0.02),
-        (0, 0.0, 0.02),
-        (8 * GI, 2.0 * GI, 2.0),
-        (100 * GI, 4.0 * GI, 10.0),
-    ],
-)
-def test_the_pause_shrinks_with_the_headroom_and_with_growth(headroom: int, growth: float, expected: float) -> None:
-    assert poll_pause(headroom, growth, 0.02) == pytest.approx(expected, rel=0.01)
 
 
 def test_with_nothing_to_watch_nothing_is_lacking() -> None:

@@ -1,4 +1,4 @@
-"""Noticing within milliseconds that the node is running out of memory.
+"""Noticing within milliseconds that the node is running out of memory. For what else runs out see `level_watch`.
 
 Three means, of which the machine decides which can be had. Usage alarms of cgroup version 1 ring within 512 KiB of the
 crossing. Pressure triggers ring when processes lose time to reclaiming, at the earliest after their window (1 s, or 2 s
@@ -24,12 +24,12 @@ from jettison.clock import Clock
 from jettison.engine.thresholds import Threshold
 from jettison.errors import ObservationFailed
 from jettison.runtimes.host.bell import Bell
+from jettison.runtimes.host.growth import LONGEST_PAUSE, Growth, poll_pause
 from jettison.runtimes.host.outlook import MemoryPair, Outlook, look_ahead, watched
 from jettison.runtimes.host.usage_events import UsageEvents
 from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
 from jettison.runtimes.protocol import CLOSE_ALARM
 
-_LONGEST_PAUSE = 10.0
 _SHORTEST_PAUSE = 0.02
 # While an alarm is being moved, which is over in some 50 ms.
 _BRIDGING_PAUSE = 0.002
@@ -80,9 +80,10 @@ class MemoryAlarms:
         # What the last observation, or the last ring, has made known.
         self._known: frozenset[Threshold] = frozenset()
         self._is_close = False
+        # The kernel's alarm has made us look so often.
+        self._is_hastened = False
         self._warned_ns = -_WARNING_PAUSE_NS
-        self._last: tuple[int, int] | None = None
-        self._growth = 0.0
+        self._growth = Growth()
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> tuple[str, ...]:
@@ -127,7 +128,7 @@ class MemoryAlarms:
             outlook = look_ahead(self._thresholds, self._measure())
         except ObservationFailed:
             # The next observation meets the same and says so.
-            self._wait(_LONGEST_PAUSE)
+            self._wait(LONGEST_PAUSE)
             return False
         is_news = not outlook.crossed <= self._known
         self._known = outlook.crossed
@@ -147,35 +148,25 @@ class MemoryAlarms:
             self._bell.ring(CLOSE_ALARM)
 
     def _go_on(self, outlook: Outlook, *, aims: bool) -> None:
-        self._note(outlook)
+        self._growth.note(outlook.headroom, self._clock.monotonic_ns())
         headroom, where = outlook.headroom, self._where
         if aims and headroom is not None and self._events is not None and outlook.is_reachable:
             levels = {where.node: outlook.node_levels, where.pods: outlook.pods_levels}
             self._events.aim({place: each for place, each in levels.items() if place is not None}, headroom)
         self._wait(self._pause(outlook))
 
-    def _note(self, outlook: Outlook) -> None:
-        """How fast the headroom shrinks; half of an earlier rate is still believed, growth comes in bursts."""
-        now = self._clock.monotonic_ns()
-        if outlook.headroom is None:
-            self._last = None
-            return
-        if self._last is not None and now > self._last[1]:
-            rate = (self._last[0] - outlook.headroom) * 10**9 / (now - self._last[1])
-            self._growth = max(rate, self._growth / 2, 0.0)
-        self._last = (outlook.headroom, now)
-
     def _pause(self, outlook: Outlook) -> float:
-        headroom = outlook.headroom
+        headroom, growth = outlook.headroom, self._growth.rate
+        self._is_hastened = False
         if headroom is None:
-            return _PAUSE_WHEN_CROSSED if outlook.crossed else _LONGEST_PAUSE
+            return _PAUSE_WHEN_CROSSED if outlook.crossed else LONGEST_PAUSE
         if self._events is None or self._events.failure is not None or not outlook.is_reachable:
-            return poll_pause(headroom, self._growth, _SHORTEST_PAUSE)
-        if self._events.is_settled:
-            pause = poll_pause(headroom * _DRIFT_FACTOR, self._growth, _DRIFT_PAUSE)
-            hastens = outlook.is_close and self._growth > 0
-            return min(pause, max(headroom / (2 * self._growth), _CLOSE_PAUSE)) if hastens else pause
-        return poll_pause(headroom, self._growth, _BRIDGING_PAUSE)
+            return poll_pause(headroom, growth, _SUDDEN_GROWTH, _SHORTEST_PAUSE)
+        if not self._events.is_settled:
+            return poll_pause(headroom, growth, _SUDDEN_GROWTH, _BRIDGING_PAUSE)
+        pause = poll_pause(headroom * _DRIFT_FACTOR, growth, _SUDDEN_GROWTH, _DRIFT_PAUSE)
+        self._is_hastened = outlook.is_close and growth > 0
+        return min(pause, max(headroom / (2 * growth), _CLOSE_PAUSE)) if self._is_hastened else pause
 
     def _wait(self, pause: float) -> None:
         if self._timer is not None:
@@ -183,9 +174,7 @@ class MemoryAlarms:
         self._timer = asyncio.get_running_loop().call_later(pause, self._on_time)
 
     def _on_time(self) -> None:
-        # Close to a crossing it was the kernel's alarm that made us look so often.
-        is_called = self._is_close and self._events is not None and self._events.is_settled
-        self._look("memcg" if is_called else "poll", aims=True)
+        self._look("memcg" if self._is_hastened else "poll", aims=True)
 
     def _on_event(self) -> bool:
         return self._look("memcg", aims=True)
@@ -205,8 +194,3 @@ class MemoryAlarms:
             asyncio.get_running_loop().remove_reader(self._trigger.fileno())
             self._trigger.close()
             self._trigger = None
-
-
-def poll_pause(headroom: int, growth: float, shortest: float) -> float:
-    """Seconds until the next look: half the time in which memory would run out at the rate seen or feared."""
-    return min(max(headroom / max(2 * growth, _SUDDEN_GROWTH), shortest), _LONGEST_PAUSE)

@@ -82,19 +82,16 @@ class Observer:
             self._running, self._wanted_ns = running, now
             self._disks.want(_targets(active))
 
+    def levels(self) -> NodeStats:
+        """Everything of the node but its memory. Raises ObservationFailed when its filesystem cannot be read."""
+        disk = self._filesystem()
+        name, processes = self._settings.node_name, self._meter.processes()
+        return NodeStats(name, fs=disk, image_fs=disk, container_fs=disk, processes=processes)
+
     def _node(self) -> NodeStats:
         memory = self._meter.memory()
-        disk = self._filesystem()
-        return NodeStats(
-            self._settings.node_name,
-            memory.node,
-            memory.pods,
-            memory.pods is not None,
-            disk,
-            disk,
-            disk,
-            self._meter.processes(),
-        )
+        has_pods = memory.pods is not None
+        return self.levels()._replace(memory=memory.node, pods_memory=memory.pods, has_pods_container=has_pods)
 
     def _filesystem(self) -> FsStats:
         found = read_filesystem(self._settings.node_dir)

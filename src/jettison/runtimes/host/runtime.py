@@ -23,8 +23,9 @@ from jettison.runtimes.host.disks import DiskWatch
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household
 from jettison.runtimes.host.kubepods import Kubepods
+from jettison.runtimes.host.level_watch import LevelWatch
 from jettison.runtimes.host.lodging import Builder, Lodging
-from jettison.runtimes.host.observer import Observer
+from jettison.runtimes.host.observer import LAYOUT, Observer
 from jettison.runtimes.host.outlook import MemoryPair
 from jettison.runtimes.host.reclaim import Collector
 from jettison.runtimes.host.record_files import RecordFiles
@@ -69,6 +70,7 @@ class HostRuntime:
         self._alarms = MemoryAlarms(
             policy.thresholds, self._lodging.meter.memory, self._bell, clock, self._alarm_pool, self._lodging.watched
         )
+        self._levels = LevelWatch(policy.layouts[LAYOUT].all, self._observer.levels, self._bell, clock)
         self._collector = Collector(
             settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
         )
@@ -100,6 +102,7 @@ class HostRuntime:
     async def close(self) -> None:
         """Let go of everything; the pods live on. A node on which nothing is left takes its cgroups with it."""
         await self._errands.cancel()
+        self._levels.close()
         await self._alarms.close()
         await self._supervisor.close()
         await self._disks.close()
@@ -116,6 +119,7 @@ class HostRuntime:
         active = self._supervisor.active()
         snapshot = await self._observer.observe(active)
         self._alarms.observed(MemoryPair(snapshot.node.memory, snapshot.node.pods_memory))
+        self._levels.observed(snapshot.node)
         if self._lodging.oom is not None:
             self._lodging.oom.sweep()
         self._weigh(snapshot)

@@ -130,3 +130,16 @@ def test_the_profile_reaches_handler_and_controllers(tmp_path: Path, profile: st
             time.sleep(0.1)
         answer = eviction()
         assert (answer[0], why in answer[1]["message"]) == (code, True)
+
+
+def test_nothing_is_loaded_from_where_it_is_started(tmp_path: Path) -> None:
+    """`cd /tmp && sudo jettison serve`: what lies there is anybody's."""
+    trap, marker = tmp_path / "folder" / "cryptography", tmp_path / "loaded"
+    trap.mkdir(parents=True)
+    (trap / "__init__.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    command = (sys.executable, "-P", *COMMAND[1:], "--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
+    with subprocess.Popen(command, cwd=trap.parent, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("serving https://127.0.0.1:")
+        process.terminate()
+    assert not marker.exists()

@@ -12,8 +12,8 @@ import pytest
 from jettison import events
 from jettison.engine.taints import Taint
 from jettison.manifests.times import parse_time
-from jettison.runtimes.kube.client import DeleteOptions, PatchType
-from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
+from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS, Kind
 from tests.controllers.staging import is_gone, told, until
 from tests.live.served import Served, serving
 from tests.membership.joined import PATIENCE, Joined, client_of, condition, joined, play
@@ -335,3 +335,35 @@ async def _has_phase(member: Joined, name: str, phase: str) -> bool:
 
 async def _knows_taint(member: Joined) -> bool:
     return bool(member.node.keeper.admitter.node.taints)
+
+
+def test_a_pod_that_a_finalizer_keeps_is_asked_to_go_once(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    delete = KubeClient.delete
+
+    async def counted(client: KubeClient, kind: Kind, name: str, *arguments: Any) -> Any:
+        asked.append(name)
+        return await delete(client, kind, name, *arguments)
+
+    async def scenario() -> None:
+        async with joined(served, "m13", tmp_path) as member:
+            await member.create("held", SLEEP)
+            await member.until_ready("held")
+            patch = {"metadata": {"finalizers": ["example.org/hold"]}}
+            await member.admin.patch(PODS, "held", patch, "default", how=PatchType.MERGE)
+            await member.admin.delete(PODS, "held", "default")
+            monkeypatch.setattr(KubeClient, "delete", counted)
+            await until(lambda: _has_ended(member, "held"), seconds=PATIENCE)
+            await asyncio.sleep(2.5)
+            assert 1 <= len(asked) <= 2
+            patch["metadata"]["finalizers"] = []
+            await member.admin.patch(PODS, "held", patch, "default", how=PatchType.MERGE)
+            await until(lambda: is_gone(member.admin, PODS, "held", "default"), seconds=PATIENCE)
+
+    async def _has_ended(member: Joined, name: str) -> bool:
+        pod = await member.pod(name)
+        return bool(pod["status"]["containerStatuses"][0]["state"].get("terminated"))
+
+    play(scenario())

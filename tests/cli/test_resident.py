@@ -63,7 +63,7 @@ ORDERS = _orders(HostSettings("n1", Path("/state"), Path("/node"), "own/place", 
     [
         ORDERS,
         JoinOrders(ORDERS, "/etc/kubeconfig", "prod", "10.0.0.7"),
-        ClusterOrders([ORDERS.for_node("n1-1"), ORDERS.for_node("n1-2")], ("127.0.0.1", 6443)),
+        ClusterOrders([ORDERS.for_node("n1-1"), ORDERS.for_node("n1-2")], ("127.0.0.1", 6443), evicted_pods=7),
     ],
 )
 def test_orders_arrive_as_they_were_given(orders: AnyOrders) -> None:
@@ -85,3 +85,5 @@ def test_manifests_belong_to_one_node() -> None:
     done = process("up", "--nodes", "2", "--manifests", "pods")
     assert done.returncode == 2
     assert "with --nodes, pods come from the API" in done.stderr
+    alone = process("up", "--evicted-pod-limit", "3")
+    assert (alone.returncode, "which --nodes begins" in alone.stderr) == (2, True)

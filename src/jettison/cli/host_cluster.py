@@ -84,7 +84,7 @@ class _HostCluster:
             async with asyncio.TaskGroup() as group:
                 for node, client in nodes:
                     group.create_task(run_member(node, client, self._orders.listen[0]))
-                settings = ControllerSettings(switches=self._switches)
+                settings = ControllerSettings(evicted_pods=self._orders.evicted_pods, switches=self._switches)
                 group.create_task(run_controllers(controllers, MAKERS.keys(), settings))
 
     def _protect(self, node: HostNode) -> HostProtection:

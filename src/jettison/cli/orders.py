@@ -62,6 +62,8 @@ class ClusterOrders:
 
     nodes: list[Orders]
     listen: tuple[str, int]
+    # How many that nodes evicted are kept; None: no limit of their own.
+    evicted_pods: int | None = None
 
 
 AnyOrders = Orders | JoinOrders | ClusterOrders

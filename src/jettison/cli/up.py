@@ -27,9 +27,15 @@ _API = ("127.0.0.1", 6443)
     metavar="N",
     help="A cluster: the Kubernetes API on --listen, its controllers and N nodes, each as large as --node-memory says.",
 )
+@click.option(
+    "--evicted-pod-limit",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="With --nodes: of more pods that nodes evicted the oldest go. [default: of more than 12500 that ended]",
+)
 @guard_options
 @click.pass_context
-def command(context: click.Context, /, orders: Orders, nodes: int | None) -> None:
+def command(context: click.Context, /, orders: Orders, nodes: int | None, evicted_pod_limit: int | None) -> None:
     """Run pods on this machine and guard it: what runs out is noticed in milliseconds, and the right pod goes.
 
     \b
@@ -41,6 +47,8 @@ def command(context: click.Context, /, orders: Orders, nodes: int | None) -> Non
     """
     deliver: Deliver = context.obj
     if nodes is None:
+        if evicted_pod_limit is not None:
+            raise InputError("--evicted-pod-limit is about pods of an API, which --nodes begins")
         deliver(orders)
         return
     if orders.manifests or orders.static_manifests:
@@ -48,4 +56,4 @@ def command(context: click.Context, /, orders: Orders, nodes: int | None) -> Non
     is_named = context.get_parameter_source("node_name") is ParameterSource.COMMANDLINE
     prefix = orders.settings.node_name if is_named else "node"
     names = [f"{prefix}-{number}" for number in range(1, nodes + 1)]
-    deliver(ClusterOrders([orders.for_node(name) for name in names], orders.listen or _API))
+    deliver(ClusterOrders([orders.for_node(name) for name in names], orders.listen or _API, evicted_pod_limit))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,15 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
 
     assert done.stderr == ""
+
+
+def test_an_answer_that_cannot_be_written_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = (sys.executable, "-m", "jettison", "rank", *MEMORY)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("error: cannot write the answer: no space left on device\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_control_c_ends_quietly_with_130() -> None:

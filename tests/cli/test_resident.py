@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,14 @@ def test_manifests_belong_to_one_node() -> None:
     assert "with --nodes, pods come from the API" in done.stderr
     alone = process("up", "--evicted-pod-limit", "3")
     assert (alone.returncode, "which --nodes begins" in alone.stderr) == (2, True)
+
+
+def test_control_c_is_no_mishap_however_early(tmp_path: Path) -> None:
+    for number, delay in enumerate((0.2, 0.3, 0.4, 0.5, 0.6, 0.7)):
+        command = (sys.executable, "-m", "jettison", "up", "--no-cgroups", "--state-dir", str(tmp_path / str(number)))
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            time.sleep(delay)
+            running.send_signal(signal.SIGINT)
+            _, complaint = running.communicate(timeout=20)
+        # Before that the interpreter itself is interrupted, and says so.
+        assert "resident.py" not in complaint, (delay, complaint)

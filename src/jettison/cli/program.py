@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -12,10 +14,12 @@ import click
 from jettison import __version__
 from jettison.agent.safe_text import printable
 from jettison.cli.lazy import LazyGroup
-from jettison.errors import JettisonError, PolicyError
+from jettison.errors import JettisonError, PolicyError, RuntimeFailure
 
 INTERRUPTED = 130
 """128 + SIGINT, what a shell reports for a program that Ctrl-C ended."""
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 COMMANDS = {
     "up": "Run pods on this machine and guard it, in the foreground.",
@@ -47,6 +51,7 @@ class Program(LazyGroup):
         settings["standalone_mode"] = False
         try:
             result = super().main(*arguments, **settings)
+            sys.stdout.flush()
             code = result if isinstance(result, int) else 0
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
@@ -56,6 +61,13 @@ class Program(LazyGroup):
         except JettisonError as error:
             code = error.exit_code
             _say(_lines(error))
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            code = RuntimeFailure.exit_code
+            _say(iter([f"error: cannot write the answer: {os.strerror(error.errno).lower()}"]))
+            # Or the interpreter would try once more when it ends, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)
 
 

@@ -32,13 +32,15 @@ def main() -> NoReturn:
     """Do what the command says and end the process."""
     try:
         data = _read_orders()
+        doer = data.partition(b"\n")[0].decode()
+        if doer in _LEAN:
+            load_lean()
+        orders = import_module("jettison.cli.orders").decode_orders(data)
+        # From here on it is for the doer to say what a signal means.
+        code = import_module(f"jettison.cli.{doer}").carry_out(orders)
     except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
-    doer = data.partition(b"\n")[0].decode()
-    if doer in _LEAN:
-        load_lean()
-    orders = import_module("jettison.cli.orders").decode_orders(data)
-    sys.exit(import_module(f"jettison.cli.{doer}").carry_out(orders))
+        code = 128 + signal.SIGINT
+    sys.exit(code)
 
 
 def load_lean() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -62,10 +62,17 @@ def budget(
     return Budget(name, "default", 1, selector, least, most, policy, status)
 
 
-def plan(pods: Sequence[NodePod], budgets: Sequence[Budget], *, elsewhere: Sequence[NodePod] = ()) -> DrainPlan:
+def plan(
+    pods: Sequence[NodePod],
+    budgets: Sequence[Budget],
+    *,
+    elsewhere: Sequence[NodePod] = (),
+    stranded: Collection[str] = (),
+) -> DrainPlan:
     nodes = list(dict.fromkeys(each.node for each in pods))
     selections = [(node, select_pods([each for each in pods if each.node == node], ALL, {}, NOW)) for node in nodes]
-    return plan_drain(selections, [each.guarded for each in (*pods, *elsewhere)], budgets, NOW)
+    guarded = [each.guarded for each in (*pods, *elsewhere)]
+    return plan_drain(selections, guarded, budgets, NOW, [f"default/{name}" for name in stranded])
 
 
 def only(found: DrainPlan, name: str) -> PodPlan:
@@ -282,6 +289,7 @@ class Cluster:
     """Evicts through real verdicts, replaces what has a controller, and lets the real controller count."""
 
     replicas: int
+    stranded: frozenset[str]
     budgets: list[Budget]
     pods: list[NodePod]
     workloads: Workloads = field(init=False)
@@ -305,17 +313,21 @@ class Cluster:
                     spent = replace(self.budgets[0], status=verdict.status)
                     self.budgets[0] = spent
         self.pods = [each for each in self.pods if each not in gone]
-        self.pods += [
-            replace(each, node="n2", guarded=replace(each.guarded, name=each.name + "'", phase="Running"))
-            for each in gone
-            if each.controller is not None
-        ]
+        self.pods += [self.replacement(each) for each in gone if each.controller is not None]
         self.count()
         return {each.name for each in gone}
 
+    def replacement(self, gone: NodePod) -> NodePod:
+        guarded = replace(gone.guarded, name=gone.name + "'", phase="Running")
+        if gone.name in self.stranded:
+            return replace(gone, node="", guarded=replace(guarded, phase="Pending", is_ready=False))
+        return replace(gone, node="n2", guarded=guarded)
+
 
 WORLD_PODS = st.lists(
-    st.tuples(st.booleans(), st.booleans(), st.booleans(), st.sampled_from(["web", "db"])), min_size=1, max_size=8
+    st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(["web", "db"])),
+    min_size=1,
+    max_size=8,
 )
 RULES = st.one_of(
     st.tuples(st.one_of(st.integers(0, 6), st.sampled_from(["0%", "40%", "100%"])), st.none()),
@@ -326,20 +338,20 @@ RULES = st.one_of(
 @settings(max_examples=300)
 @given(WORLD_PODS, RULES, st.integers(0, 6), st.sampled_from(["", ALWAYS_ALLOW]))
 def test_the_cluster_does_what_the_plan_foretells(
-    drawn: list[tuple[bool, bool, bool, str]],
+    drawn: list[tuple[bool, bool, bool, bool, str]],
     rule: tuple[int | str | None, int | str | None],
     replicas: int,
     policy: str,
 ) -> None:
     pods = [
         pod(f"p{index}", node="n1" if here else "n2", ready=ready, owner=OWNER if managed else None, app=app)
-        for index, (here, ready, managed, app) in enumerate(drawn)
+        for index, (here, ready, managed, _, app) in enumerate(drawn)
     ]
+    stranded = frozenset(f"p{index}" for index, (*_, is_stranded, _) in enumerate(drawn) if is_stranded)
     guard = Budget("web", "default", 1, SelectorObject({"app": "web"}), rule[0], rule[1], policy)
-    cluster = Cluster(replicas, [guard], pods)
-    found = plan(
-        [each for each in pods if each.node == "n1"], cluster.budgets, elsewhere=[e for e in pods if e.node != "n1"]
-    )
+    cluster = Cluster(replicas, stranded, [guard], pods)
+    here, elsewhere = ([each for each in pods if (each.node == "n1") is wanted] for wanted in (True, False))
+    found = plan(here, cluster.budgets, elsewhere=elsewhere, stranded=stranded)
     for wave in range(1, found.waves + 1):
         expected = {each.pod.name for node in found.nodes for each in node.pods if each.wave == wave}
         assert cluster.evict_what_may_go() == expected

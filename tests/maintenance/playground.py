@@ -58,11 +58,19 @@ class Playground:
         self.client = client
         self.kubeconfig = kubeconfig
         self.namespace = namespace
+        # A node selector that only the nodes of this test satisfy.
+        self.home = {"play": namespace}
 
-    async def node(self, name: str, **spec: Any) -> str:
+    async def node(self, name: str, *, is_ready: bool = True, **spec: Any) -> str:
         full = f"{self.namespace}-{name}"
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", **_transition()}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}, "spec": spec}
+        ready = {
+            "type": "Ready",
+            "status": "True" if is_ready else "False",
+            "reason": "KubeletReady",
+            "message": "",
+            **_transition(),
+        }
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full, "labels": self.home}, "spec": spec}
         await self.client.create(NODES, body)
         status = {"status": {"conditions": [ready], "capacity": {"pods": "110"}, "allocatable": {"pods": "110"}}}
         await self.client.patch(NODES, full, status, how=PatchType.MERGE, subresource="status")

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from jettison.agent.safe_text import printable
-from jettison.cli.go_flags import GoFlag, go_switch
+from jettison.cli.go_flags import GoCommand, GoFlag, go_switch
 from jettison.engine.durations import SECOND_NS, parse_duration
-from jettison.errors import ApiError, DurationError, JettisonError, RuntimeFailure
+from jettison.errors import ApiError, DurationError, InputError, JettisonError, RuntimeFailure
 from jettison.maintenance.settings import DryRun
 from jettison.maintenance.wording import server_text
 from jettison.runtimes.kube.client import REQUEST_SECONDS, KubeClient
@@ -24,6 +24,31 @@ FAILED = 1
 """What kubectl exits with, whatever went wrong."""
 NOT_NOW = 3
 """The answer is no: a budget refuses, or the drain would not finish. Nothing is broken, so a pipeline may ask again."""
+
+
+class _Misuse(click.UsageError):
+    exit_code = FAILED
+
+
+class KubectlCommand(GoCommand):
+    """A command that kubectl has too, or could have. Scripts know one code for every failure, so a wrong flag, which
+    click ends with 2, and a kubeconfig that makes no sense end with that one.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is wrong with the words themselves."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _Misuse(error.format_message(), error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What is wrong with their meaning, or with the files they name."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            raise JettisonError(str(error)) from error
+
 
 _OPTIONS = (
     click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config."),

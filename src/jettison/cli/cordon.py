@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from jettison.cli.cluster import FAILED, cluster_options, dry_run_option, read_dry_run, run_against
+from jettison.cli.cluster import FAILED, KubectlCommand, cluster_options, dry_run_option, read_dry_run, run_against
 from jettison.cli.console import Console
-from jettison.cli.go_flags import GoCommand
 from jettison.cli.node_arguments import check_nodes, node_arguments, read_nodes
 from jettison.maintenance.nodes import set_unschedulable
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 
-@click.command("cordon", cls=GoCommand, short_help="Take nodes out of scheduling.")
+@click.command("cordon", cls=KubectlCommand, short_help="Take nodes out of scheduling.")
 @node_arguments
 @dry_run_option
 @cluster_options

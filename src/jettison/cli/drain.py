@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import click
 
-from jettison.cli.cluster import FAILED, NOT_NOW, cluster_options, run_against, within
+from jettison.cli.cluster import FAILED, NOT_NOW, KubectlCommand, cluster_options, run_against, within
 from jettison.cli.console import Console
 from jettison.cli.drain_options import drain_options, progress_option
-from jettison.cli.go_flags import GoCommand
 from jettison.cli.node_arguments import check_nodes, node_arguments, read_nodes
-from jettison.cli.output import Remarks, emit, output_option
-from jettison.cli.plan_report import ASSUMPTION, plan_data, plan_text
+from jettison.cli.output import emit, output_option
+from jettison.cli.plan_report import plan_data, plan_remarks, plan_text
 from jettison.clock import SystemClock
 from jettison.maintenance.drain import drain_nodes
 from jettison.maintenance.plan import read_plan
@@ -21,7 +20,7 @@ from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 
-@click.command("drain", cls=GoCommand, short_help="Empty nodes through the budgets, or plan it.")
+@click.command("drain", cls=KubectlCommand, short_help="Empty nodes through the budgets, or plan it.")
 @node_arguments
 @click.option("--plan", "is_plan", is_flag=True, help="Change nothing, say who goes when; exit 3: it would not finish.")
 @output_option
@@ -59,6 +58,5 @@ def command(
 
 async def _plan(client: KubeClient, nodes: Sequence[Document], settings: DrainSettings, output: str) -> int:
     plan = await read_plan(client, [node["metadata"]["name"] for node in nodes], settings, SystemClock())
-    remarks = Remarks(notes=[ASSUMPTION] if plan.waves > 1 else [])
-    emit(output, remarks, lambda: plan_text(plan), lambda: plan_data(plan))
+    emit(output, plan_remarks(plan), lambda: plan_text(plan), lambda: plan_data(plan))
     return 0 if plan.is_complete else NOT_NOW

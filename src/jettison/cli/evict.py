@@ -9,6 +9,7 @@ import click
 from jettison.cli.cluster import (
     FAILED,
     NOT_NOW,
+    KubectlCommand,
     cluster_options,
     dry_run_option,
     duration_ns,
@@ -19,7 +20,7 @@ from jettison.cli.cluster import (
 )
 from jettison.cli.console import Console
 from jettison.cli.drain_options import grace_period_option, grace_seconds, progress_option
-from jettison.cli.go_flags import GoCommand, go_switch
+from jettison.cli.go_flags import go_switch
 from jettison.clock import SystemClock
 from jettison.maintenance.evict import Evicted, evict_pods
 from jettison.maintenance.settings import EvictionSettings
@@ -30,7 +31,7 @@ _RETRY_SECONDS = 5.0
 _EXIT_CODES = {Evicted.ALL: 0, Evicted.REFUSED: NOT_NOW, Evicted.FAILED: FAILED}
 
 
-@click.command("evict", cls=GoCommand, short_help="Evict single pods, if their budgets allow it.")
+@click.command("evict", cls=KubectlCommand, short_help="Evict single pods, if their budgets allow it.")
 @click.argument("names", nargs=-1, required=True, metavar="POD…")
 @grace_period_option
 @go_switch("--retry", "retries", help="Where a budget refuses, try again every 5 s.")

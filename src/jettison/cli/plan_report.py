@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from jettison.cli.output import Remarks
 from jettison.cli.tables import NOTHING, table
 from jettison.engine.drain_plan import DrainPlan, Fate, NodePlan, PodPlan
 
-ASSUMPTION = "waves assume that every pod with a controller gets a replacement on another node, as healthy as it was"
+_ASSUMPTION: Final = (
+    "waves assume that every pod with a controller gets a replacement on another node, as healthy as it was"
+)
+_NO_NODE: Final = ", but no other node can take its replacement"
+
+
+def plan_remarks(plan: DrainPlan) -> Remarks:
+    """What the forecast rests on, and what it costs even where no budget minds."""
+    remarks = Remarks()
+    if plan.waves > 1:
+        remarks.notes.append(_ASSUMPTION)
+    if plan.stranded:
+        pods = "1 pod that goes" if plan.stranded == 1 else f"{plan.stranded} pods that go"
+        remarks.warnings.append(f"no other node can take the replacements of {pods}: uncordon one, or add one")
+    return remarks
 
 
 def plan_text(plan: DrainPlan) -> str:
@@ -37,7 +52,7 @@ def _pod_data(plan: PodPlan) -> dict[str, Any]:
         "wave": plan.wave or None,
         "budgets": list(plan.budgets),
         "waitsFor": list(plan.waits_for),
-        "why": plan.why,
+        "why": _why(plan),
         "remedy": plan.remedy or None,
     }
 
@@ -65,14 +80,12 @@ def _node_lines(node: NodePlan) -> Iterator[str]:
 
 
 def _why(pod: PodPlan) -> str:
-    if not pod.waits_for:
-        return pod.why
-    names = ", ".join(pod.waits_for)
-    return f"after the {'replacement' if len(pod.waits_for) == 1 else 'replacements'} of {names} {_are(pod)} Ready"
-
-
-def _are(pod: PodPlan) -> str:
-    return "is" if len(pod.waits_for) == 1 else "are"
+    """What decides when the pod goes: of one that waits, whom it waits for and not that there is room then."""
+    why = pod.why
+    if pod.waits_for:
+        replacements, are = ("replacement", "is") if len(pod.waits_for) == 1 else ("replacements", "are")
+        why = f"after the {replacements} of {', '.join(pod.waits_for)} {are} Ready"
+    return f"{why}{_NO_NODE}" if pod.is_stranded else why
 
 
 def _verdict(plan: DrainPlan) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from jettison.cli.cluster import cluster_options, dry_run_option
+from jettison.cli.cluster import KubectlCommand, cluster_options, dry_run_option
 from jettison.cli.cordon import mark
-from jettison.cli.go_flags import GoCommand
 from jettison.cli.node_arguments import node_arguments
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 
-@click.command("uncordon", cls=GoCommand, short_help="Put nodes back into scheduling.")
+@click.command("uncordon", cls=KubectlCommand, short_help="Put nodes back into scheduling.")
 @node_arguments
 @dry_run_option
 @cluster_options

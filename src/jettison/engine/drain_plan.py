@@ -4,19 +4,21 @@ A *wave* is what may go without waiting for anybody. Between two waves the pods 
 replacements are Ready on other nodes and the disruption controller has counted again. Two assumptions make that a
 forecast: whoever has a controller is replaced by a pod as healthy as itself, and nothing else changes. So a pod that
 is not Ready now is never counted on, which is what blocks the drain of a crash-looping service in a real cluster too.
+Nor is a *stranded* one: no node can take its replacement. A drain evicts it all the same if its budget has room, but
+the room does not come back.
 
 The budgets' statuses are trusted as they are, like the handler does; no workload needs to be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from jettison.engine.budget_sync import guarded_pods
-from jettison.engine.budget_verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refused, judge_eviction
+from jettison.engine.budget_verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refusal, Refused, judge_eviction
 from jettison.engine.budgets import SYNC_FAILED, Budget, GuardedPod
 from jettison.engine.drain import Choice, NodePod, Remark, Selection
 from jettison.engine.drain_remedies import Guard, remedy
@@ -57,6 +59,8 @@ class PodPlan:
     # The pods whose replacements must be Ready first.
     waits_for: tuple[str, ...] = ()
     remedy: str = ""
+    # It goes, and no node can take its replacement.
+    is_stranded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,23 @@ class DrainPlan:
         """Would the drain of every node succeed?"""
         return all(node.is_emptied for node in self.nodes)
 
+    @property
+    def stranded(self) -> int:
+        """How many pods go whose replacements stay Pending."""
+        return sum(pod.is_stranded for node in self.nodes for pod in node.pods)
+
 
 def plan_drain(
-    selections: Sequence[tuple[str, Selection]], pods: Iterable[GuardedPod], budgets: Iterable[Budget], now_ns: int
+    selections: Sequence[tuple[str, Selection]],
+    pods: Iterable[GuardedPod],
+    budgets: Iterable[Budget],
+    now_ns: int,
+    stranded: Collection[str] = (),
 ) -> DrainPlan:
-    """Plan the nodes in order. `pods` are those of the namespaces concerned, on whatever node."""
-    ledger = _Ledger(budgets, pods, now_ns)
+    """Plan the nodes in order. `pods` are those of the namespaces concerned, on whatever node; `stranded` is what
+    `engine.drain_places` found among those that go.
+    """
+    ledger = _Ledger(budgets, pods, now_ns, stranded)
     waves = 0
     nodes = []
     for node, selection in selections:
@@ -122,8 +137,13 @@ def _held(choice: Choice) -> PodPlan:
 class _Ledger:
     """The budgets as they would be at some point of the plan."""
 
-    def __init__(self, budgets: Iterable[Budget], pods: Iterable[GuardedPod], now_ns: int) -> None:
+    def __init__(
+        self, budgets: Iterable[Budget], pods: Iterable[GuardedPod], now_ns: int, stranded: Collection[str]
+    ) -> None:
         self._now_ns = now_ns
+        self._stranded = stranded
+        # Ready pods that went and whose replacements stay Pending, as `namespace/name`.
+        self._missing: set[str] = set()
         self._guards: dict[str, Guard] = {}
         self._guarding: dict[tuple[str, str], list[str]] = {}
         pods = list(pods)
@@ -167,7 +187,8 @@ class _Ledger:
                 guard, budget=replace(guard.budget, status=verdict.status), spending=(*guard.spending, str(pod))
             )
         fate = Fate.GOES if is_first else Fate.WAITS
-        return PodPlan(pod, fate, why, wave, (name,) if name else (), waits_for)
+        budgets = (name,) if name else ()
+        return PodPlan(pod, fate, why, wave, budgets, waits_for, is_stranded=self._is_stranded(pod))
 
     def _blocked(self, pod: NodePod, refused: Refused) -> PodPlan:
         guards = self._of(pod)
@@ -176,18 +197,47 @@ class _Ledger:
             Fate.BLOCKED,
             refused.cause or refused.message,
             budgets=tuple(str(guard.budget) for guard in guards),
-            remedy=remedy(pod.guarded, refused, guards),
+            remedy=self._lack_of_nodes(refused, guards) or remedy(pod.guarded, refused, guards),
         )
+
+    def _lack_of_nodes(self, refused: Refused, guards: Sequence[Guard]) -> str:
+        """Said where the budget would have room again if only the pods that went had come up elsewhere."""
+        if refused.refusal is not Refusal.EXHAUSTED:
+            return ""
+        (guard,) = guards
+        status = guard.budget.status
+        missing = [name for pod in guard.pods if (name := _name(pod)) in self._missing]
+        if not missing or status.current_healthy + len(missing) <= status.desired_healthy:
+            return ""
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return (
+            f"no other node can take the replacement of {missing[0]}{others}: uncordon one, or add one "
+            "that is Ready and that the pod's node selector and tolerations allow"
+        )
+
+    def _is_stranded(self, pod: NodePod) -> bool:
+        return str(pod) in self._stranded and _is_replaced(pod) and not pod.is_finished
 
     def _recover(self, gone: Sequence[NodePod]) -> bool:
         """Replacements are Ready and the controller has counted again; does any budget allow more than before?"""
         is_better = False
-        lost = {(pod.namespace, pod.name) for pod in gone if not _is_replaced(pod)}
+        lost = {str(pod) for pod in gone if not _is_replaced(pod)}
+        stranded = {str(pod) for pod in gone if self._is_stranded(pod)}
+        self._missing |= {str(pod) for pod in gone if str(pod) in stranded and _is_healthy(pod.guarded)}
         for name, guard in self._guards.items():
-            recovered = _recovered(guard, lost)
+            recovered = _recovered(guard, lost, stranded)
             is_better |= recovered.allowed > guard.allowed
             self._guards[name] = recovered
         return is_better
+
+
+def _name(pod: GuardedPod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _is_healthy(pod: GuardedPod) -> bool:
+    """As far as a budget counts it."""
+    return pod.is_ready and not pod.is_terminating
 
 
 def _matching(budget: Budget, pods: Iterable[GuardedPod]) -> tuple[GuardedPod, ...]:
@@ -214,20 +264,26 @@ def _is_neglected(budget: Budget) -> bool:
     )
 
 
-def _recovered(guard: Guard, lost: set[tuple[str, str]]) -> Guard:
-    """Without the pods that nobody replaces. A budget that its controller neglects or cannot compute stays as it is."""
+def _recovered(guard: Guard, lost: set[str], stranded: set[str]) -> Guard:
+    """Without the pods that nobody replaces, and with a Pending one for each that is stranded.
+
+    A budget that its controller neglects or cannot compute stays as it is.
+    """
     status = guard.budget.status
     if _is_neglected(guard.budget):
         return guard
-    leaving = [pod for pod in guard.pods if (pod.namespace, pod.name) in lost]
-    healthy = status.current_healthy - sum(pod.is_ready and not pod.is_terminating for pod in leaving)
+    leaving = [pod for pod in guard.pods if _name(pod) in lost]
+    gone = [*leaving, *(pod for pod in guard.pods if _name(pod) in stranded)]
+    healthy = status.current_healthy - sum(map(_is_healthy, gone))
     allowed = max(healthy - status.desired_healthy, 0) if status.expected_pods > 0 else 0
-    status = replace(status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods={})
     # Evictions that somebody else was granted hold the budget as our own do.
-    others = (f"{guard.budget.namespace}/{name}" for name in guard.budget.status.disrupted_pods)
+    others = (f"{guard.budget.namespace}/{name}" for name in status.disrupted_pods)
+    awaited = tuple(name for name in guard.spending or tuple(others) if name not in stranded)
+    status = replace(status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods={})
+    remaining = (pod for pod in guard.pods if _name(pod) not in lost)
     return Guard(
         budget=replace(guard.budget, status=status),
-        pods=tuple(pod for pod in guard.pods if (pod.namespace, pod.name) not in lost),
-        spenders=guard.spending or tuple(others) or guard.spenders,
-        lost=(*guard.lost, *(f"{pod.namespace}/{pod.name}" for pod in leaving)),
+        pods=tuple(replace(pod, is_ready=False) if _name(pod) in stranded else pod for pod in remaining),
+        spenders=awaited or guard.spenders,
+        lost=(*guard.lost, *map(_name, leaving)),
     )

@@ -97,6 +97,18 @@ def test_the_command_line_overrides(tmp_path: Path, overrides: Overrides, expect
     assert (access.server, access.namespace, access.credentials.token) == expected
 
 
+def test_files_without_a_current_context_are_named(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", {"contexts": config()["contexts"]})
+    two = write(tmp_path / "two", config(**{"current-context": None, "contexts": [{"name": "a", "context": {}}]}))
+    environment = {"KUBECONFIG": f"{one}:{two}"}
+    complaint = f"kubeconfig `{one}`, `{two}` has no current-context: name one with --context, it has a, x"
+    with pytest.raises(InputError) as raised:
+        load_access(NOTHING, environment)
+    assert str(raised.value) == complaint
+    for enough in (Overrides(context="x"), Overrides(cluster="c"), Overrides(server="https://127.0.0.1:6443")):
+        assert load_access(enough, environment).server == "https://127.0.0.1:6443"
+
+
 def test_a_server_needs_no_file_at_all(tmp_path: Path) -> None:
     """Without a scheme it is https where anything speaks of certificates."""
     assert load_access(Overrides(server="h:1"), {}).server == "http://h:1"
@@ -131,6 +143,8 @@ def test_a_flag_about_trust_replaces_what_the_file_says(tmp_path: Path) -> None:
         (config(clusters=[{"name": "c", "cluster": {"server": "s", "certificate-authority-data": "%"}}]), "not base64"),
         (config(clusters=[{"name": "c", "cluster": {"server": "s", "certificate-authority": "/no/ca"}}]), "/no/ca"),
         (config(users=[{"name": "u", "user": {"auth-provider": {"name": "gcp"}}}]), "auth-provider is not supported"),
+        (config(**{"current-context": ""}), "has no current-context: name one with --context, it has x"),
+        ({}, "has no current-context: name one with --context, it has none"),
         ([1], "is not an object with clusters"),
     ],
 )

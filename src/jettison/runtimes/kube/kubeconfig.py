@@ -22,6 +22,7 @@ from jettison.errors import InputError
 from jettison.manifests.decoding import convert
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -115,9 +116,10 @@ def load_access(overrides: Overrides, environment: Mapping[str, str] = os.enviro
     merged = _Merged()
     for path in _paths(overrides, environment):
         merged.add(path)
-    if merged.is_empty and not overrides.server:
+    if merged.is_empty and not overrides.server and (not merged.paths or environment.get(_SERVICE_HOST)):
         return _in_cluster(environment)
-    context = merged.context(overrides.context)
+    # Without a context, what the command line names may be enough.
+    context = merged.context(overrides.context, is_needed=not (overrides.server or overrides.cluster))
     cluster_name, user_name = overrides.cluster or context.cluster, overrides.user or context.user
     cluster, directory = merged.entry("cluster", cluster_name, _Cluster) if cluster_name else (_Cluster(), Path())
     user, user_directory = merged.entry("user", user_name, _User) if user_name else (_User(), Path())
@@ -132,6 +134,7 @@ class _Merged:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], tuple[object, Path]] = {}
         self._current = ""
+        self.paths: list[Path] = []
 
     @property
     def is_empty(self) -> bool:
@@ -139,6 +142,7 @@ class _Merged:
 
     def add(self, path: Path) -> None:
         document = _read(path)
+        self.paths.append(path)
         self._current = self._current or _text(document.get("current-context"))
         for kind in ("cluster", "user", "context"):
             for entry in document.get(f"{kind}s") or ():
@@ -146,19 +150,25 @@ class _Merged:
                     raise InputError(f"kubeconfig `{path}`: an entry of {kind}s has no name")
                 self._entries.setdefault((kind, entry["name"]), (entry.get(kind) or {}, path))
 
-    def context(self, name: str) -> _Context:
+    def context(self, name: str, *, is_needed: bool) -> _Context:
         """The one asked for, else the current one; a file without a current context says nothing about it."""
         wanted = name or self._current
+        if not wanted and is_needed:
+            files = ", ".join(f"`{path}`" for path in self.paths)
+            known = self._known("context")
+            raise InputError(f"kubeconfig {files} has no current-context: name one with --context, it has {known}")
         return self.entry("context", wanted, _Context)[0] if wanted else _Context()
 
     def entry(self, kind: str, name: str, shape: type[Any]) -> tuple[Any, Path]:
         """The entry, and the directory that its paths are relative to."""
         found = self._entries.get((kind, name))
         if found is None:
-            known = ", ".join(sorted(each for of, each in self._entries if of == kind)) or "none"
-            raise InputError(f"kubeconfig has no {kind} `{name}`, it has {known}")
+            raise InputError(f"kubeconfig has no {kind} `{name}`, it has {self._known(kind)}")
         document, path = found
         return convert(document, shape, f"kubeconfig `{path}`: {kind} `{name}`"), path.parent
+
+    def _known(self, kind: str) -> str:
+        return ", ".join(sorted(each for of, each in self._entries if of == kind)) or "none"
 
 
 def _paths(overrides: Overrides, environment: Mapping[str, str]) -> list[Path]:
@@ -242,7 +252,7 @@ def _file(path: str, directory: Path) -> bytes:
 
 
 def _in_cluster(environment: Mapping[str, str]) -> Access:
-    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    host, port = environment.get(_SERVICE_HOST), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise InputError("no kubeconfig found: name one with --kubeconfig or KUBECONFIG, or a server with --server")
     return Access(

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -15,8 +15,9 @@ from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.durations import SECOND_NS
 from jettison.errors import NotFound
-from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.client import KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import EVENTS, Kind
+from jettison.runtimes.kube.kubeconfig import Access
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -38,6 +39,32 @@ class ForwardClock(SystemClock):
 
     def monotonic_ns(self) -> int:
         return super().monotonic_ns() + self._ahead_ns
+
+
+class StandingClock(ForwardClock):
+    """For who measures time none passes but what a test lets pass."""
+
+    def monotonic_ns(self) -> int:
+        return self._ahead_ns
+
+
+class DeafClient(KubeClient):
+    """Watches that are behind, for ever: of what happens after the list to objects of one kind it does not hear."""
+
+    def __init__(self, access: Access, unheard: Kind) -> None:
+        super().__init__(access)
+        self._unheard = unheard
+        self.is_deaf = asyncio.Event()
+        """From now on: the list is done."""
+
+    async def watch(
+        self, kind: Kind, since: str = "", namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        if kind == self._unheard:
+            self.is_deaf.set()
+            await asyncio.Event().wait()
+        async for events in super().watch(kind, since, namespace, labels=labels, fields=fields):
+            yield events
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from jettison.errors import NotFound
 from jettison.runtimes.kube.client import PatchType
 from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from tests.controllers.staging import Json, controlled, is_gone, until, until_status, until_told
-from tests.controllers.workloads import NOW, alive, change, template
+from tests.controllers.workloads import NOW, alive, change, template, until_alive
 from tests.maintenance.playground import Playground, play
 
 DAEMONS = "daemonset-controller"
@@ -162,6 +162,30 @@ def test_an_evicted_one_is_replaced_and_a_stubborn_node_is_not_hurried(kubeconfi
             deleted = ("Normal", "SuccessfulDelete", f"Deleted pod: {name}")
             await until_told(client, "ds", space, ("Warning", "FailedDaemonPod", text), deleted)
         assert replaced[1] - replaced[0] > 0.9
+
+    play(kubeconfig, scene)
+
+
+def test_who_waits_for_a_node_that_is_gone_goes_too(kubeconfig: Path) -> None:
+    """Nobody would ever give it a place. One that was there already is the pod garbage collector's."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        nodes = [await _node(ground, name) for name in ("a", "b")]
+        await _daemon_set(ground)
+        async with controlled(client, DAEMONS):
+            pods = {_target(each): each["metadata"]["name"] for each in await until_alive(ground, 2)}
+            placed, waiting = (pods[node] for node in nodes)
+            target = {"apiVersion": "v1", "kind": "Node", "name": nodes[0]}
+            await client.create(PODS, {"metadata": {"name": placed}, "target": target}, space, "binding")
+            for node in nodes:
+                await client.delete(NODES, node)
+
+            async def is_one_gone() -> bool:
+                return await is_gone(client, PODS, waiting, space)
+
+            await until(is_one_gone)
+            assert "deletionTimestamp" not in (await client.get(PODS, placed, space))["metadata"]
 
     play(kubeconfig, scene)
 

@@ -20,7 +20,7 @@ from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
 from jettison.runtimes.kube.kubeconfig import Access
-from tests.controllers.staging import Json, controlled, told, until, until_status
+from tests.controllers.staging import DeafClient, Json, StandingClock, controlled, told, until, until_status
 from tests.maintenance.playground import Playground, play
 
 DISRUPTION = "disruption-controller"
@@ -212,6 +212,42 @@ def test_what_people_are_told(kubeconfig: Path) -> None:
                 return reasons >= {"UnmanagedPods", "MultiplePodDisruptionBudgets"}
 
             await until(all_said)
+
+    play(kubeconfig, scene)
+
+
+def test_a_budget_that_has_changed_is_counted_again_at_once(kubeconfig: Path) -> None:
+    """Not when the cache has heard of it, which here it never does: under evictions it is behind all the time."""
+
+    async def scene(ground: Playground) -> None:
+        space = ground.namespace
+        node = await ground.node("n")
+        await ground.budget(minAvailable=1)
+        async with DeafClient(ground.client.access, BUDGETS) as client, controlled(client, DISRUPTION):
+            await client.is_deaf.wait()
+            await client.patch(BUDGETS, "web", {"spec": {"minAvailable": 0}}, space, how=PatchType.MERGE)
+            await ground.pod("a", node)
+            await until_status(client, BUDGETS, "web", space, observedGeneration=2, disruptionsAllowed=1)
+
+    play(kubeconfig, scene)
+
+
+def test_a_budget_that_was_just_counted_is_left_alone_for_a_moment(kubeconfig: Path) -> None:
+    """But for its turn another one need not wait, and it comes when the moment is over."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        await ground.pod("a", await ground.node("n"))
+        await ground.budget(minAvailable=0)
+        clock = StandingClock()
+        async with controlled(client, DISRUPTION, clock=clock):
+            await until_status(client, BUDGETS, "web", space, currentHealthy=1)
+            await ground.become("a", "Running", ready=False)
+            await ground.budget("another", minAvailable=0)
+            await until_status(client, BUDGETS, "another", space, observedGeneration=1, currentHealthy=0)
+            assert (await client.get(BUDGETS, "web", space))["status"]["currentHealthy"] == 1
+            clock.forward(1)
+            await until_status(client, BUDGETS, "web", space, currentHealthy=0)
 
     play(kubeconfig, scene)
 

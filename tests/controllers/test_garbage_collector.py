@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
+from jettison.errors import Conflict
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import (
     BUDGETS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     LEASES,
+    NAMESPACES,
     NODES,
     PODS,
     REPLICA_SETS,
     Kind,
 )
-from tests.controllers.staging import Json, controlled, is_gone, until, until_status
+from tests.controllers.staging import DeafClient, Json, controlled, is_gone, until, until_status
 from tests.controllers.workloads import Nodes, deployment, replica_set, until_alive
 from tests.maintenance.playground import Playground, play
 
@@ -169,6 +171,81 @@ def test_a_dependent_that_does_not_block_is_not_waited_for(kubeconfig: Path) -> 
                 return "deletionTimestamp" in (await client.get(PODS, "held", space))["metadata"]
 
             await until(is_leaving)
+
+    play(kubeconfig, scene)
+
+
+def test_a_wrong_name_says_nothing_about_the_right_one(kubeconfig: Path) -> None:
+    """Three pods name the same uid: the one with another's name goes, those before and after it stay."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        right = _owner(await client.get(NAMESPACES, space), "Namespace", "v1")
+        wrong = {**right, "name": f"{space}-no-such"}
+        await _pod(ground, "before", right)
+        await _pod(ground, "both", right, wrong)
+        await _pod(ground, "bad", wrong)
+        async with controlled(client, COLLECTOR):
+            await _until_gone(client, PODS, "bad", space)
+            await _pod(ground, "after", right)
+            await _pod(ground, "bad2", wrong)
+            await _until_gone(client, PODS, "bad2", space)
+            for name in ("before", "both", "after"):
+                assert "deletionTimestamp" not in (await client.get(PODS, name, space))["metadata"], name
+
+    play(kubeconfig, scene)
+
+
+class _Adopting(KubeClient):
+    """Somebody gives the pod a living owner at the last moment before it is deleted."""
+
+    owner: Json
+    refused: list[str]
+
+    async def delete(self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = BACKGROUND) -> Json:
+        if kind == PODS and not self.refused:
+            patch = {"metadata": {"ownerReferences": [self.owner]}}
+            await self.patch(PODS, name, patch, namespace, how=PatchType.MERGE)
+        try:
+            return await super().delete(kind, name, namespace, options)
+        except Conflict:
+            self.refused.append(name)
+            raise
+
+
+def test_what_has_changed_since_is_not_deleted(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        space = ground.namespace
+        living, dead = await replica_set(ground, 0, "living"), await replica_set(ground, 0, "dead")
+        await _pod(ground, "adopted", _owner(dead))
+        async with _Adopting(ground.client.access) as client:
+            client.owner, client.refused = _owner(living), []
+            async with controlled(client, COLLECTOR):
+                await client.delete(REPLICA_SETS, "dead", space, BACKGROUND)
+
+                async def is_decided() -> bool:
+                    pod = await ground.client.get(PODS, "adopted", space)
+                    return bool(client.refused) or "deletionTimestamp" in pod["metadata"]
+
+                await until(is_decided)
+                assert client.refused == ["adopted"]
+        assert "deletionTimestamp" not in (await ground.client.get(PODS, "adopted", space))["metadata"]
+
+    play(kubeconfig, scene)
+
+
+def test_a_dependent_that_nobody_has_heard_of_is_orphaned_too(kubeconfig: Path) -> None:
+    """The owner is gone in a moment, and the dependent would be collected as soon as it is heard of."""
+
+    async def scene(ground: Playground) -> None:
+        space = ground.namespace
+        owner = await replica_set(ground, 0)
+        async with DeafClient(ground.client.access, PODS) as client, controlled(client, COLLECTOR):
+            await client.is_deaf.wait()
+            await _pod(ground, "unheard", _owner(owner))
+            await client.delete(REPLICA_SETS, "rs", space, ORPHANING)
+            await _until_gone(client, REPLICA_SETS, "rs", space)
+        assert "ownerReferences" not in (await ground.client.get(PODS, "unheard", space))["metadata"]
 
     play(kubeconfig, scene)
 

@@ -12,7 +12,16 @@ from jettison.errors import Conflict, NotFound
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, PatchType
 from jettison.runtimes.kube.kinds import JOBS, PODS
-from tests.controllers.staging import ForwardClock, Json, controlled, is_gone, until, until_status, until_told
+from tests.controllers.staging import (
+    DeafClient,
+    ForwardClock,
+    Json,
+    controlled,
+    is_gone,
+    until,
+    until_status,
+    until_told,
+)
 from tests.controllers.workloads import NOW, alive, change, until_alive
 from tests.maintenance.playground import Playground, play
 
@@ -381,6 +390,27 @@ def test_pods_of_a_job_that_is_gone_are_let_go(kubeconfig: Path) -> None:
                 return not any(each["metadata"].get("finalizers") for each in await ground.pods())
 
             await until(are_free)
+
+    play(kubeconfig, scene)
+
+
+def test_a_pod_whose_job_is_only_unheard_of_is_not_let_go(kubeconfig: Path) -> None:
+    """The cache of pods may be ahead of that of Jobs. The pod after it, of a Job that never was, shows the work."""
+
+    async def scene(ground: Playground) -> None:
+        space = ground.namespace
+        async with DeafClient(ground.client.access, JOBS) as client, controlled(client, JOB):
+            await client.is_deaf.wait()
+            uid = (await _job(ground))["metadata"]["uid"]
+            for name, of in (("unheard", uid), ("left", f"{space}-never")):
+                owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": of, "controller": True}
+                await ground.pod(name, owner=owner, metadata={"finalizers": [FINALIZER]})
+
+            async def is_let_go() -> bool:
+                return "finalizers" not in (await client.get(PODS, "left", space))["metadata"]
+
+            await until(is_let_go)
+            assert (await client.get(PODS, "unheard", space))["metadata"]["finalizers"] == [FINALIZER]
 
     play(kubeconfig, scene)
 

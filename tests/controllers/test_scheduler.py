@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.controllers.object_state import condition_of, is_terminating
-from jettison.errors import NotFound, RuntimeFailure
+from jettison.errors import ApiError, JettisonError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS, PRIORITY_CLASSES, Kind
 from tests.controllers.staging import Json, controlled, is_gone, told, until
@@ -467,5 +467,78 @@ def test_a_lost_answer_is_not_a_second_decision(alone: Path) -> None:
         counts = Counter(each["spec"].get("nodeName") for each in await ground.pods())
         del counts[None]
         assert set(counts.values()) == {4}
+
+    play(alone, scene)
+
+
+class _Unkind(KubeClient):
+    """A server that breaks over the bindings of all pods but one, or never answers them, until it is well again."""
+
+    failure: JettisonError | None = None
+    read_failure: JettisonError | None = None
+    bindings = 0
+
+    async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Json:
+        if self.read_failure and kind == PODS:
+            raise self.read_failure
+        return await super().get(kind, name, namespace, subresource)
+
+    async def create(self, kind: Kind, body: Json, namespace: str = "", subresource: str = "") -> Json:
+        if self.failure and subresource == "binding" and body["metadata"]["name"] != "ordinary":
+            self.bindings += 1
+            raise self.failure
+        return await super().create(kind, body, namespace, subresource)
+
+
+@pytest.mark.parametrize("failure", [ApiError("broken", code=500), RuntimeFailure("no answer")], ids=["500", "silence"])
+def test_pods_that_cannot_be_bound_do_not_keep_others_waiting(alone: Path, failure: JettisonError) -> None:
+    """As many of them as there are writers. They are not tried without a pause, and not forgotten either."""
+
+    async def scene(ground: Playground) -> None:
+        node = await _node(ground, "n", pods=17)
+        for number in range(16):
+            await _pod(ground, f"p{number}")
+
+        async def all_bound() -> bool:
+            return len(await ground.names_on(node)) == 17
+
+        async with _Unkind(ground.client.access) as client:
+            client.failure = failure
+
+            async def all_tried() -> bool:
+                return client.bindings >= 16
+
+            began = time.monotonic()
+            async with controlled(client, SCHEDULER):
+                await until(all_tried)
+                await _pod(ground, "ordinary")
+                assert await _placed(ground, "ordinary") == node
+                # The shortest pause is a tenth of a second.
+                await asyncio.sleep(0.3)
+                assert client.bindings <= 16 * (1 + (time.monotonic() - began) / 0.1)
+                client.failure = None
+                await until(all_bound, seconds=PATIENCE)
+
+    play(alone, scene)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_pod_that_was_not_bound_takes_no_room(alone: Path, is_readable: bool) -> None:
+    """The server said 500, perhaps also to who looks what it did: the only place on the only node is for the next."""
+
+    async def scene(ground: Playground) -> None:
+        node = await _node(ground, "n", pods=1)
+        async with _Unkind(ground.client.access) as client:
+            client.failure = ApiError("broken", code=500)
+            client.read_failure = None if is_readable else client.failure
+
+            async def is_tried() -> bool:
+                return bool(client.bindings)
+
+            async with controlled(client, SCHEDULER):
+                await _pod(ground, "refused")
+                await until(is_tried)
+                await _pod(ground, "ordinary")
+                assert await _placed(ground, "ordinary") == node
 
     play(alone, scene)

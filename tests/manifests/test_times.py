@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.errors import ManifestError
-from jettison.manifests.times import parse_time, time_text
+from jettison.manifests.times import parse_time, time_or_none, time_text
 
 SECOND_NS = 10**9
 NEW_YEAR = 1_704_067_200
@@ -74,3 +74,9 @@ def test_parts_of_a_second_are_cut() -> None:
     """As Kubernetes writes its times."""
     assert time_text(NEW_YEAR * SECOND_NS + 999_999_999) == "2024-01-01T00:00:00Z"
     assert time_text(-1) == "1969-12-31T23:59:59Z"
+
+
+def test_what_cannot_be_read_may_count_as_none() -> None:
+    assert time_or_none("1970-01-01T00:00:01Z") == SECOND_NS
+    assert time_or_none(None) is None
+    assert time_or_none("yesterday") is None

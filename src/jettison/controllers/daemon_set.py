@@ -21,6 +21,7 @@ from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.pod_control import is_namespace_ending
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.controllers.revisions import REVISION_LABEL, History, Revisions, surplus
+from jettison.controllers.status_report import report_status
 from jettison.engine.budgets import scaled
 from jettison.engine.daemon_placement import Placement, place_daemon
 from jettison.engine.daemon_sync import (
@@ -33,7 +34,7 @@ from jettison.engine.daemon_sync import (
     update_in_place,
     update_with_surge,
 )
-from jettison.errors import ApiError, InputError, NotFound
+from jettison.errors import ApiError, InputError
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.manifests.taints import taints_from, tolerations_from
@@ -138,7 +139,8 @@ class DaemonSetController:
                 failure = await self._act(look, _update(look))
             if failure is None:
                 await self._forget_revisions(daemon_set, history, claimed)
-        await self._report(look, is_observed=may_act)
+        status = _status(look, is_observed=may_act)
+        await report_status(self._around.client, OWNER_KIND, daemon_set, status)
         if failure is not None:
             raise failure
         min_ready = daemon_set["spec"].get("minReadySeconds") or 0
@@ -196,16 +198,6 @@ class DaemonSetController:
         live = {each["metadata"]["name"] for each in former if self._revisions.hash_of(each) in hashes}
         limit = daemon_set["spec"].get("revisionHistoryLimit")
         await self._revisions.forget(surplus(former, live, limit, counts_live=True))
-
-    async def _report(self, look: _Look, *, is_observed: bool) -> None:
-        status = _status(look, is_observed=is_observed)
-        if status == (look.daemon_set.get("status") or {}):
-            return
-        whole = {"apiVersion": "apps/v1", "kind": "DaemonSet", **look.daemon_set, "status": status}
-        try:
-            await self._around.client.replace(DAEMON_SETS, whole, "status")
-        except NotFound:
-            return
 
 
 def _look(daemon_set: Document, revision: _Revision, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:

@@ -3,7 +3,8 @@
 `Background`: the owner is gone, its dependents follow. `Foreground`: the owner stays, with a finalizer, until the
 dependents that block it are gone. `Orphan`: the dependents forget the owner first. An owner that the cache does not
 know is asked for at the server before anything is deleted on its account, and a deletion carries the version of the
-dependent that it was decided on. An owner of a kind that nobody serves is left as it is: it may come back.
+dependent that it was decided on. What belongs to an owner of a kind that nobody serves is left as it is: the kind may
+come back.
 
 Only the kinds of `ownership.KINDS` are collected. Their owners may be of any kind.
 """
@@ -11,30 +12,19 @@ Only the kinds of `ownership.KINDS` are collected. Their owners may be of any ki
 from __future__ import annotations
 
 import functools
-from enum import Enum, auto
 from typing import Final
 
 from jettison.controllers.object_state import is_terminating
+from jettison.controllers.owner_bonds import FOREGROUND, Bond, OwnerBonds, is_waiting
 from jettison.controllers.ownership import KINDS, Item, Ownership, owner_uids, references_of
 from jettison.controllers.reconciler import Reconciler, Surroundings
-from jettison.controllers.served_kinds import find_kind
-from jettison.errors import InputError, NotFound
+from jettison.errors import NotFound
 from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType
 from jettison.runtimes.kube.kinds import Kind
 
-FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
 _WORKERS: Final = 10
-_MOST_ABSENT: Final = 500
-
-
-class _Bond(Enum):
-    """What an owner reference is worth."""
-
-    SOLID = auto()
-    DANGLING = auto()
-    WAITING = auto()
 
 
 class GarbageCollector:
@@ -43,8 +33,7 @@ class GarbageCollector:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._ownership = Ownership(around.caches)
-        # Uids that the server does not know: they never come back, and a set of 2,000 pods has one owner.
-        self._absent: dict[str, None] = {}
+        self._bonds = OwnerBonds(around, self._ownership)
         self._reconciler: Reconciler[Item] = Reconciler("garbage collection", self._reconcile, workers=_WORKERS)
         for kind, cache in self._ownership.caches.items():
             self._reconciler.follow(cache, functools.partial(self._ownership.touched, kind))
@@ -94,16 +83,20 @@ class GarbageCollector:
         await self._remove_finalizer(item, document, ORPHAN)
 
     async def _examine(self, item: Item, document: Document) -> None:
-        """Delete it, if none of its owners is worth staying for."""
-        bonds = {each.get("uid") or "": await self._bond(item, each) for each in references_of(document)}
-        if all(each is _Bond.SOLID for each in bonds.values()):
+        """Delete it, if none of its owners is worth staying for. One uid under two names has one right name at most."""
+        bonds: dict[str, Bond] = {}
+        for each in references_of(document):
+            uid = each.get("uid") or ""
+            if bonds.get(uid) is not Bond.SOLID:
+                bonds[uid] = await self._bonds.judge(item, each)
+        if all(each is Bond.SOLID for each in bonds.values()):
             return
-        if _Bond.SOLID in bonds.values():
-            loose = [uid for uid, each in bonds.items() if each is not _Bond.SOLID]
+        if Bond.SOLID in bonds.values():
+            loose = [uid for uid, each in bonds.items() if each is not Bond.SOLID]
             await self._forget_owners(item.kind, document, loose)
             return
         dependents = self._ownership.dependents(document["metadata"]["uid"])
-        if _Bond.WAITING in bonds.values() and dependents:
+        if Bond.WAITING in bonds.values() and dependents:
             if any(self._is_waiting(each) for each in dependents):
                 document = await self._unblock(item, document)
             await self._delete(item, document, "Foreground")
@@ -112,58 +105,9 @@ class GarbageCollector:
         policy = "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
         await self._delete(item, document, policy)
 
-    async def _bond(self, item: Item, reference: Document) -> _Bond:
-        """An owner that cannot be asked for, because nobody serves its kind or it has no possible name, is not judged.
-
-        Neither is a namespaced owner of an object without a namespace: a mistake that no looking can settle.
-        """
-        try:
-            kind = await self._kind_of(reference)
-            if kind is None or (kind.is_namespaced and not item.kind.is_namespaced):
-                return _Bond.SOLID
-            return await self._bond_to(kind, item, reference)
-        except InputError:
-            return _Bond.SOLID
-
-    async def _bond_to(self, kind: Kind, item: Item, reference: Document) -> _Bond:
-        namespace, name = item.key[0] if kind.is_namespaced else "", reference.get("name") or ""
-        uid = reference.get("uid") or ""
-        cache = self._ownership.caches.get(kind)
-        owner = None if cache is None else cache.get((namespace, name))
-        if owner is None or owner["metadata"]["uid"] != uid:
-            owner = await self._ask(kind, namespace, name, uid)
-        if owner is None:
-            return _Bond.DANGLING
-        is_waiting = is_terminating(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or ())
-        return _Bond.WAITING if is_waiting else _Bond.SOLID
-
-    async def _kind_of(self, reference: Document) -> Kind | None:
-        api_version, name = reference.get("apiVersion") or "", reference.get("kind") or ""
-        known = KINDS.get(name)
-        if known is not None and known.group == api_version.rpartition("/")[0]:
-            return known
-        return await find_kind(self._around.client, api_version, name)
-
-    async def _ask(self, kind: Kind, namespace: str, name: str, uid: str) -> Document | None:
-        """The owner as the server has it, None where it is gone or another one has its name."""
-        if uid in self._absent:
-            return None
-        try:
-            owner = await self._around.client.get(kind, name, namespace)
-        except NotFound:
-            owner = None
-        if owner is not None and owner["metadata"].get("uid") == uid:
-            return owner
-        self._absent[uid] = None
-        if len(self._absent) > _MOST_ABSENT:
-            del self._absent[next(iter(self._absent))]
-        return None
-
     def _is_waiting(self, item: Item) -> bool:
         document = self._ownership.get(item)
-        if document is None or not is_terminating(document):
-            return False
-        return FOREGROUND in (document["metadata"].get("finalizers") or ())
+        return document is not None and is_waiting(document)
 
     async def _unblock(self, item: Item, document: Document) -> Document:
         """Two that wait for one another would wait for ever: this one no longer holds up its owners."""

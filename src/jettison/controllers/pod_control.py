@@ -4,7 +4,8 @@ How to use: `PodControl(around, owner_kind, source)` with the source that the ev
 `replicaset-controller`. `create(owner, template)` makes one pod with a name that the server completes; `delete(owner,
 pod)` asks for the end of that very pod. Both raise what the server said, after having told it as an event.
 `slow_start(count, work)` makes many: one, then two, then four at a time, so that a quota that refuses all is asked
-once and not a thousand times. `pod_from_template` is the pod alone, for who gives it a name and events of his own.
+once and not a thousand times. `pod_from_template` is the pod alone, and `delete_pod` the deletion, for who gives it a
+name and events of his own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jettison.controllers.owned_pods import OwnerKind
 from jettison.controllers.reconciler import Surroundings
 from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.cache import key_of
-from jettison.runtimes.kube.client import DeleteOptions, Document
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
 from jettison.runtimes.kube.kinds import PODS
 
 MOST_AT_ONCE: Final = 500
@@ -57,17 +58,15 @@ class PodControl:
         return made
 
     async def delete(self, owner: Document, pod: Document) -> bool:
-        """Whether there was something to delete: it may be gone, or its name another's by now."""
-        namespace, name = key_of(pod)
+        """Whether there was something to delete."""
         try:
-            await self._around.client.delete(PODS, name, namespace, DeleteOptions(uid=pod["metadata"]["uid"]))
-        except (NotFound, Conflict):
-            return False
+            is_asked = await delete_pod(self._around.client, pod)
         except (ApiError, RuntimeFailure) as error:
             self._tell(owner, "FailedDelete", f"Error deleting: {error}", WARNING)
             raise
-        self._tell(owner, "SuccessfulDelete", f"Deleted pod: {name}")
-        return True
+        if is_asked:
+            self._tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+        return is_asked
 
     def _tell(self, owner: Document, reason: str, message: str, event_type: str = NORMAL) -> None:
         subject = subject_of(self._owner_kind.name, owner)
@@ -80,6 +79,16 @@ def pod_from_template(owner_kind: OwnerKind, owner: Document, template: Document
     kept: dict[str, Any] = {key: metadata[key] for key in ("labels", "annotations", "finalizers") if metadata.get(key)}
     kept["ownerReferences"] = [owner_kind.reference(owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": template.get("spec") or {}}
+
+
+async def delete_pod(client: KubeClient, pod: Document) -> bool:
+    """That very pod. Whether it was there to be deleted: it may be gone, or its name another's by now."""
+    namespace, name = key_of(pod)
+    try:
+        await client.delete(PODS, name, namespace, DeleteOptions(uid=pod["metadata"]["uid"]))
+    except (NotFound, Conflict):
+        return False
+    return True
 
 
 def is_namespace_ending(error: JettisonError) -> bool:

@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from jettison.controllers.deployment_revisions import replicas_of
 from jettison.controllers.object_state import condition_of, is_terminating
 from jettison.controllers.owned_pods import ByController, Claims, OwnerKind, WokenOwners, controller_of, selector_of
 from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.pod_control import MOST_AT_ONCE
 from jettison.controllers.reconciler import Reconciler, Surroundings
+from jettison.controllers.status_report import report_status
 from jettison.engine.label_selectors import LabelSelector
 from jettison.engine.replica_pods import ReplicaPod, deletion_order, next_available_ns
-from jettison.errors import NotFound
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of
@@ -72,7 +73,8 @@ class ReplicaSetController:
             failure = await self._correct(replica_set, active)
         leaving = sum(each.value.is_leaving and _is_owned(each.document, replica_set, selector) for each in candidates)
         now_ns = self._around.clock.now_ns()
-        await self._report(replica_set, _status(replica_set, active, leaving, failure, now_ns))
+        status = _status(replica_set, active, leaving, failure, now_ns)
+        await report_status(self._around.client, OWNER_KIND, replica_set, status)
         if failure is not None:
             raise failure
         due_ns = next_available_ns((each.value for each in active), _min_ready(replica_set), now_ns)
@@ -85,7 +87,7 @@ class ReplicaSetController:
 
     async def _correct(self, replica_set: Document, active: list[_Pod]) -> Failure | None:
         """Create or delete what is missing or too many; what the server said against it."""
-        surplus = len(active) - _wanted(replica_set)
+        surplus = len(active) - replicas_of(replica_set)
         if surplus < 0:
             new = NewPod(replica_set["spec"]["template"])
             return await self._batches.create(replica_set, [new] * min(-surplus, MOST_AT_ONCE))
@@ -106,15 +108,6 @@ class ReplicaSetController:
             return []
         siblings = self._siblings.of(parent.get("uid") or "")
         return [replica_pod_from(pod) for each in siblings for pod in self._pods.of(each["metadata"]["uid"])]
-
-    async def _report(self, replica_set: Document, status: Document) -> None:
-        if status == (replica_set.get("status") or {}):
-            return
-        whole = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **replica_set, "status": status}
-        try:
-            await self._around.client.replace(REPLICA_SETS, whole, "status")
-        except NotFound:
-            return
 
 
 def _status(replica_set: Document, active: list[_Pod], leaving: int, failure: Failure | None, now_ns: int) -> Document:
@@ -149,15 +142,10 @@ def _conditions(replica_set: Document, count: int, failure: Failure | None, now_
         "type": REPLICA_FAILURE,
         "status": "True",
         "lastTransitionTime": time_text(now_ns),
-        "reason": "FailedCreate" if count < _wanted(replica_set) else "FailedDelete",
+        "reason": "FailedCreate" if count < replicas_of(replica_set) else "FailedDelete",
         "message": str(failure),
     }
     return [*conditions, condition]
-
-
-def _wanted(replica_set: Document) -> int:
-    replicas = replica_set["spec"].get("replicas")
-    return 1 if replicas is None else int(replicas)
 
 
 def _min_ready(replica_set: Document) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.object_state import condition_of, disruption_patch
 from jettison.controllers.reconciler import Surroundings, repeat
-from jettison.controllers.scheduling_queue import SchedulingQueue
+from jettison.controllers.scheduling_queue import FIRST_BACK_OFF_SECONDS, SchedulingQueue
 from jettison.controllers.scheduling_world import World
 from jettison.engine.budgets import Budget
 from jettison.engine.scheduling import Placed, Unplaced, place
@@ -116,8 +116,26 @@ class Scheduler:
             self._queue.park(pod.key)
 
     async def _bind(self, pod: PlaceablePod, node: str) -> None:
-        """Until the server has said yes or no. What it did while it did not answer must not be decided again."""
+        """Until the server has answered. What it did while it did not answer must not be decided again."""
         self._world.assume(pod, node)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._write_binding(pod, node)
+            except Conflict:
+                raise
+            except ApiError:
+                # Before it is queued: its room has become free, which wakes all who wait there, two such pods by turns.
+                await self._step_aside(FIRST_BACK_OFF_SECONDS)
+                raise
+            except RuntimeFailure as error:
+                _log.warning("scheduler: %s: %s; trying again in %.1f s", pod, error, pause)
+                await self._step_aside(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                return
+
+    async def _write_binding(self, pod: PlaceablePod, node: str) -> None:
         namespace, name = pod.key
         body = {
             "apiVersion": "v1",
@@ -125,29 +143,36 @@ class Scheduler:
             "metadata": {"name": name, "namespace": namespace, "uid": pod.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                await self._client.create(PODS, body, namespace, "binding")
-            except (ApiError, RuntimeFailure) as error:
-                if isinstance(error, ApiError) and error.code < 500:
-                    await self._settle(pod, error)
-                    return
-                _log.warning("scheduler: %s: %s; trying again in %.1f s", pod, error, pause)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            else:
-                self._tell(pod, pod, "Scheduled", f"Successfully assigned {pod} to {node}")
-                return
+        try:
+            await self._client.create(PODS, body, namespace, "binding")
+        except ApiError as error:
+            await self._settle(pod, error)
+        else:
+            self._tell(pod, pod, "Scheduled", f"Successfully assigned {pod} to {node}")
+
+    async def _step_aside(self, seconds: float) -> None:
+        """Others write meanwhile: 16 pods that get no answer must not keep all the rest waiting."""
+        self._writers.release()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            await self._writers.acquire()
 
     async def _settle(self, pod: PlaceablePod, refusal: ApiError) -> None:
-        """A binding was refused: perhaps because an earlier try of it was not, or because somebody else was faster."""
+        """A binding was refused: perhaps because an earlier try of it was not, or because somebody else was faster.
+
+        A server that broke over it may have done it as well. Who is not bound is decided about again, after a pause.
+        """
         namespace, name = pod.key
         try:
             document = await self._client.get(PODS, name, namespace)
         except NotFound:
             self._world.forget(pod)
             return
+        except ApiError:
+            # The next binding or the watch will tell. An assumption that nobody settled would be for good.
+            self._world.forget(pod)
+            raise
         if document["metadata"].get("uid") == pod.uid and (document.get("spec") or {}).get("nodeName"):
             self._world.take(document)
             return

@@ -7,12 +7,12 @@ from typing import Final
 
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.owned_pods import OwnerKind
-from jettison.controllers.pod_control import is_namespace_ending, pod_from_template
+from jettison.controllers.pod_control import delete_pod, is_namespace_ending, pod_from_template
 from jettison.controllers.reconciler import Surroundings
 from jettison.controllers.revisions import REVISION_LABEL
 from jettison.errors import ApiError, Conflict, NotFound, RuntimeFailure
 from jettison.runtimes.kube.cache import key_of
-from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType
+from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
 
 SOURCE: Final = "statefulset-controller"
@@ -64,17 +64,16 @@ class StatefulPods:
         self._tell_success(stateful_set, "Create", pod["metadata"]["name"])
 
     async def delete(self, stateful_set: Document, pod: Document) -> bool:
-        """That very pod; whether it was there to be deleted."""
-        namespace, name = key_of(pod)
+        """Whether there was something to delete."""
+        name = pod["metadata"]["name"]
         try:
-            await self._around.client.delete(PODS, name, namespace, DeleteOptions(uid=pod["metadata"]["uid"]))
-        except (NotFound, Conflict):
-            return False
+            is_asked = await delete_pod(self._around.client, pod)
         except (ApiError, RuntimeFailure) as error:
             self.tell_failure(stateful_set, "Delete", name, error)
             raise
-        self._tell_success(stateful_set, "Delete", name)
-        return True
+        if is_asked:
+            self._tell_success(stateful_set, "Delete", name)
+        return is_asked
 
     async def identify(self, pod: Document, ordinal: int) -> None:
         """Give an adopted pod the labels of its place, where it lacks them."""

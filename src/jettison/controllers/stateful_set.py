@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from jettison.controllers.deployment_revisions import replicas_of
 from jettison.controllers.expectations import Expectations
 from jettison.controllers.object_state import is_terminating
 from jettison.controllers.owned_pods import ByController, Claims, WokenOwners, controller_of, selector_of
@@ -24,6 +25,7 @@ from jettison.controllers.pod_control import is_namespace_ending, slow_start
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.controllers.revisions import REVISION_LABEL, History, Revisions, surplus, template_of
 from jettison.controllers.stateful_pods import OWNER_KIND, StatefulPods, ordinal_of, stateful_pod
+from jettison.controllers.status_report import report_status
 from jettison.engine.replica_pods import ReplicaPod, next_available_ns
 from jettison.engine.stateful_sync import (
     Create,
@@ -35,7 +37,7 @@ from jettison.engine.stateful_sync import (
     is_updated,
     next_steps,
 )
-from jettison.errors import ApiError, NotFound, RuntimeFailure
+from jettison.errors import ApiError, RuntimeFailure
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
@@ -104,7 +106,8 @@ class StatefulSetController:
         now_ns = self._around.clock.now_ns()
         claimed = await self._claim(stateful_set)
         if is_terminating(stateful_set):
-            await self._report(_look(stateful_set, _known_lineage(stateful_set), claimed, now_ns))
+            look = _look(stateful_set, _known_lineage(stateful_set), claimed, now_ns)
+            await report_status(self._around.client, OWNER_KIND, stateful_set, _status(look))
             return
         try:
             history = await self._revisions.history(stateful_set)
@@ -114,7 +117,7 @@ class StatefulSetController:
             raise
         look = _look(stateful_set, await self._lineage(stateful_set, history), claimed, now_ns)
         failure = await self._act(look) if may_act else None
-        await self._report(look)
+        await report_status(self._around.client, OWNER_KIND, stateful_set, _status(look))
         await self._forget_revisions(look, history)
         if failure is not None:
             raise failure
@@ -194,16 +197,6 @@ class StatefulSetController:
         if not is_asked:
             self._expectations.saw_deleted(key, uid)
 
-    async def _report(self, look: _Look) -> None:
-        status = _status(look)
-        if status == (look.stateful_set.get("status") or {}):
-            return
-        whole = {"apiVersion": "apps/v1", "kind": "StatefulSet", **look.stateful_set, "status": status}
-        try:
-            await self._around.client.replace(STATEFUL_SETS, whole, "status")
-        except NotFound:
-            return
-
 
 def _known_lineage(stateful_set: Document) -> _Lineage:
     """Of a set that is going, for which nothing is made any more."""
@@ -236,13 +229,13 @@ def _look(stateful_set: Document, lineage: _Lineage, claimed: Iterable[Document]
 
 def _goal(stateful_set: Document, revision: str) -> StatefulGoal:
     spec = stateful_set["spec"]
-    replicas, strategy = spec.get("replicas"), spec.get("updateStrategy") or {}
+    strategy = spec.get("updateStrategy") or {}
     is_rolling, rolling = strategy.get("type") == "RollingUpdate", strategy.get("rollingUpdate")
     partition = ((rolling or {}).get("partition") or 0) if is_rolling else None
     # Without parameters, which our server never leaves out, it is as many as are still of the current revision.
     current = (stateful_set.get("status") or {}).get("currentReplicas") or 0
     return StatefulGoal(
-        replicas=1 if replicas is None else replicas,
+        replicas=replicas_of(stateful_set),
         revision=revision,
         start=(spec.get("ordinals") or {}).get("start") or 0,
         partition=partition,

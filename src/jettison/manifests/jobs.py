@@ -9,8 +9,7 @@ from jettison.engine.job_failures import ContainerEnd, FailureRule
 from jettison.engine.job_indexes import parse_indexes
 from jettison.engine.job_sync import JobGoal, JobPod, JobState, Verdict
 from jettison.engine.strconv import parse_int64
-from jettison.errors import ManifestError
-from jettison.manifests.times import parse_time
+from jettison.manifests.times import time_or_none
 
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
@@ -49,7 +48,7 @@ def job_state_from(job: Json) -> JobState:
         noted_succeeded=frozenset(noted.get("succeeded") or ()),
         noted_failed=frozenset(noted.get("failed") or ()),
         completed=parse_indexes(status.get("completedIndexes") or "", job["spec"].get("completions") or 0),
-        start_ns=_time(status.get("startTime")),
+        start_ns=time_or_none(status.get("startTime")),
         verdict=_verdict(status.get("conditions") or ()),
     )
 
@@ -122,7 +121,7 @@ def _finished_ns(pod: Json) -> int:
     }
     beside = [each for each in status.get("initContainerStatuses") or () if each.get("name") in sidecars]
     ends = [
-        _time(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        time_or_none(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
         for each in (*(status.get("containerStatuses") or ()), *beside)
     ]
     known = [each for each in ends if each is not None]
@@ -130,15 +129,8 @@ def _finished_ns(pod: Json) -> int:
         return max(known)
     conditions: Iterable[Json] = status.get("conditions") or ()
     ready: Json = next((each for each in conditions if each.get("type") == "Ready"), {})
-    if ready.get("status") == "False" and (changed_ns := _time(ready.get("lastTransitionTime"))) is not None:
+    if ready.get("status") == "False" and (changed_ns := time_or_none(ready.get("lastTransitionTime"))) is not None:
         return changed_ns
-    if (deleted_ns := _time(metadata.get("deletionTimestamp"))) is not None:
+    if (deleted_ns := time_or_none(metadata.get("deletionTimestamp"))) is not None:
         return deleted_ns - (metadata.get("deletionGracePeriodSeconds") or 0) * _SECOND_NS
-    return _time(metadata.get("creationTimestamp")) or 0
-
-
-def _time(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_time(text)
-    except ManifestError:
-        return None
+    return time_or_none(metadata.get("creationTimestamp")) or 0

@@ -23,6 +23,14 @@ def parse_time(text: str) -> int:
     return _remembered(text) if len(text) == _PLAIN_LENGTH else _parse(text)
 
 
+def time_or_none(text: str | None) -> int | None:
+    """For what somebody else wrote into a status: a time that cannot be read is as good as none."""
+    try:
+        return None if text is None else parse_time(text)
+    except ManifestError:
+        return None
+
+
 def _parse(text: str) -> int:
     match = _RFC3339.fullmatch(text)
     try:

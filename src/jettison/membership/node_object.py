@@ -12,9 +12,8 @@ from jettison.engine.quantity import Quantity
 from jettison.engine.signals import Condition
 from jettison.engine.taints import Taint
 from jettison.engine.wording import NORMAL, Event
-from jettison.errors import ManifestError
 from jettison.manifests.pod_writer import present
-from jettison.manifests.times import parse_time, time_text
+from jettison.manifests.times import time_or_none, time_text
 from jettison.membership.machine_facts import node_info
 
 Document = dict[str, Any]
@@ -121,16 +120,9 @@ def _known(document: Document) -> NodeCondition:
         document.get("status") or "Unknown",
         document.get("reason") or "",
         document.get("message") or "",
-        _moment(document.get("lastHeartbeatTime")),
-        _moment(document.get("lastTransitionTime")),
+        time_or_none(document.get("lastHeartbeatTime")),
+        time_or_none(document.get("lastTransitionTime")),
     )
-
-
-def _moment(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_time(text)
-    except ManifestError:
-        return None
 
 
 def _time(time_ns: int | None) -> str | None:

@@ -131,7 +131,7 @@ def test_who_is_removed_does_not_come_back() -> None:
 
 
 def test_a_silent_server_is_asked_again_after_a_pause() -> None:
-    """Without anything having happened; each pause is twice as long, up to ten seconds."""
+    """And not sooner, whatever happens; each pause is twice as long, up to ten seconds."""
 
     async def scene(queue: SchedulingQueue) -> None:
         queue.add(A, 0)
@@ -143,7 +143,14 @@ def test_a_silent_server_is_asked_again_after_a_pause() -> None:
         for _ in range(5):
             pauses.append(queue.retry(A))
             queue.stir()
+            assert await _is_idle(queue)
+            queue._timers[A].cancel()
+            queue._ring(A)
             assert await queue.take() == A
         assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0]
+        queue.retry(A)
+        queue.add(A, 0)
+        assert await queue.take() == A
+        assert not queue._timers
 
     _play(scene)

@@ -31,10 +31,9 @@ from jettison.errors import NotFound
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Change, Key
 from jettison.runtimes.kube.client import Document, PatchType
-from jettison.runtimes.kube.kinds import LEASES, NODES, PODS
+from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES, NODES, PODS
 
 SOURCE: Final = "node-controller"
-LEASE_NAMESPACE: Final = "kube-node-lease"
 LOOK_SECONDS: Final = 5.0
 
 _SECOND_NS: Final = 10**9
@@ -47,7 +46,7 @@ class NodeLifecycleController:
         self._around = around
         self._nodes = around.caches.of(NODES)
         self._pods = around.caches.of(PODS)
-        self._leases = around.caches.of(LEASES, LEASE_NAMESPACE)
+        self._leases = around.caches.of(LEASES, NODE_LEASES)
         self._by_node = self._pods.index(keys_by_node)
         self._heartbeats = Heartbeats(around.clock)
         # Nodes seen ready, and nodes whose pods were told that it is not.
@@ -93,7 +92,7 @@ class NodeLifecycleController:
         await self._tell_pods(node)
 
     async def _is_given_up(self, node: Document) -> bool:
-        lease = self._leases.get((LEASE_NAMESPACE, node["metadata"]["name"]))
+        lease = self._leases.get((NODE_LEASES, node["metadata"]["name"]))
         if not self._heartbeats.is_silent(node, lease):
             return False
         changed = unknown_conditions(node, self._around.clock.now_ns())

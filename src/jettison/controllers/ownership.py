@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from jettison.controllers.node_lifecycle import LEASE_NAMESPACE
 from jettison.runtimes.kube.cache import Cache, Caches, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import (
@@ -16,6 +15,7 @@ from jettison.runtimes.kube.kinds import (
     DEPLOYMENTS,
     JOBS,
     LEASES,
+    NODE_LEASES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -55,7 +55,7 @@ class Ownership:
     def __init__(self, caches: Caches) -> None:
         # Leases change every few seconds, and only those of nodes have owners.
         self.caches: Mapping[Kind, Cache] = {
-            kind: caches.of(kind, LEASE_NAMESPACE if kind is LEASES else "") for kind in KINDS.values()
+            kind: caches.of(kind, NODE_LEASES if kind is LEASES else "") for kind in KINDS.values()
         }
         self._items: dict[str, Item] = {}
         self._dependents: dict[str, dict[Item, None]] = {}

@@ -14,7 +14,7 @@ from typing import Final
 from jettison.controllers.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.object_state import condition_of, disruption_patch
 from jettison.controllers.reconciler import Surroundings, repeat
-from jettison.controllers.scheduling_queue import FIRST_BACK_OFF_SECONDS, SchedulingQueue
+from jettison.controllers.scheduling_queue import SchedulingQueue
 from jettison.controllers.scheduling_world import World
 from jettison.engine.budgets import Budget
 from jettison.engine.scheduling import Placed, Unplaced, place
@@ -122,12 +122,6 @@ class Scheduler:
         while True:
             try:
                 await self._write_binding(pod, node)
-            except Conflict:
-                raise
-            except ApiError:
-                # Before it is queued: its room has become free, which wakes all who wait there, two such pods by turns.
-                await self._step_aside(FIRST_BACK_OFF_SECONDS)
-                raise
             except RuntimeFailure as error:
                 _log.warning("scheduler: %s: %s; trying again in %.1f s", pod, error, pause)
                 await self._step_aside(pause)

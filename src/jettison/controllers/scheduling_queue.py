@@ -60,6 +60,7 @@ class SchedulingQueue:
         elif key not in self._is_active:
             self._parked.discard(key)
             self._is_waiting.discard(key)
+            self._end_timer(key)
             self._activate(key, entry)
 
     def remove(self, key: Key) -> None:
@@ -67,9 +68,7 @@ class SchedulingQueue:
         self._entries.pop(key, None)
         for names in (self._is_active, self._is_waiting, self._parked, self._again):
             names.discard(key)
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        self._end_timer(key)
 
     def stir(self) -> None:
         """Something happened that could help those who were put aside."""
@@ -112,11 +111,13 @@ class SchedulingQueue:
                 self._parked.add(key)
 
     def retry(self, key: Key) -> float:
-        """Nothing was found out, because somebody did not answer: again after a pause, of so many seconds."""
+        """Nothing was found out, because somebody did not answer, or refused: again after a pause, of so many seconds.
+
+        Whatever happens meanwhile: that its own room became free would wake it at once, for ever.
+        """
         seconds = 0.0
         if self._finish(key) and (entry := self._entries.get(key)):
             seconds = self._delay(entry)
-            self._parked.add(key)
             loop = asyncio.get_running_loop()
             self._timers[key] = loop.call_later(seconds, self._ring, key)
         return seconds
@@ -171,7 +172,10 @@ class SchedulingQueue:
         return None
 
     def _ring(self, key: Key) -> None:
-        self._timers.pop(key, None)
-        if key in self._parked:
-            self._parked.discard(key)
-            self._activate(key, self._entries[key])
+        del self._timers[key]
+        self._activate(key, self._entries[key])
+
+    def _end_timer(self, key: Key) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()

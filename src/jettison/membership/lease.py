@@ -12,9 +12,8 @@ from jettison.clock import Clock
 from jettison.errors import Conflict, NotFound, ObservationFailed
 from jettison.manifests.times import exact_time_text
 from jettison.runtimes.kube.client import Document, KubeClient
-from jettison.runtimes.kube.kinds import LEASES
+from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES
 
-NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 RENEW_SECONDS: Final = 10.0
 
@@ -43,13 +42,13 @@ class NodeLease:
     async def _write(self) -> Document:
         if self._lease is None:
             try:
-                self._lease = await self._client.get(LEASES, self._name, NAMESPACE)
+                self._lease = await self._client.get(LEASES, self._name, NODE_LEASES)
             except NotFound:
-                return await self._client.create(LEASES, self._renewed({}), NAMESPACE)
+                return await self._client.create(LEASES, self._renewed({}), NODE_LEASES)
         return await self._client.replace(LEASES, self._renewed(self._lease))
 
     def _renewed(self, before: Document) -> Document:
-        metadata = {**(before.get("metadata") or {}), "name": self._name, "namespace": NAMESPACE}
+        metadata = {**(before.get("metadata") or {}), "name": self._name, "namespace": NODE_LEASES}
         if self.node_uid:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self.node_uid}
             metadata["ownerReferences"] = [owner]

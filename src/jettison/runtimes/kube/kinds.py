@@ -46,4 +46,7 @@ STATEFUL_SETS: Final = Kind("apps", "statefulsets")
 CONTROLLER_REVISIONS: Final = Kind("apps", "controllerrevisions")
 JOBS: Final = Kind("batch", "jobs")
 LEASES: Final = Kind("coordination.k8s.io", "leases")
+
+NODE_LEASES: Final = "kube-node-lease"
+"""The namespace of those that nodes renew."""
 PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "priorityclasses", is_namespaced=False)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.bodies import Expected, read_object
 from jettison.apiserver.deletion import DeleteOptions, Deletions, at_version, check_preconditions
+from jettison.apiserver.eviction_refusals import refused
 from jettison.apiserver.options import WriteOptions
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import BUDGETS, PODS
@@ -29,16 +30,7 @@ from jettison.apiserver.turns import Turns
 from jettison.apiserver.validation.mistakes import invalid, refusal
 from jettison.clock import Clock
 from jettison.engine.api_switches import EXACT, ApiSwitches
-from jettison.engine.budget_verdict import (
-    Allowance,
-    Allowed,
-    Refusal,
-    Refused,
-    Verdict,
-    is_exempt,
-    judge_eviction,
-    unprocessed,
-)
+from jettison.engine.budget_verdict import Allowance, Allowed, Refused, Verdict, is_exempt, judge_eviction, unprocessed
 from jettison.engine.budgets import Budget, BudgetStatus, GuardedPod
 from jettison.engine.label_selectors import NOTHING, LabelSelector, select
 from jettison.errors import ApiError, Conflict, InputError
@@ -288,19 +280,3 @@ def _with_condition(pod: Json, now_ns: int) -> Json:
         }
     ]
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
-
-
-def refused(verdict: Refused) -> ApiError:
-    """The answer to a client that must wait, or can never succeed."""
-    match verdict.refusal:
-        case Refusal.SEVERAL_BUDGETS:
-            return ApiError(verdict.message)
-        case Refusal.NEGATIVE | Refusal.OVERFULL:
-            name = verdict.budget.name if verdict.budget is not None else ""
-            details: Json = {"name": name, "group": BUDGETS.group, "kind": BUDGETS.singular}
-            return ApiError(verdict.message, code=403, reason="Forbidden", details=details)
-        case _:
-            details = {"causes": [{"reason": "DisruptionBudget", "message": verdict.cause}]}
-            if verdict.retry_after_seconds:
-                details["retryAfterSeconds"] = verdict.retry_after_seconds
-            return ApiError(verdict.message, code=429, reason="TooManyRequests", details=details)

@@ -137,7 +137,8 @@ def test_a_node_that_nobody_knows(api: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("port", "certificate", "address", "code"),
     [
-        (0, "nonsense", "127.0.0.1", 502),
+        (1, "nonsense", "127.0.0.1", 502),
+        (0, "nonsense", "127.0.0.1", 503),
         (1, "é", "127.0.0.1", 502),
         (1, "", "127.0.0.1", 503),
         (1, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "127.0.0.1", 502),
@@ -154,6 +155,24 @@ def test_a_node_that_tells_nonsense(
         with pytest.raises(ApiError) as caught:
             await read(api, tmp_path)
         assert caught.value.code == code
+
+    api.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("port", "address", "text"),
+    [
+        (99999, "127.0.0.1", "has the port `99999`"),
+        (-1, "127.0.0.1", "has the port `-1`"),
+        (1, "::1%é", "means something only on itself"),
+    ],
+)
+def test_a_place_that_cannot_be(api: Served, tmp_path: Path, port: int, address: str, text: str) -> None:
+    async def scenario() -> None:
+        await know(api, port, Peer(tmp_path, b"").certificate, address)
+        with pytest.raises(ApiError, match=text) as caught:
+            await read(api, tmp_path)
+        assert caught.value.code == 503
 
     api.run(scenario())
 

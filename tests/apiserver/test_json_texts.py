@@ -61,12 +61,22 @@ def test_what_go_takes_all_the_same(text: bytes, value: Any) -> None:
     [
         (b'{"a":1,"b":{"a":1}}', []),
         (b'{"a" : 1, "a":2}', ["a"]),
-        (b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}', ["b", "d"]),
+        (b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}', ["a.b", "c[0].d"]),
+        (b'{"a":{"b":[[{"c":1},{"c":1,"c":1,"c":1}]],"d":1,"d":1},"a":1}', ["a.b[0][1].c", "a.d", "a"]),
+        (b'{"a":{"b":1,"b":1},"a":{"b":1,"b":1}}', ["a.b", "a"]),
         (b'{"a":"\\":"}', []),
+        (b'{"\xff":1,"\xff":1}', ["\N{REPLACEMENT CHARACTER}"]),
     ],
 )
 def test_keys_that_come_twice(text: bytes, keys: list[str]) -> None:
     assert duplicate_keys(text, parse_json(text)) == keys
+
+
+def test_no_more_keys_are_named_than_somebody_reads() -> None:
+    pairs = ",".join(f'"a{number}":1,"a{number}":1' for number in range(1000))
+    short, long = f"{{{pairs}}}".encode(), f'{{"{"k" * 50_000}":{{{pairs}}}}}'.encode()
+    assert len(duplicate_keys(short, parse_json(short))) == 100
+    assert len(duplicate_keys(long, parse_json(long))) == 2
 
 
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:x1e. \\u', max_size=30).map(str.encode))

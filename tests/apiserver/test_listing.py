@@ -172,6 +172,25 @@ def test_a_table_of_a_list_and_of_one(api: Served) -> None:
     assert api.get(f"{POD_PATH}/none", accept=accept).body["kind"] == "Status"
 
 
+@pytest.mark.parametrize("accept", ["application/yaml", "application/vnd.kubernetes.protobuf"])
+def test_what_is_refused_is_not_offered(api: Served, accept: str) -> None:
+    answer = api.get(POD_PATH, accept=accept)
+    assert (answer.code, accept in answer.message) == (406, False)
+    assert answer.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, ")
+
+
+def test_a_continued_list_is_of_the_version_it_began_with(api: Served) -> None:
+    for name in ("a", "b", "c"):
+        make(api, name)
+    token = api.get(POD_PATH, query="limit=1").body["metadata"]["continue"]
+    answer = api.get(POD_PATH, query=f"continue={token}&resourceVersion=5")
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    assert answer.message == "specifying resource version is not allowed when using continue"
+    for version in ("", "&resourceVersion=", "&resourceVersion=0"):
+        items = api.get(POD_PATH, query=f"continue={token}{version}").body["items"]
+        assert [each["metadata"]["name"] for each in items] == ["b", "c"]
+
+
 @pytest.mark.parametrize(
     ("accept", "code"),
     [

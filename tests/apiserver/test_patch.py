@@ -69,6 +69,44 @@ def test_json_patch_that_does_not_fit(operation: Json) -> None:
     assert (refused.value.code, refused.value.details) == (422, {})
 
 
+def _nest(levels: int) -> Json:
+    found: Json = {}
+    for _ in range(levels - 1):
+        found = {"x": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        [{"op": "copy", "from": "", "path": f"/z{each}"} for each in range(40)],
+        [{"op": "copy", "from": "/text", "path": f"/z{each}"} for each in range(4)],
+        [{"op": "move", "from": "/text", "path": "/t"}, {"op": "move", "from": "/t", "path": "/text"}] * 2,
+        [{"op": "add", "path": "/deep/x", "value": _nest(99)}],
+        [{"op": "replace", "path": "/deep", "value": _nest(100)}],
+        [{"op": "copy", "from": "/half", "path": "/half" + "/x" * 50}],
+        [{"op": "copy", "from": "/half", "path": "/new"}, {"op": "move", "from": "/half", "path": "/new" + "/x" * 50}],
+    ],
+    ids=["doubling", "copies", "moves", "add", "replace", "copy", "move"],
+)
+def test_json_patch_that_grows(patch: list[Json]) -> None:
+    document = {"text": "x" * 1_000_000, "deep": {}, "half": _nest(50)}
+    with pytest.raises(ApiError) as refused:
+        apply_json_patch(document, patch)
+    assert refused.value.code == 422
+
+
+def test_json_patch_may_grow_as_far_as_a_body() -> None:
+    document = {"text": "x" * 1_000_000, "deep": {}, "half": _nest(50)}
+    patch = [
+        *({"op": "copy", "from": "/text", "path": f"/z{each}"} for each in range(3)),
+        {"op": "add", "path": "/deep/x", "value": _nest(98)},
+        {"op": "copy", "from": "/half", "path": "/half" + "/x" * 49},
+    ]
+    found = apply_json_patch(document, patch)
+    assert (found["deep"], found["half"], len(found)) == (_nest(99), _nest(99), 6)
+
+
 @pytest.mark.parametrize(("patch", "code"), [({}, 400), ([1], 400), ([{"op": "test", "path": ""}] * 10_001, 413)])
 def test_json_patch_that_is_none(patch: Any, code: int) -> None:
     with pytest.raises(ApiError) as refused:

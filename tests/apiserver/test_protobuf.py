@@ -126,6 +126,10 @@ def test_both_events_are_known() -> None:
         (body("v1", "Pod", field(1, field(8, field(1, 2**62)))), "seconds from 1970"),
         (body("apps/v1", "ControllerRevision", field(2, field(1, b"{"))), "embedded JSON does not parse"),
         (body("apps/v1", "ControllerRevision", field(2, field(1, b"[" * 100_000))), "embedded JSON does not parse"),
+        (
+            body("apps/v1", "ControllerRevision", field(2, field(1, b"[" * 200 + b"]" * 200))),
+            "embedded JSON does not parse",
+        ),
     ],
 )
 def test_a_malformed_body_is_a_bad_request(data: bytes, complaint: str) -> None:

@@ -223,16 +223,6 @@ def test_a_lease_is_made_by_put_and_renewed_with_its_version(api: Served) -> Non
     assert api("PUT", path, made.body).code == 200
 
 
-def test_a_node_writes_only_what_is_its_own(api: Served) -> None:
-    api.pod("mine", node="n1")
-    api.pod("other", node="n2")
-    status = {"status": {"phase": "Failed"}}
-    assert api.patch(f"{PODS}/mine/status", status, token="node").code == 200
-    assert api.patch(f"{PODS}/other/status", status, token="node").code == 403
-    assert api.delete(f"{PODS}/other", token="node").code == 403
-    assert api.delete(f"{PODS}/mine", {"gracePeriodSeconds": 0}, token="node").code == 200
-
-
 def test_namespaces_are_marked_and_must_exist(api: Served) -> None:
     made = api.post("/api/v1/namespaces", {"metadata": {"name": "x"}}).body
     assert (made["spec"], made["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
@@ -300,6 +290,10 @@ def test_workloads_have_defaults_and_an_empty_status(
     ("method", "path", "code"),
     [
         ("GET", "/nothing", 404),
+        ("POST", "/nothing", 404),
+        ("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", 404),
+        ("PUT", "/apis/policy/v1", 405),
+        ("PATCH", "/version", 405),
         ("GET", "/api/v1/things", 404),
         ("GET", "/api/v1/namespaces/default/nodes", 404),
         ("GET", "/api/v1/pods/p", 404),

@@ -33,6 +33,23 @@ PODS_REFUSED: list[tuple[Json, str]] = [
     ),
     (pod_document("a", containers=container(resources={"requests": {"x": "1"}})), "must be a standard resource for"),
     (pod_document("a", volumes=[{"name": "v"}, {"name": "v"}]), 'spec.volumes[1].name: Duplicate value: "v"'),
+    (
+        pod_document("a", volumes=[{"name": "v", "hostPath": {"path": "/a"}, "emptyDir": {}}]),
+        "spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type",
+    ),
+    (pod_document("a", volumes=[{"name": "v", "hostPath": {}}]), "spec.volumes[0].hostPath.path: Required value"),
+    (
+        pod_document("a", volumes=[{"name": "v", "hostPath": {"path": "/a/../b"}}]),
+        "spec.volumes[0].hostPath.path: Invalid value: \"/a/../b\": must not contain '..'",
+    ),
+    (
+        pod_document("a", volumes=[{"name": "v", "hostPath": {"path": "/a", "type": "Door"}}]),
+        'spec.volumes[0].hostPath.type: Unsupported value: "Door": supported values: "", "BlockDevice"',
+    ),
+    (
+        pod_document("a", volumes=[{"name": "v", "emptyDir": {"sizeLimit": "-1"}}]),
+        "spec.volumes[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity",
+    ),
     (pod_document("a", restartPolicy="Sometimes"), 'supported values: "Always", "OnFailure", "Never"'),
     (pod_document("a", dnsPolicy="Guess"), "spec.dnsPolicy: Unsupported value"),
     (pod_document("a", nodeSelector={"-": "x"}), "spec.nodeSelector: Invalid value"),
@@ -56,6 +73,16 @@ def test_pods(api: Served, document: Json, text: str) -> None:
     answer = api.post(PODS, document)
     assert (answer.code, answer.body.get("reason")) == (422, "Invalid"), answer.content
     assert text in answer.message
+
+
+def test_volumes_of_a_host(api: Served) -> None:
+    """Two dots may be part of a name, and a size may be none."""
+    volumes = [
+        {"name": "a", "hostPath": {"path": "/a/..b", "type": "DirectoryOrCreate"}},
+        {"name": "b", "emptyDir": {"sizeLimit": "0"}},
+        {"name": "c", "projected": {"sources": []}},
+    ]
+    assert api.post(PODS, pod_document("a", volumes=volumes)).code == 201
 
 
 def test_two_owners_cannot_both_control(api: Served) -> None:

@@ -224,23 +224,26 @@ async def _wait_for_end(receive: Receive, close: Callable[[], object]) -> None:
 
 def _respond_plain(request: Request) -> Response:
     path = request.path
-    if request.method not in ("GET", "HEAD"):
-        raise method_not_allowed()
-    if path.rstrip("/") in _HEALTH:
-        return Response(200, b"ok", _PLAIN)
-    found = (
-        discovery.version_document()
-        if path.rstrip("/") == "/version"
-        else discovery.document(path, request.accept) or openapi.document(path, request.accept)
-    )
-    if found is None:
+    is_health = path.rstrip("/") in _HEALTH
+    found = None if is_health else _find_document(path, request.accept)
+    if found is None and not is_health:
         if path.startswith(_GROUP_PATHS):
             raise unknown_path()
         return Response(404, b"404 page not found\n", _PLAIN)
+    if request.method not in ("GET", "HEAD"):
+        raise method_not_allowed()
+    if found is None:
+        return Response(200, b"ok", _PLAIN)
     tag = [(b"etag", found.etag.encode())]
     if request.known_tag == found.etag:
         return Response(304, b"", found.content_type, tag)
     return Response(200, found.body, found.content_type, tag)
+
+
+def _find_document(path: str, accept: str) -> discovery.Document | None:
+    if path.rstrip("/") == "/version":
+        return discovery.version_document()
+    return discovery.document(path, accept) or openapi.document(path, accept)
 
 
 def _failure(error: ApiError) -> Response:

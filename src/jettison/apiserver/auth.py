@@ -13,12 +13,13 @@ from typing import Any
 
 from jettison.apiserver.roles import Access, covering
 from jettison.apiserver.tokens import TokenEntry
+from jettison.manifests.pods import CONFIG_MIRROR
 
 NODE_PREFIX = "system:node:"
 _LEASE_NAMESPACE = "kube-node-lease"
-_OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+_OPEN_PATHS = ("/healthz", "/readyz", "/version")
 # As Kubernetes writes them in rules: a star at the end is everything below.
-_KNOWN_PATHS = (*_OPEN_PATHS, "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/metrics")
+_KNOWN_PATHS = (*_OPEN_PATHS, "/livez", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
 _GROUPS = {"admin": ("system:masters",), "node": ("system:nodes",)}
 
 
@@ -110,7 +111,9 @@ def denial(user: User, access: Access) -> str:
     return f'User "{user.name}" cannot {access.verb} resource "{resource}" in API group "{access.group}" {scope}'
 
 
-def node_refusal(user: User, access: Access, target: Mapping[str, Any]) -> str | None:
+def node_refusal(
+    user: User, access: Access, target: Mapping[str, Any], new: Mapping[str, Any] | None = None
+) -> str | None:
     """Why a node may not write this object, or None; `target` is the stored object, or the new one for a create.
 
     A machine that was broken into must not be able to end the pods of another one.
@@ -118,12 +121,26 @@ def node_refusal(user: User, access: Access, target: Mapping[str, Any]) -> str |
     if not user.node:
         return None
     name = (target.get("metadata") or {}).get("name")
-    bound = (target.get("spec") or {}).get("nodeName")
     if access.resource == "nodes" and name != user.node:
         return f'node "{user.node}" is not allowed to modify node "{name}"'
     if access.resource == "leases" and name != user.node:
         return f'node "{user.node}" can only access node lease with the same name as the requesting node'
-    if access.resource == "pods" and bound != user.node and access.verb not in ("get", "list", "watch"):
+    if access.resource == "pods" and access.verb not in ("get", "list", "watch"):
+        return _pod_refusal(user, access, target, new or target)
+    return None
+
+
+def _pod_refusal(user: User, access: Access, target: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """Nor may it make others believe in pods that nobody wants, or take its own out of their services and budgets."""
+    if access.verb == "create" and not access.subresource and CONFIG_MIRROR not in _metadata_map(new, "annotations"):
+        return f'pod does not have "{CONFIG_MIRROR}" annotation, node "{user.node}" can only create mirror pods'
+    if (target.get("spec") or {}).get("nodeName") != user.node:
         doing = "update pod status for" if access.subresource else access.verb
         return f'node "{user.node}" can only {doing} pods with spec.nodeName set to itself'
+    if access.subresource == "status" and _metadata_map(new, "labels") != _metadata_map(target, "labels"):
+        return f'node "{user.node}" cannot update labels through pod status'
     return None
+
+
+def _metadata_map(value: Mapping[str, Any], key: str) -> Mapping[str, str]:
+    return (value.get("metadata") or {}).get(key) or {}

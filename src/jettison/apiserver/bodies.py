@@ -32,6 +32,8 @@ _KNOWN: Final = frozenset(
         *_FORMER,
     }
 )
+# As upstream: each of them may become a header, and a body has room for half a million.
+_MOST_MISTAKES: Final = 100
 _SCHEME: Final = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
@@ -72,6 +74,7 @@ def check_object(
         return value, []
     mistakes = [f"duplicate field {quote(each)}" for each in duplicates or ()]
     mistakes += [f"unknown field {quote(each)}" for each in unknown]
+    del mistakes[_MOST_MISTAKES:]
     if validation == "Strict":
         raise bad_request(f"{_label(version, kind, expected)}: strict decoding error: {', '.join(mistakes)}")
     return value, [] if validation == "Ignore" else mistakes

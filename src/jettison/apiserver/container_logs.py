@@ -15,7 +15,8 @@ from jettison.apiserver.resources import PODS
 from jettison.apiserver.statuses import bad_request, not_found
 from jettison.apiserver.store import Store
 from jettison.apiserver.validation.mistakes import invalid, refusal
-from jettison.errors import ApiError
+from jettison.errors import ApiError, ManifestError
+from jettison.manifests.times import parse_time
 
 Json = dict[str, Any]
 
@@ -33,6 +34,7 @@ class ContainerLogs:
         found = self._store.get(PODS, target.namespace, target.name)
         if found is None:
             raise not_found(PODS, target.name)
+        _refuse_times(request)
         query = LogQuery(
             request.parameter("container") or _only_container(found.object),
             _amount(request, "tailLines", 0),
@@ -61,6 +63,24 @@ def _amount(request: Request, name: str, least: int) -> int | None:
         why = f"must be greater than or equal to {least}"
         raise refusal("", "PodLogOptions", "", [invalid(name, number, why)])
     return number
+
+
+def _refuse_times(request: Request) -> None:
+    """What containers print is kept as it is, without the time of a line. To send all of it would pass for an answer.
+
+    Everything but a clear no is a yes here, as upstream reads it.
+    """
+    seconds, moment = _amount(request, "sinceSeconds", 1), request.parameter("sinceTime")
+    if moment:
+        try:
+            parse_time(moment)
+        except ManifestError as error:
+            raise bad_request(f"`sinceTime` is `{moment}`: {error}") from error
+    has_timestamps = request.parameters.get("timestamps", ["false"])[0].lower() not in ("false", "0")
+    wishes = (("sinceSeconds", seconds is not None), ("sinceTime", bool(moment)), ("timestamps", has_timestamps))
+    for name, is_wished in wishes:
+        if is_wished:
+            raise bad_request(f"`{name}` is not supported: the lines of a log carry no times here")
 
 
 def _containers(pod: Json) -> list[str]:

@@ -87,10 +87,15 @@ class FarLogs:
         addresses = [each.get("address") for each in status.get("addresses") or () if each.get("type") == "InternalIP"]
         if not (isinstance(port, int) and certificate and addresses):
             raise _unavailable(f'node "{node}" does not say where its logs can be asked for')
+        if not 1 <= port <= 65535:
+            raise _unavailable(f'node "{node}" has the port `{port}` for its logs, which is none of 1 to 65535')
         try:
             address = ipaddress.ip_address(addresses[0])
         except ValueError:
             raise _unavailable(f'node "{node}" has the address `{addresses[0]}`, which is not an IP address') from None
+        if "%" in str(address):
+            # The name of an interface of the node's, and any text at all.
+            raise _unavailable(f'node "{node}" has the address `{address}`, which means something only on itself')
         host = f"[{address}]" if address.version == 6 else str(address)
         return _Place(node, f"{host}:{port}", certificate)
 

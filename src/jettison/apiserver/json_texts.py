@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -18,7 +19,10 @@ _BRACKET_OR_TEXT: Final = re.compile(rb'[][{}]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL
 _UINT64: Final = 2**64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # No Kubernetes object has 20 levels. Whoever walks a value behind this door may do so by recursion.
-_DEEPEST: Final = 100
+DEEPEST: Final = 100
+# As upstream; and a path is no longer than its text, so a hundred of them may still be too much to say.
+_MOST_DUPLICATES: Final = 100
+_MOST_DUPLICATE_CHARS: Final = 65_536
 # What Python's decoder says, and where in the grammar Go would say it is.
 _PLACES: Final = {
     "Expecting value": "looking for beginning of value",
@@ -35,7 +39,7 @@ _PLACES: Final = {
 
 def parse_json(data: bytes) -> Any:
     """The value, or an InputError with what Go would say."""
-    if data.count(b"[") + data.count(b"{") > _DEEPEST and _is_too_deep(data):
+    if data.count(b"[") + data.count(b"{") > DEEPEST and _is_too_deep(data):
         raise InputError("exceeded max depth")
     try:
         value = _decode(data)
@@ -51,7 +55,7 @@ def _is_too_deep(data: bytes) -> bool:
         first = token[0][0]
         if first in b"[{":
             depth += 1
-            if depth > _DEEPEST:
+            if depth > DEEPEST:
                 return True
         elif first in b"]}":
             depth -= 1
@@ -125,6 +129,12 @@ def _scrubbed(value: Any) -> Any:
     return value
 
 
+def depth_of(value: Any) -> int:
+    """How many objects and lists are around its innermost part, itself included: none for a number."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if items is None else 1 + max(map(depth_of, items), default=0)
+
+
 def _count_keys(value: Any) -> int:
     if type(value) is dict:
         return len(value) + sum(_count_keys(item) for item in value.values() if type(item) in (dict, list))
@@ -134,22 +144,39 @@ def _count_keys(value: Any) -> int:
 
 
 def duplicate_keys(data: bytes, value: Any) -> list[str]:
-    """The keys that an object of the text has twice; the last one counts. `value` is what the text says.
+    """The paths that the text has twice, in its order; the last one counts. `value` is what the text says.
 
     Looking for them takes as long as everything else about a small request; counting tells that there are none.
     """
-    found: list[str] = []
     if len(_KEY.findall(data)) == _count_keys(value):
-        return found
+        return []
+    pairs = json.loads(data.decode("utf-8", "surrogateescape"), object_pairs_hook=_Pairs)
+    found: dict[str, None] = {}
+    room = _MOST_DUPLICATE_CHARS
+    for path in _duplicates(pairs, []):
+        found[_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", path)] = None
+        room -= len(path)
+        if room < 0 or len(found) == _MOST_DUPLICATES:
+            break
+    return list(found)
 
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({key for key, _ in pairs}) < len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    found.append(key)
-                seen.add(key)
-        return dict(pairs)
 
-    json.loads(data.decode("utf-8", "surrogateescape"), object_pairs_hook=note)
-    return found
+class _Pairs(list[tuple[str, Any]]):
+    """An object with every key as often as it was written."""
+
+
+def _duplicates(value: list[Any], path: list[str]) -> Iterator[str]:
+    """Each key once per object: a long path is not put together as often as somebody cares to repeat its end."""
+    if isinstance(value, _Pairs):
+        seen: dict[str, bool] = {}
+        for key, item in value:
+            step = f".{key}" if path else key
+            if seen.get(key) is False:
+                yield "".join([*path, step])
+            seen[key] = key in seen
+            if isinstance(item, list):
+                yield from _duplicates(item, [*path, step])
+    else:
+        for index, item in enumerate(value):
+            if isinstance(item, list):
+                yield from _duplicates(item, [*path, f"[{index}]"])

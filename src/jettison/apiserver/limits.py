@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jettison.apiserver.statuses import failure_status
+from jettison.apiserver.statuses import failure_status, too_large
 from jettison.errors import ApiError
 
 MOST_BODY_BYTES = 3 * 1024 * 1024
-"""As in Kubernetes, where it keeps an object below etcd's limit."""
+"""As in Kubernetes, where it keeps an object below etcd's limit. No object becomes larger by what clients add to it."""
 
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _WATCH = re.compile(rb"(?:^|&)watch=(?:1|t|true)(?:&|$)", re.IGNORECASE)
@@ -109,10 +109,13 @@ def _until(stopping: asyncio.Task[Any], receive: Receive) -> Receive:
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body, or 413; a body that is announced too large is not read at all."""
+    """The whole body, or 413; a body that is announced too large is not read at all.
+
+    The rest of one that is refused is not waited for, so whoever answers closes the connection.
+    """
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if len(announced) > 18 or (announced.isdigit() and int(announced) > MOST_BODY_BYTES):
-        raise too_large()
+        raise too_large(MOST_BODY_BYTES)
     parts, size = [], 0
     while True:
         message = await receive()
@@ -121,16 +124,10 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         part = message.get("body", b"")
         size += len(part)
         if size > MOST_BODY_BYTES:
-            raise too_large()
+            raise too_large(MOST_BODY_BYTES)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
-
-
-def too_large() -> ApiError:
-    """413; the rest of the body is not waited for, so whoever answers it closes the connection."""
-    message = f"Request entity too large: limit is {MOST_BODY_BYTES}"
-    return ApiError(message, code=413, reason="RequestEntityTooLarge")
 
 
 def _too_many() -> ApiError:

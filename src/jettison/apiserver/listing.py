@@ -60,7 +60,10 @@ async def read_page(store: Store, request: Request, resource: Resource, namespac
     version = resource_version(request)
     token = request.parameter("continue")
     if token:
+        asked = version
         version, start = _read_token(token, namespace)
+        if asked:
+            raise bad_request("specifying resource version is not allowed when using continue")
         items = store.list_at(resource, namespace, version)
         items = [item for item in items if item.key > start]
         return _cut(items, selection, limit, version)

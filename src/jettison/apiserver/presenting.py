@@ -20,8 +20,8 @@ from jettison.errors import ApiError
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 
-_REPRESENTATIONS: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-_WATCHABLE: Final = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+_REPRESENTATIONS: Final = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
+_WATCHABLE: Final = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,16 @@ def wants_table(request: Request, *, may_be_table: bool = True) -> bool:
             return True
         if choice.takes_json and not choice.parameters.get("as"):
             return False
-    known = _REPRESENTATIONS + (_WATCHABLE if request.method == "GET" else "")
+    raise _not_acceptable(request)
+
+
+def _not_acceptable(request: Request) -> ApiError:
+    """In Kubernetes' words, of which only JSON is true of us; what was refused just now is not offered again."""
+    refused = {choice.name for choice in parse_accept(request.accept)} - {JSON}
+    listed = (*_REPRESENTATIONS, *(_WATCHABLE if request.method == "GET" else ()))
+    known = ", ".join(each for each in listed if each.partition(";")[0] not in refused)
     message = f"406: Not Acceptable\n\nAvailable representations: {known}"
-    raise ApiError(message, code=406, reason="NotAcceptable", details={})
+    return ApiError(message, code=406, reason="NotAcceptable", details={})
 
 
 def show_object(request: Request, resource: Resource, stored: Stored, now_ns: int, code: int = 200) -> Response:

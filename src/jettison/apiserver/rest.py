@@ -14,6 +14,7 @@ from jettison.apiserver.bodies import YAML, Expected, check_object, parse_body, 
 from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, read_delete_options
 from jettison.apiserver.event_forms import shown_event, stored_event
 from jettison.apiserver.json_texts import parse_json
+from jettison.apiserver.limits import MOST_BODY_BYTES
 from jettison.apiserver.listing import read_page, selection_of
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import APPLY_PATCH, PATCHERS
@@ -76,7 +77,7 @@ class Objects:
         name = value["metadata"].get("name", "")
         if resource.is_namespaced:
             self.admission.check_namespace(resource, namespace, name)
-        self.guard(request, resource, value)
+        self.guard(request, resource, value, value)
         admit = self.admission.admit_new
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new))
         warnings += resource.rules.warn(value)
@@ -86,7 +87,8 @@ class Objects:
             raise _taken(resource, taken)
         if options.is_dry_run:
             return warned(show_value(resource, _shown(resource, value), 201), warnings)
-        stored = await self.store.durable(self.store.put(resource, namespace, name, value))
+        written = self.store.put(resource, namespace, name, value, most_bytes=MOST_BODY_BYTES)
+        stored = await self.store.durable(written)
         return warned(show_object(request, resource, stored, self.clock.now_ns(), 201), warnings)
 
     async def update(self, request: Request, target: Target) -> Response:
@@ -156,6 +158,7 @@ class Objects:
         admit = self.admission.admit_change
         is_status = target.subresource == "status"
         new = make(old)
+        self.guard(request, resource, old, new)
         if resource is NAMESPACES and target.subresource != "finalize":
             new["spec"] = old["spec"]
         value = prepare_changed(resource, new, old, lambda new: admit(resource, new, old), is_status=is_status)
@@ -163,7 +166,7 @@ class Objects:
             return None, value
         if _is_finished(resource, value):
             return self.store.remove(resource, namespace, name, value), value
-        return self.store.put(resource, namespace, name, value), value
+        return self.store.put(resource, namespace, name, value, most_bytes=MOST_BODY_BYTES), value
 
     async def delete(self, request: Request, target: Target) -> Response:
         """DELETE of an object."""
@@ -199,9 +202,9 @@ class Objects:
         shown = [_shown(resource, each) for each in left]
         return Response(200, encode({**head, "metadata": {"resourceVersion": str(version)}, "items": shown}))
 
-    def guard(self, request: Request, resource: Resource, value: Json) -> None:
-        """A node may write only what is its own."""
-        if request.user.node and (why := node_refusal(request.user, request.access, value)):
+    def guard(self, request: Request, resource: Resource, value: Json, new: Json | None = None) -> None:
+        """A node may write only what is its own, and of that not everything; `new` is what it wants of it, if known."""
+        if request.user.node and (why := node_refusal(request.user, request.access, value, new)):
             raise forbidden(resource, value["metadata"].get("name", ""), why)
 
 

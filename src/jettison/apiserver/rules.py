@@ -77,7 +77,6 @@ class Rules:
 def _prepare_pod(pod: Json) -> None:
     if pod["spec"]["terminationGracePeriodSeconds"] < 0:
         pod["spec"]["terminationGracePeriodSeconds"] = 1
-    pod["spec"].setdefault("enableServiceLinks", True)
     pod["status"] = {"phase": "Pending"}
     pod["status"]["qosClass"] = str(pod_from(pod).qos)
 

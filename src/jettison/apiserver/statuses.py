@@ -76,6 +76,12 @@ def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Mapping[
     return ApiError(message, code=403, reason="Forbidden", details=details)
 
 
+def too_large(most_bytes: int) -> ApiError:
+    """More than is read at once, or kept as one object."""
+    message = f"Request entity too large: limit is {most_bytes}"
+    return ApiError(message, code=413, reason="RequestEntityTooLarge")
+
+
 def expired(message: str) -> ApiError:
     """What was asked for is too long ago."""
     return ApiError(message, code=410, reason="Expired")

@@ -29,7 +29,7 @@ from jettison.apiserver.disk import Disk
 from jettison.apiserver.locking import lock_folder
 from jettison.apiserver.log import Log, Row
 from jettison.apiserver.resources import Resource
-from jettison.apiserver.statuses import already_exists, expired, internal_error, not_found
+from jettison.apiserver.statuses import already_exists, expired, internal_error, not_found, too_large
 from jettison.apiserver.stored import Change, ChangeType, Json, Stored
 from jettison.errors import ApiError
 
@@ -161,15 +161,23 @@ class Store:
         ahead = self._ahead.get((resource.storage, (namespace, name)))
         return ahead[1] if ahead is not None else self.get(resource, namespace, name)
 
-    def put(self, resource: Resource, namespace: str, name: str, value: Json) -> Stored:
+    def put(
+        self, resource: Resource, namespace: str, name: str, value: Json, *, most_bytes: int | None = None
+    ) -> Stored:
         """Write the object, new or in place of the one there is. A value that changes nothing is no write.
 
-        `value` keeps the resourceVersion it came with, so that the two can be compared.
+        `value` keeps the resourceVersion it came with, so that the two can be compared. With `most_bytes`, an object
+        that grows beyond them is refused with 413. The server's own writes have none: whatever is stored can be
+        evicted, bound and deleted.
         """
         previous = self.head(resource, namespace, name)
         if previous is not None and previous.object == value:
             return previous
-        return self._write(resource.storage, (namespace, name), value, previous, is_removal=False)
+        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
+        size = len(stored.body)
+        if most_bytes is not None and size > most_bytes and (previous is None or size > len(previous.body)):
+            raise too_large(most_bytes)
+        return self._write(stored, previous, is_removal=False)
 
     def remove(self, resource: Resource, namespace: str, name: str, last: Json | None = None) -> Stored:
         """Remove the object; the answer is its last state, at the version of the removal.
@@ -179,7 +187,8 @@ class Store:
         previous = self.head(resource, namespace, name)
         if previous is None:
             raise not_found(resource, name)
-        return self._write(resource.storage, previous.key, last or previous.object, previous, is_removal=True)
+        stored = Stored.of(resource.storage, previous.key, self._last + 1, last or previous.object)
+        return self._write(stored, previous, is_removal=True)
 
     async def durable(self, stored: Stored) -> Stored:
         """Wait until the version is on disk. Until then nobody may be told of it."""
@@ -224,16 +233,15 @@ class Store:
         self._log.close()
         os.close(self._lock)
 
-    def _write(self, storage: str, key: Key, value: Json, previous: Stored | None, *, is_removal: bool) -> Stored:
-        self._last += 1
-        stored = Stored.of(storage, key, self._last, value)
+    def _write(self, stored: Stored, previous: Stored | None, *, is_removal: bool) -> Stored:
+        self._last = stored.version
         kind = ChangeType.DELETED if is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
         if self._open is None:
             self._open = Batch()
             if self._committing is None:
                 asyncio.get_running_loop().call_soon(self._flush)
         self._open.changes.append(Change(kind, stored, previous))
-        self._ahead[storage, key] = (stored.version, None if is_removal else stored)
+        self._ahead[stored.storage, stored.key] = (stored.version, None if is_removal else stored)
         return stored
 
     def _flush(self) -> None:

@@ -8,8 +8,13 @@ Json = dict[str, Any]
 
 
 def default_pod(pod: Json) -> None:
-    """A pod's spec."""
-    default_pod_spec(pod["spec"])
+    """A pod's spec. What only a pod has filled in, a template is left without: its pods get it one by one."""
+    spec = pod["spec"]
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            _default_requests(container["resources"])
 
 
 def default_pod_spec(spec: Json) -> None:
@@ -47,14 +52,16 @@ def _default_container(container: Json, *, is_on_host: bool) -> None:
     for each in container.get("env") or ():
         if "fieldRef" in (source := each.get("valueFrom") or {}):
             source["fieldRef"].setdefault("apiVersion", "v1")
-    resources = container["resources"]
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    if limits.keys() - requests.keys():
-        # Who names only a ceiling gets it reserved.
-        resources["requests"] = {**limits, **requests}
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         if key in container:
             _default_probe(container[key])
+
+
+def _default_requests(resources: Json) -> None:
+    """Who names only a ceiling gets it reserved."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if limits.keys() - requests.keys():
+        resources["requests"] = {**limits, **requests}
 
 
 def _is_moving(image: str) -> bool:

@@ -6,10 +6,17 @@ import copy
 import re
 from typing import Any, Final
 
+import msgspec
+
+from jettison.apiserver.json_texts import DEEPEST, depth_of
 from jettison.apiserver.patch.refusals import impossible, undecodable
 from jettison.errors import ApiError
 
 MOST_OPERATIONS: Final = 10_000
+MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
+"""Of all copies of a patch together. 17 copies of the whole into itself would make a gigabyte of a pod."""
+
+_encode = msgspec.json.Encoder().encode
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -22,36 +29,59 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
         raise ApiError(message, code=413, reason="RequestEntityTooLarge")
     # The old document is stored, and operations go anywhere in it.
     root = [copy.deepcopy(document)]
+    copied = 0
     for operation in patch:
-        _apply(root, operation)
+        copied += _apply(root, operation, MOST_COPIED_BYTES - copied)
     return root[0]
 
 
-def _apply(root: list[Any], operation: dict[str, Any]) -> None:
+def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
+    """Do it; the answer is how many bytes were copied, at most those."""
     name, path = operation.get("op"), _split(operation.get("path"))
     if name in ("add", "replace", "test") and "value" not in operation and name != "test":
         raise impossible()
     match name:
         case "add":
-            _add(root, path, copy.deepcopy(operation["value"]))
+            _add(root, path, _at_depth(path, copy.deepcopy(operation["value"])))
         case "remove":
             _remove(root, path)
         case "replace":
             _find(root, path)
-            _set(root, path, copy.deepcopy(operation["value"]))
+            _set(root, path, _at_depth(path, copy.deepcopy(operation["value"])))
         case "move":
             source = _split(operation.get("from"))
             if path[: len(source)] == source and path != source:
                 raise impossible()
             value = _find(root, source)
+            # It grows nothing, but to look how deep a value is takes as long as to copy it.
+            size = _size(value, most_bytes)
             _remove(root, source)
-            _add(root, path, value)
+            _add(root, path, _at_depth(path, value))
+            return size
         case "copy":
-            _add(root, path, copy.deepcopy(_find(root, _split(operation.get("from")))))
+            value = _find(root, _split(operation.get("from")))
+            size = _size(value, most_bytes)
+            _add(root, path, _at_depth(path, copy.deepcopy(value)))
+            return size
         case "test":
             _test(root, path, operation.get("value"))
         case _:
             raise impossible()
+    return 0
+
+
+def _size(value: Any, most_bytes: int) -> int:
+    size = len(_encode(value))
+    if size > most_bytes:
+        raise impossible()
+    return size
+
+
+def _at_depth(path: list[str], value: Any) -> Any:
+    """The value, if the document does not become deeper by it than one that is sent whole may be."""
+    if len(path) - 1 + depth_of(value) > DEEPEST:
+        raise impossible()
+    return value
 
 
 def _split(path: object) -> list[str]:

@@ -6,6 +6,7 @@ containers are merged by name. Directives, whose names begin with `$`, remove el
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 from jettison.apiserver.patch.refusals import impossible, undecodable
@@ -72,16 +73,13 @@ def _merge_value(old: Any, value: Any, field: Field | None, order: Any) -> Any:
 
 
 def _retained(merged: Json, patch: Json) -> Json:
-    kept = patch[_RETAIN]
-    if not isinstance(kept, list):
-        raise impossible()
+    kept = _hashable(patch[_RETAIN])
     return {key: value for key, value in merged.items() if key in kept}
 
 
 def _drop(merged: Json, key: str, values: Any) -> None:
-    if not isinstance(values, list):
-        raise impossible()
-    left = [each for each in merged.get(key) or () if each not in values]
+    dropped = _hashable(values)
+    left = [each for each in _hashable(merged.get(key) or []) if each not in dropped]
     if left:
         merged[key] = left
     else:
@@ -91,57 +89,69 @@ def _drop(merged: Json, key: str, values: Any) -> None:
 def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
     key = field.merge_key
     if not key:
-        merged = [*old, *(each for each in dict.fromkeys(_hashable(patch)) if each not in old)]
+        merged = list(_hashable([*old, *patch]))
         return _ordered(merged, old, order if order is not None else patch, None)
     if not all(isinstance(each, dict) for each in patch):
         raise impossible()
     if any(each.get(_DIRECTIVE) == "replace" for each in patch):
         return [each for each in patch if _DIRECTIVE not in each]
-    fields = _fields_of(field.type.element)
-    merged = list(old)
-    patched = []
-    for each in patch:
-        if key not in each:
-            raise impossible()
-        index = next((at for at, item in enumerate(merged) if _identity(item, key) == each[key]), None)
-        if each.get(_DIRECTIVE) == "delete":
-            if index is not None:
-                del merged[index]
-            continue
-        patched.append(each)
-        if index is None:
-            merged.append(_merge({}, each, fields))
-        else:
-            merged[index] = _merge(merged[index], each, fields)
+    patched = [each for each in patch if each.get(_DIRECTIVE) != "delete"]
+    merged = _merge_elements(old, patch, key, _fields_of(field.type.element))
     return _ordered(merged, old, order if order is not None else patched, key)
 
 
-def _hashable(values: list[Any]) -> list[Any]:
-    if any(isinstance(each, dict | list) for each in values):
+def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields) -> list[Any]:
+    slots = dict(enumerate(old))
+    # Where each is, the first place last.
+    places: dict[Any, list[int]] = {}
+    for at in reversed(range(len(old))):
+        places.setdefault(_identity(old[at], key), []).append(at)
+    for place, each in enumerate(patch, len(old)):
+        if key not in each:
+            raise impossible()
+        found = places.setdefault(_identity(each, key), [])
+        if each.get(_DIRECTIVE) == "delete":
+            if found:
+                del slots[found.pop()]
+        elif found:
+            slots[found[-1]] = _merge(slots[found[-1]], each, fields)
+        else:
+            found.append(place)
+            slots[place] = _merge({}, each, fields)
+    return list(slots.values())
+
+
+def _hashable(values: Any) -> dict[Any, None]:
+    """Each text or number once, in their order. To look in a list for every element of another one takes hours."""
+    if not isinstance(values, list) or any(isinstance(each, dict | list) for each in values):
         raise impossible()
-    return values
+    return dict.fromkeys(values)
 
 
 def _identity(item: Any, key: str | None) -> Any:
     """What an element is known by: its key, or itself if it is a text."""
-    if key is None:
-        return item
-    return item.get(key) if isinstance(item, dict) else None
+    found = item if key is None else item.get(key) if isinstance(item, dict) else None
+    if isinstance(found, dict | list):
+        raise impossible()
+    return found
+
+
+def _ranks(values: Any, key: str | None) -> dict[Any, int]:
+    """The place of each; of one that is there twice, the first."""
+    if not isinstance(values, list):
+        raise impossible()
+    return {_identity(values[at], key): at for at in reversed(range(len(values)))}
 
 
 def _ordered(merged: list[Any], old: list[Any], order: Any, key: str | None) -> list[Any]:
     """Elements that the patch names, in its order, before the others, unless one of those was before them already."""
-    if not isinstance(order, list):
-        raise impossible()
-    wanted = [_identity(each, key) for each in order]
-    former = [_identity(each, key) for each in old]
-    named = sorted(
-        (each for each in merged if _identity(each, key) in wanted), key=lambda e: wanted.index(_identity(e, key))
-    )
-    others = [each for each in merged if _identity(each, key) not in wanted]
+    wanted, former = _ranks(order, key), _ranks(old, key)
+    known = [(_identity(each, key), each) for each in merged]
+    named = deque(sorted((pair for pair in known if pair[0] in wanted), key=lambda pair: wanted[pair[0]]))
+    others = deque(pair for pair in known if pair[0] not in wanted)
     result: list[Any] = []
     while named and others:
-        one, two = _identity(others[0], key), _identity(named[0], key)
-        was_before = one in former and two in former and former.index(one) < former.index(two)
-        result.append(others.pop(0) if was_before else named.pop(0))
-    return [*result, *named, *others]
+        one, two = former.get(others[0][0]), former.get(named[0][0])
+        was_before = one is not None and two is not None and one < two
+        result.append((others if was_before else named).popleft()[1])
+    return [*result, *(each for _, each in named), *(each for _, each in others)]

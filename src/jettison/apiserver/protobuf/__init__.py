@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from jettison.apiserver.json_texts import parse_json
 from jettison.apiserver.protobuf.schema import INLINE, numbers, struct_of
 from jettison.apiserver.protobuf.wire import fields, malformed, signed
 from jettison.apiserver.schema.types import Struct, Type, structs
+from jettison.errors import InputError
 from jettison.manifests.times import time_text
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
@@ -130,6 +130,6 @@ def _time(parts: Mapping[int, int | bytes], *, is_micro: bool) -> str | None:
 
 def _json(raw: bytes) -> Any:
     try:
-        return msgspec.json.decode(raw) if raw else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return parse_json(raw) if raw else None
+    except InputError as error:
         raise malformed(f"embedded JSON does not parse: {error}") from error

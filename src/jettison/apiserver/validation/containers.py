@@ -1,4 +1,4 @@
-"""Containers and volumes of a pod."""
+"""Containers of a pod."""
 
 from __future__ import annotations
 
@@ -113,17 +113,3 @@ def _validate_probe(probe: Json, field: str) -> Iterator[Mistake]:
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         if probe.get(key, 0) < 0:
             yield invalid(f"{field}.{key}", probe[key], "must be greater than or equal to 0")
-
-
-def validate_volumes(volumes: Any, field: str) -> Iterator[Mistake]:
-    """Their names; what they mount is the node's business."""
-    seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        where = f"{field}[{index}].name"
-        if not volume["name"]:
-            yield required(where)
-        else:
-            yield from (invalid(where, volume["name"], why) for why in label_name(volume["name"]))
-        if volume["name"] in seen:
-            yield duplicate(where, volume["name"])
-        seen.add(volume["name"])

@@ -31,7 +31,8 @@ def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
 
 def validate_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
     """For a change; what the client left out was filled in from the old object before."""
-    added = [each for each in new.get("finalizers") or () if each not in (old.get("finalizers") or ())]
+    former = frozenset(old.get("finalizers") or ())
+    added = [each for each in new.get("finalizers") or () if each not in former]
     if old.get("deletionTimestamp") and added:
         listed = ", ".join(map(quote, added))
         why = "no new finalizers can be added if the object is being deleted, found new finalizers"

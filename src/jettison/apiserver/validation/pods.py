@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.validation.containers import validate_containers, validate_volumes
+from jettison.apiserver.validation.containers import validate_containers
 from jettison.apiserver.validation.metadata import validate_labels
 from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
 from jettison.apiserver.validation.names import subdomain_name
 from jettison.apiserver.validation.pod_difference import spec_difference
 from jettison.apiserver.validation.tolerations import validate_tolerations
+from jettison.apiserver.validation.volumes import validate_volumes
 
 Json = dict[str, Any]
 

@@ -19,6 +19,9 @@ from jettison.engine.signals import Reclaimable
 NOT_STARTED = "StartError"
 """The reason of a container that finished because it could not be started; containerd's word."""
 
+INVALID_POD = "InvalidPod"
+"""The reason of a pod that was refused because its document asks for what the runtime cannot do."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:

@@ -13,7 +13,7 @@ from jettison.engine.evictions import Eviction
 from jettison.engine.history import History
 from jettison.engine.pods import Container, Pod
 from jettison.engine.signals import Condition
-from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot
+from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.errors import JettisonError, ObservationFailed
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm, Reclaimed
@@ -56,14 +56,23 @@ class Records:
     def __init__(self) -> None:
         self.steps: list[Outcome] = []
         self.effects: list[bool] = []
+        self.instead: list[list[str]] = []
         self.histories: list[History] = []
         self.rehearsals = 0
 
     def step(
-        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+        self,
+        before: History,
+        snapshot: Snapshot,
+        outcome: Outcome,
+        alarm: Alarm | None,
+        *,
+        has_effect: bool,
+        instead: Sequence[str] = (),
     ) -> None:
         self.steps.append(outcome)
         self.effects.append(has_effect)
+        self.instead.append(list(instead))
 
     def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
         self.rehearsals += is_urgent
@@ -88,6 +97,8 @@ class ScriptedRuntime:
     pods: list[Pod]
     available: int = 1000 * MI
     used: dict[str, int] = field(default_factory=dict)
+    # What each has in a volume `cache`.
+    cached: dict[str, int] = field(default_factory=dict)
     fails_to_observe: bool = False
     evictions: list[Eviction] = field(default_factory=list)
     unfinished: set[str] = field(default_factory=set)
@@ -101,7 +112,11 @@ class ScriptedRuntime:
         memory = MemoryStats(self.clock.now_ns(), self.available, None, 4000 * MI - self.available)
         usages = {
             each.uid: PodUsage(
-                self.used.get(each.name, MI), 1, None, [ContainerUsage("main", self.used.get(each.name, MI))]
+                self.used.get(each.name, MI),
+                1,
+                None,
+                [ContainerUsage("main", self.used.get(each.name, MI))],
+                [VolumeUsage("cache", self.cached[each.name])] if each.name in self.cached else [],
             )
             for each in self.pods
         }

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from jettison.agent.admission import Admitter, NodeIdentity
+from jettison.agent.agent import Agent
 from jettison.engine.allocatable import Machine
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.kubelet_fields import API_VERSION, KIND
 from jettison.engine.policy import build_policy
 from jettison.engine.signals import Condition
 from jettison.engine.taints import NO_EXECUTE, Taint
-from jettison.errors import StillRunning
+from jettison.errors import ManifestError, StillRunning
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.protocol import PodManifest, PodStatus
-from tests.agent.scripted_runtime import HandClock, ScriptedRuntime
+from tests.agent.scripted_runtime import HandClock, Records, ScriptedRuntime
 
 GI = 2**30
 
@@ -33,7 +34,7 @@ class HostingRuntime(ScriptedRuntime):
         self.rejections: list[tuple[str, str, str]] = []
 
     async def start(self, manifest: PodManifest) -> None:
-        self.running.append(PodStatus(manifest.pod, "Running"))
+        self.running.append(PodStatus(manifest.pod, "Running", document=manifest.document))
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         self.running = [each for each in self.running if each.pod.uid != uid]
@@ -60,17 +61,35 @@ def manifest(name: str, memory: str | None = None, **spec: Any) -> PodManifest:
 class Door:
     """An admitter in front of a scripted node with 4Gi, 100Mi of it under the hard threshold."""
 
-    def __init__(self, *conditions: Condition, taints: tuple[Taint, ...] = ()) -> None:
-        self.runtime = HostingRuntime()
+    def __init__(
+        self,
+        *conditions: Condition,
+        taints: tuple[Taint, ...] = (),
+        runtime: HostingRuntime | None = None,
+        is_dry_run: bool = False,
+    ) -> None:
+        self.runtime = runtime or HostingRuntime()
         self.said: list[Fact] = []
         document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": "100Mi"}}
+        policy = build_policy(assemble(Source("test", document)))
+        self.agent = Agent(self.runtime, policy, self.runtime.clock, Records(), self.said.append)
         self.admitter = Admitter(
             self.runtime,
-            build_policy(assemble(Source("test", document))),
+            policy,
             NodeIdentity("node1", {"disk": "ssd", "cores": "8"}, taints),
             lambda: frozenset(conditions),
             self.said.append,
+            self.agent.preempt,
+            self.check,
+            is_dry_run=is_dry_run,
         )
+
+    def check(self, manifest: PodManifest) -> None:
+        if manifest.pod.name.startswith("impossible"):
+            raise ManifestError("no such thing here")
+
+    def names(self) -> list[str]:
+        return [type(fact).__name__ for fact in self.said]
 
     def knock(self, *manifests: PodManifest) -> list[bool]:
         async def all_of_them() -> list[bool]:
@@ -112,7 +131,42 @@ def test_a_victim_that_does_not_stop_is_said() -> None:
     door.knock(manifest("big", "3Gi"))
     door.runtime.refusal = StillRunning("big")
     assert door.knock(manifest("critical", "1Gi", priority=2_000_000_000)) == [True]
-    assert "EvictionTimedOut" in [type(fact).__name__ for fact in door.said]
+    assert "EvictionTimedOut" in door.names()
+
+
+def test_a_preemption_is_on_record_from_the_order_to_the_clean_up() -> None:
+    """Its end has a time, and the clean-up is seen to by the agent's next look."""
+    door = Door()
+    door.knock(manifest("big", "3Gi"))
+    door.runtime.unfinished = {"uid-big"}
+    door.knock(manifest("critical", "1Gi", priority=2_000_000_000))
+    assert door.names()[-3:] == ["EvictionStarted", "PodEvicted", "PodAdmitted"]
+    asyncio.run(door.agent.step())
+    assert "PodCleanedUp" not in door.names()
+    door.runtime.unfinished.clear()
+    asyncio.run(door.agent.step())
+    assert "PodCleanedUp" in door.names()
+
+
+def test_a_dry_run_preempts_nobody() -> None:
+    """The critical pod is turned away and told who would have gone."""
+    door = Door(is_dry_run=True)
+    door.knock(manifest("big", "2Gi"), manifest("small", "1500Mi"))
+    assert door.knock(manifest("critical", "1Gi", priority=2_000_000_000)) == [False]
+    assert door.runtime.evictions == []
+    ((name, reason, message),) = door.runtime.rejections
+    assert (name, reason) == ("critical", "OutOfmemory")
+    assert message.endswith("; but for the dry run default/small would have made room")
+
+
+def test_what_cannot_run_is_not_admitted_first() -> None:
+    """Nor does anybody make room for it."""
+    door = Door()
+    door.knock(manifest("big", "3Gi"))
+    assert door.knock(manifest("impossible", "1Gi", priority=2_000_000_000)) == [False]
+    assert door.runtime.rejections == [("impossible", "InvalidPod", "no such thing here")]
+    assert door.names() == ["PodAdmitted", "PodRejected"]
+    assert door.runtime.evictions == []
 
 
 def test_nobody_to_preempt() -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from jettison import events
 from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
+from jettison.engine.evictions import Eviction
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.kubelet_fields import API_VERSION, KIND
+from jettison.engine.pods import Pod, Volume
 from jettison.engine.policy import Policy, build_policy
+from jettison.engine.preemption import preemption_of
+from jettison.engine.quantity import parse
 from jettison.engine.signals import Condition
 from jettison.errors import ActionFailed, PodGone, StillRunning
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
@@ -150,6 +156,44 @@ def test_what_will_not_clear_away_is_not_waited_for_forever() -> None:
     assert stage.evicted() == ["a", "b"]
 
 
+def test_who_is_over_a_limit_of_his_own_is_waited_for_as_well() -> None:
+    """What he leaves behind may be all that is missing: nobody goes for pressure while he clears away."""
+    stage = Stage()
+    hoarder = replace(pod("hoarder"), volumes=(Volume("cache", True, parse("1Mi")),))
+    stage.runtime.pods.append(hoarder)
+    stage.runtime.cached = {"hoarder": 2 * MI}
+    stage.runtime.unfinished = {"uid-hoarder"}
+    stage.step()
+    assert stage.evicted() == ["hoarder"]
+    stage.runtime.pods.remove(hoarder)
+    stage.runtime.available = 50 * MI
+    stage.step(0.02)
+    stage.step()
+    assert stage.evicted() == ["hoarder"]
+    assert stage.records.effects == [True, False, False]
+    stage.runtime.unfinished.clear()
+    stage.step()
+    assert stage.evicted() == ["hoarder", "a"]
+
+
+def test_who_makes_room_is_waited_for_once_he_has_stopped() -> None:
+    """Not before: he has his own grace period, which no starving node can wait for; and he may be told to hurry."""
+    stage = Stage(holds_back=True)
+    making_room = stage.agent.preempt(preemption_of(stage.runtime.pods[2]))
+    stage.spawn(making_room)
+    stage.agent._told(preemption_of(stage.runtime.pods[1]), is_for_pressure=False)
+    stage.runtime.pods.pop(0)
+    stage.runtime.available = 50 * MI
+    stage.step()
+    assert stage.agent.endings["uid-b"].eviction.grace_seconds == 1
+    stage.let_go()
+    assert stage.evicted() == ["c", "b"]
+    stage.runtime.pods.append(pod("d"))
+    stage.runtime.unfinished = {"uid-c"}
+    stage.step()
+    assert stage.evicted() == ["c", "b"]
+
+
 def test_conditions_are_reported_while_a_pod_is_on_its_way_out() -> None:
     """Waiting never blinds the node: each look reports, unlike a kubelet that blocks for up to 40 s."""
     stage = Stage(holds_back=True)
@@ -174,6 +218,53 @@ def test_a_hard_threshold_hurries_a_slow_soft_eviction() -> None:
     stage.step()
     stage.let_go()
     assert [(order.pod.name, order.grace_seconds) for order in stage.runtime.evictions] == [("a", 30), ("a", 1)]
+
+
+class SlowlyEnding(ScriptedRuntime):
+    """Pods end, all orders for them at once, when the test says so."""
+
+    def __init__(self, clock: HandClock, pods: list[Pod]) -> None:
+        super().__init__(clock, pods)
+        self.stopped = asyncio.Event()
+
+    async def evict(self, order: Eviction) -> None:
+        self.evictions.append(order)
+        if self.stopped.is_set():
+            raise PodGone(order.pod.uid)
+        await self.stopped.wait()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_pod_that_was_hurried_ends_once(*, is_late: bool) -> None:
+    """Told twice, it has one end, counted from the first signal; also when the second order finds it gone."""
+
+    async def scenario() -> None:
+        clock, facts, records = HandClock(), Facts(), Records()
+        runtime = SlowlyEnding(clock, [pod("a"), pod("b")])
+        runtime.used = {"a": 900 * MI}
+        agent = Agent(runtime, BOTH, clock, records, Broadcast(clock, facts))
+        for available, seconds in ((200, 1), (200, 30), (50, 5)):
+            runtime.available = available * MI
+            clock.pass_seconds(seconds)
+            if is_late and available == 50:
+                runtime.stopped.set()
+            await agent.step()
+            if not (is_late and available == 50):
+                await asyncio.sleep(0.01)
+            # In the end another one stands first in the order.
+            runtime.used = {"b": 900 * MI} if seconds == 30 else runtime.used
+        clock.pass_seconds(1)
+        runtime.stopped.set()
+        await asyncio.sleep(0.01)
+        assert [order.pod.name for order in runtime.evictions] == ["a", "a"]
+        (ended,) = [fact for fact in facts.taken if isinstance(fact, events.PodEvicted)]
+        assert ended.took_ns == 6 * 10**9
+        assert records.instead[-1] == ["uid-a"]
+        assert agent.endings["uid-a"].orders == 0
+        await agent.step()
+        assert facts.names().count("PodCleanedUp") == 1
+
+    asyncio.run(scenario())
 
 
 def test_a_pod_that_is_gone_already_does_not_hold_up_the_next() -> None:

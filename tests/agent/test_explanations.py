@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +56,9 @@ class Node:
         self.history = History()
         self.is_dry_run = False
 
-    def look(self, seen: Snapshot, alarm: Alarm | None = None) -> list[Eviction]:
+    def look(
+        self, seen: Snapshot, alarm: Alarm | None = None, *, has_effect: bool = True, instead: Sequence[str] = ()
+    ) -> list[Eviction]:
         recorder = JournalRecorder(
             self.journal,
             self.directory / "history.json",
@@ -68,7 +70,7 @@ class Node:
         )
         while True:
             outcome = decide(POLICY, self.history, seen)
-            recorder.step(self.history, seen, outcome, alarm, has_effect=True)
+            recorder.step(self.history, seen, outcome, alarm, has_effect=has_effect, instead=instead)
             self.history = outcome.history
             if isinstance(outcome.decision, Evict):
                 return list(outcome.decision.evictions)
@@ -140,6 +142,31 @@ def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:
     )
 
 
+def test_who_stood_first_while_another_cleared_away_was_not_chosen(the: Node) -> None:
+    """A healthy pod: nobody told it to end, and nobody was about to."""
+    eviction = evict(the)
+    the.clock.pass_seconds(1)
+    rest = [each for each in PODS if each is not LOW]
+    seen = replace(STARVED, pods=rest, node=node(memory=90 * MI, capacity=512 * MI, time_s=10))
+    the.look(seen, has_effect=False)
+    the.say(events.PodCleanedUp(eviction.pod), 1)
+
+    lines = the.why("leak")
+
+    assert lines[0] == "default/leak was not evicted"
+    assert lines[3] == (
+        "  spared    a pod that was told to end before was still on its way out, and at most one goes at a time"
+    )
+    assert the.why("low")[0] == "default/low was evicted at 2030-01-01T00:00:00Z"
+
+
+def test_who_stood_first_while_another_had_to_hurry_was_not_chosen(the: Node) -> None:
+    the.look(STARVED, instead=["leak"])
+
+    assert the.why("low")[0] == "default/low was not evicted"
+    assert the.why("low")[3] == "  spared    default/leak was told to end instead, and at most one pod goes at a time"
+
+
 def test_a_critical_pod_is_told_that_it_is_one(the: Node) -> None:
     evict(the)
 
@@ -189,6 +216,8 @@ def test_a_pod_over_its_own_limit_is_told_so(the: Node) -> None:
 def test_a_preempted_pod_has_no_step(the: Node) -> None:
     evict(the)
     the.say(events.EvictionStarted(preemption_of(WEB), 5))
+    the.say(events.PodEvicted(preemption_of(WEB), 2 * 10**9))
+    the.say(events.PodCleanedUp(WEB), 2.5)
 
     assert the.why("web") == [
         "default/web made room for a critical pod at 2030-01-01T00:00:00Z",
@@ -196,7 +225,8 @@ def test_a_preempted_pod_has_no_step(the: Node) -> None:
         "  grace     its own",
         "  message   Preempted in order to admit critical pod",
         "  signal    sent 0.0 ms after the alarm or tick that began the look",
-        "  ended     not on record",
+        "  ended     2.0 s later",
+        "  cleared   nothing of it was left 2.5 s after the signal",
     ]
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from jettison import events
+from jettison.agent.directories import ManifestDirectory
 from jettison.agent.keeper import Keeper
 from jettison.agent.readmission import Readmitter
-from jettison.agent.sources import ManifestDirectory, Manifests, Wish
+from jettison.agent.sources import Manifests, Wish
 from jettison.engine.signals import Condition
 from jettison.runtimes.protocol import PodStatus
 from tests.agent.test_admission import Door, HostingRuntime, manifest
@@ -32,13 +37,18 @@ class House:
 
     def __init__(self, path: Path, *conditions: Condition, readmits: bool = False) -> None:
         self.path = path
-        self.door = Door(*conditions)
+        self.conditions = frozenset(conditions)
         self.runtime = SlowRuntime()
-        self.door.admitter.runtime = self.runtime
+        self.open(readmits=readmits)
+
+    def open(self, *, readmits: bool = False) -> None:
+        """An agent, and after it the next one: what the runtime has is all that it finds."""
+        runtime = self.runtime
+        self.door = Door(*self.conditions, runtime=runtime)
         emit = self.door.said.append
-        readmitter = Readmitter(self.runtime, self.runtime.clock, lambda: frozenset(conditions)) if readmits else None
-        manifests = Manifests([ManifestDirectory(path, emit)], emit, readmitter)
-        self.keeper = Keeper(self.runtime, self.door.admitter, [manifests], emit)
+        readmitter = Readmitter(runtime, runtime.clock, lambda: self.conditions, readmits=readmits)
+        manifests = Manifests([ManifestDirectory(self.path, emit)], emit, readmitter, runtime.statuses())
+        self.keeper = Keeper(runtime, self.door.admitter, [manifests], emit)
 
     def write(self, name: str, **spec: Any) -> None:
         document = {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "main"}], **spec}}
@@ -46,6 +56,17 @@ class House:
 
     def running(self) -> list[str]:
         return [status.pod.name for status in self.runtime.statuses()]
+
+    def uids(self) -> list[str]:
+        return [status.pod.uid for status in self.runtime.statuses()]
+
+    def evict(self, reason: str = "Evicted") -> None:
+        """All of them."""
+        self.runtime.running = [replace(each, phase="Failed", reason=reason) for each in self.runtime.running]
+
+    async def look(self) -> None:
+        await self.keeper.look()
+        await asyncio.sleep(0.01)
 
 
 def test_important_pods_start_first(tmp_path: Path) -> None:
@@ -101,20 +122,182 @@ def test_an_evicted_pod_gets_another_life(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_pod_that_was_out_of_time_gets_none(tmp_path: Path) -> None:
-    """Its deadline is over for good, whatever the node is short of."""
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "InvalidPod"])
+def test_a_pod_that_was_out_of_time_or_cannot_run_gets_none(tmp_path: Path, reason: str) -> None:
+    """Nothing of that changes by itself, whatever the node is short of."""
 
     async def scenario() -> None:
         house = House(tmp_path, readmits=True)
         house.write("a")
         await house.keeper.look()
         first = house.runtime.running[0].pod
-        house.runtime.running = [PodStatus(first, "Failed", "DeadlineExceeded")]
+        house.evict(reason)
         house.runtime.may_end.set()
         for _ in range(2):
             await house.keeper.look()
             house.runtime.clock.pass_seconds(600)
         assert [status.pod.uid for status in house.runtime.running] == [first.uid]
+
+    asyncio.run(scenario())
+
+
+def test_a_corrected_manifest_ends_the_waiting_of_the_pod_before_it(tmp_path: Path) -> None:
+    """The delay of the one that was evicted must not end the one that runs instead."""
+
+    async def scenario() -> None:
+        house = House(tmp_path, readmits=True)
+        house.runtime.may_end.set()
+        house.write("a")
+        await house.look()
+        house.evict()
+        await house.look()
+        house.write("a", priority=5)
+        await house.look()
+        (corrected,) = house.uids()
+        for _ in range(3):
+            house.runtime.clock.pass_seconds(11)
+            await house.look()
+        assert house.uids() == [corrected]
+        assert house.runtime.statuses()[0].phase == "Running"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("readmits", [True, False])
+def test_the_next_agent_recognises_a_pod_in_its_second_life(tmp_path: Path, *, readmits: bool) -> None:
+    """The one before was killed, and all that is left is what the runtime has on record."""
+
+    async def scenario() -> None:
+        house = House(tmp_path, readmits=True)
+        house.runtime.may_end.set()
+        house.write("a")
+        await house.look()
+        house.evict()
+        await house.look()
+        house.runtime.clock.pass_seconds(11)
+        await house.look()
+        (second,) = house.uids()
+        house.open(readmits=readmits)
+        await house.look()
+        await house.look()
+        assert house.uids() == [second]
+        assert house.runtime.statuses()[0].phase == "Running"
+
+    asyncio.run(scenario())
+
+
+def test_the_next_agent_goes_on_counting(tmp_path: Path) -> None:
+    """After 10 s for the first eviction it is 20 s for the second, whoever waits."""
+
+    async def scenario() -> None:
+        house = House(tmp_path, readmits=True)
+        house.runtime.may_end.set()
+        house.write("a")
+        await house.look()
+        house.evict()
+        await house.look()
+        house.runtime.clock.pass_seconds(11)
+        await house.look()
+        house.open(readmits=True)
+        await house.look()
+        second = house.uids()
+        house.evict()
+        await house.look()
+        house.runtime.clock.pass_seconds(19)
+        await house.look()
+        assert house.uids() == second
+        house.runtime.clock.pass_seconds(1)
+        await house.look()
+        assert house.uids() != second
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "mistake", ["kind: [", "", "kind: Deployment", "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: x}"]
+)
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_mistake_stops_nobody(tmp_path: Path, mistake: str, *, restarts: bool) -> None:
+    """Neither what this agent started nor what the one before did; when the file is right again, it counts."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        house.runtime.may_end.set()
+        house.write("a")
+        house.write("b")
+        await house.look()
+        before = house.uids()
+        file = tmp_path / "a.json"
+        file.write_text(mistake or "\0")
+        if restarts:
+            house.open()
+        await house.look()
+        await house.look()
+        assert house.uids() == before
+        assert house.door.names().count("ActionFailed") == 1
+        house.write("a", priority=7)
+        await house.look()
+        assert house.running() == ["b", "a"]
+        assert len({*house.uids(), *before}) == 3
+
+    asyncio.run(scenario())
+
+
+def test_what_is_gone_while_no_agent_runs_takes_its_pods_along(tmp_path: Path) -> None:
+    """Its file is known to be gone, which is more than being unreadable."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        house.runtime.may_end.set()
+        house.write("a")
+        house.write("b")
+        await house.look()
+        (tmp_path / "a.json").unlink()
+        house.open()
+        await house.look()
+        assert house.running() == ["b"]
+
+    asyncio.run(scenario())
+
+
+def test_pods_of_a_directory_that_cannot_be_found_stay(tmp_path: Path) -> None:
+    """It may be on a disk that comes later. Once it is there, it counts."""
+
+    async def scenario() -> None:
+        here, away = tmp_path / "here", tmp_path / "away"
+        here.mkdir()
+        house = House(here)
+        house.runtime.may_end.set()
+        house.write("a")
+        house.write("b")
+        await house.look()
+        before = house.uids()
+        here.rename(away)
+        house.open()
+        await house.look()
+        await house.look()
+        assert house.uids() == before
+        assert [fact.why for fact in house.door.said if isinstance(fact, events.ActionFailed)] == [
+            f"{here}: No such file or directory; its pods stay as they are"
+        ]
+        (away / "b.json").unlink()
+        away.rename(here)
+        await house.look()
+        assert house.uids() == before[:1]
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_moved_out_of_a_file_with_a_mistake_is_not_there_twice(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        house.runtime.may_end.set()
+        house.write("a")
+        await house.look()
+        (tmp_path / "z.json").write_text((tmp_path / "a.json").read_text())
+        (tmp_path / "a.json").write_text("kind: Deployment")
+        await house.look()
+        assert house.running() == ["a"]
 
     asyncio.run(scenario())
 
@@ -147,8 +330,8 @@ class GracefulRuntime(SlowRuntime):
 
 
 def _keeper(*sources: Wanting) -> tuple[Keeper, GracefulRuntime]:
-    door, runtime = Door(), GracefulRuntime()
-    door.admitter.runtime = runtime
+    runtime = GracefulRuntime()
+    door = Door(runtime=runtime)
     return Keeper(runtime, door.admitter, sources, door.said.append), runtime
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jettison.agent.readmission import FORGIVEN_NS, LONGEST_DELAY_NS, Readmission
+import pytest
+
+from jettison.agent.readmission import DELAY, FIRST_DELAY_NS, FORGIVEN_NS, LIVES, LONGEST_DELAY_NS, Life, Readmission
 
 SECOND = 10**9
 
@@ -27,7 +29,7 @@ def test_each_eviction_doubles_the_delay() -> None:
         now += (delay + 1) * SECOND
     assert delays == [10, 20, 40, 80, 160, 300, 300, 300]
     assert delays[-1] * SECOND == LONGEST_DELAY_NS
-    assert chances.lives == {"default/a": 8}
+    assert chances.lives == {"default/a": Life(8, LONGEST_DELAY_NS)}
 
 
 def test_good_behaviour_is_forgiven() -> None:
@@ -39,6 +41,32 @@ def test_good_behaviour_is_forgiven() -> None:
     chances.evicted("default/a", evicted_again)
     assert chances.due(evicted_again + 9 * SECOND, is_under_pressure=False) == []
     assert chances.due(evicted_again + 10 * SECOND, is_under_pressure=False) == ["default/a"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "life"),
+    [
+        ({}, Life()),
+        ({LIVES: "3", DELAY: "40"}, Life(3, 40 * SECOND)),
+        ({LIVES: "3"}, Life(3, FIRST_DELAY_NS)),
+        ({LIVES: "3", DELAY: "999999999"}, Life(3, LONGEST_DELAY_NS)),
+        ({LIVES: "-3"}, Life()),
+        ({LIVES: "3", DELAY: "٣"}, Life()),
+        ({LIVES: "9" * 30}, Life()),
+        (None, Life()),
+    ],
+)
+def test_a_life_is_read_from_a_document(annotations: dict[str, str] | None, life: Life) -> None:
+    """Whatever is written there; and what a manifest says of itself is not passed on."""
+    assert Life.of({"metadata": {"annotations": annotations}}) == life
+    assert Life().mark({"x": "y", **(annotations or {})}) == {"x": "y"}
+
+
+def test_of_two_records_the_later_life_counts() -> None:
+    chances = Readmission()
+    for number in (0, 2, 1):
+        chances.recall("default/a", Life(number), 0)
+    assert chances.lives == {"default/a": Life(2)}
 
 
 def test_an_evicted_pod_is_counted_once() -> None:

@@ -66,7 +66,7 @@ def test_a_step_says_what_made_the_agent_look_and_how_long_it_took(desk: Desk) -
     alarm = Alarm("memcg", desk.clock.monotonic_ns())
     desk.clock.pass_seconds(0.002)
 
-    outcome = desk.look(STARVED, alarm=alarm)
+    outcome = desk.look(STARVED, alarm=alarm, has_effect=True)
 
     (record,) = desk.records()
     step = step_from(record.data)
@@ -134,19 +134,31 @@ def test_news_is_recorded_at_once_though_the_choice_stays_the_same(desk: Desk) -
 
 
 def test_another_victim_is_recorded_at_once(desk: Desk) -> None:
-    history = desk.look(STARVED).history
+    history = desk.look(STARVED, has_effect=True).history
     without_b = replace(STARVED, pods=STARVED.pods[:1], node=node(memory=GI // 2, time_s=100))
 
-    desk.look(without_b, history)
+    desk.look(without_b, history, has_effect=True)
 
     assert [record.evicts for record in desk.records()] == [["b"], ["a"]]
+
+
+def test_a_record_names_only_those_who_are_told_to_end(desk: Desk) -> None:
+    """The next in the order is not, while the one before clears away; nor the first, while another must hurry."""
+    outcome = desk.look(STARVED)
+    desk.clock.pass_seconds(2)
+    desk.recorder.step(History(), STARVED, outcome, None, has_effect=True, instead=["a"])
+
+    waiting, hurrying = (step_from(record.data) for record in desk.records())
+    assert [(step.evicts, step.waits) for step in (waiting, hurrying)] == [((), True), (("a",), False)]
+    assert waiting.looks[-1].decision.evictions[0].pod == "b"
 
 
 def test_a_dry_run_says_that_it_was_one(tmp_path: Path) -> None:
     desk = Desk(tmp_path, is_dry_run=True)
     desk.look(STARVED)
 
-    assert not step_from(desk.records()[0].data).acts
+    step = step_from(desk.records()[0].data)
+    assert (step.acts, step.evicts, step.waits) == (False, ("b",), False)
 
 
 def test_a_bad_disk_is_reported_and_nothing_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

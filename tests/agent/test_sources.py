@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.agent.sources import ManifestDirectory, Manifests, wanted_pods
+from jettison.agent.directories import ManifestDirectory
+from jettison.agent.readmission import Life
+from jettison.agent.sources import LastGood, Manifests, wanted_pods
 from jettison.events import Fact
 from jettison.runtimes.protocol import PodManifest
 
@@ -36,6 +38,7 @@ class Node:
         self.path = path
         self.said: list[Fact] = []
         self.directory = ManifestDirectory(path, self.said.append, is_static=is_static)
+        self.good = LastGood()
 
     def write(self, name: str, text: str) -> None:
         # A new inode each time, as editors do: the size alone may not change.
@@ -43,9 +46,9 @@ class Node:
         temporary.write_text(text)
         temporary.rename(self.path / name)
 
-    def pods(self, lives: dict[str, int] | None = None) -> dict[str, PodManifest]:
+    def pods(self, lives: dict[str, Life] | None = None) -> dict[str, PodManifest]:
         asyncio.run(self.directory.look())
-        found = wanted_pods([self.directory], lives or {}, self.said.append)
+        found = wanted_pods([self.directory], lives or {}, self.said.append, self.good)
         return {manifest.pod.name: manifest for manifest in found.values()}
 
 
@@ -88,7 +91,7 @@ def test_the_uid_follows_from_the_content(node: Node) -> None:
     node.write("a.yaml", POD.format(name="a", priority="system-node-critical"))
     first = node.pods()["a"].pod.uid
     again = Node(node.path).pods()["a"].pod.uid
-    second_life = node.pods({"default/a": 1})["a"].pod.uid
+    second_life = node.pods({"default/a": Life(1)})["a"].pod.uid
     node.write("a.yaml", POD.format(name="a", priority='""'))
     changed = node.pods()["a"].pod.uid
     assert first == again
@@ -111,6 +114,35 @@ def test_a_broken_file_leaves_its_pods_alone(node: Node) -> None:
     node.pods()
     assert len(node.said) == 1
     assert "line" in str(node.said[0])
+
+
+def test_what_was_right_in_a_file_with_a_mistake_survives_the_next_mistake(node: Node) -> None:
+    """There was no better version of it; the pod that could be started runs."""
+    wrong = "---" + POD.format(name="b", priority="missing")
+    node.write("a.yaml", wrong)
+    assert not node.pods()
+    node.write("a.yaml", POD.format(name="a", priority='""') + wrong)
+    first = node.pods()["a"].pod.uid
+    node.write("a.yaml", POD.format(name="a", priority="missing") + wrong)
+    assert node.pods()["a"].pod.uid == first
+
+
+def test_a_class_that_makes_no_sense_any_longer_changes_no_pod(node: Node) -> None:
+    """Neither those that name it nor those for which it is the default."""
+    node.write("classes.yaml", CLASS + "globalDefault: true\n")
+    node.write("pods.yaml", POD.format(name="a", priority="high") + "---" + POD.format(name="b", priority='""'))
+    before = {name: each.pod.uid for name, each in node.pods().items()}
+    node.write("classes.yaml", CLASS.replace("1000", "many") + "globalDefault: true\n")
+    assert {name: each.pod.uid for name, each in node.pods().items()} == before
+
+
+def test_what_a_manifest_says_about_its_origin_and_its_lives_does_not_count(node: Node) -> None:
+    """It would let a pod be taken for another one by the next agent."""
+    text = POD.format(name="a", priority='""')
+    forged = "metadata: {name: a, annotations: {jettison.dev/lives: '7', jettison.dev/manifest: x, mine: y}}"
+    node.write("a.yaml", text.replace("metadata: {name: a}", forged))
+    annotations = node.pods()["a"].document["metadata"]["annotations"]
+    assert annotations == {"jettison.dev/manifest": f"{node.path}/a.yaml", "mine": "y"}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,14 @@ import pytest
 
 from jettison.agent.journal import Journal
 from jettison.agent.journal_files import segment_path
+from jettison.agent.recorder import JournalRecorder
+from jettison.engine.decide import decide
+from jettison.engine.history import History
 from jettison.manifests.times import exact_time_text
+from tests.agent.scripted_runtime import HandClock
 from tests.cli.guarded import Guarded
 from tests.cli.running import run
+from tests.cli.test_why import POLICY, STARVED
 
 LINE = re.compile(r"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ)  (\w+) *(?:  (.*))?")
 
@@ -132,6 +137,27 @@ def test_hostile_records_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
     assert r"\x1b[2J\nforged" in shown[0]
     assert "unreadable=" in shown[1]
+
+
+def test_a_step_that_waits_names_nobody(tmp_path: Path) -> None:
+    """While one pod clears away the next is chosen at every look, but nobody evicts it."""
+    journal, clock = Journal.open(tmp_path / "node" / "n1" / "journal"), HandClock()
+    clock.time_ns = 1893456000 * 10**9
+    recorder = JournalRecorder(journal, tmp_path / "history", POLICY, clock, "n1", lambda _: None)
+    outcome = decide(POLICY, History(), STARVED)
+    recorder.step(History(), STARVED, outcome, None, has_effect=False)
+    clock.pass_seconds(2)
+    recorder.step(History(), STARVED, outcome, None, has_effect=True)
+    journal.close()
+
+    decisions = [
+        (event, rest.split()[0])
+        for _, event, rest in lines(run("journal", "--state-dir", str(tmp_path)).stdout)
+        if event in ("evict", "wait")
+    ]
+    assert decisions == [("wait", "threshold=memory.available<100Mi"), ("evict", "default/leak")]
+    about_it = lines(run("journal", "leak", "--state-dir", str(tmp_path)).stdout)
+    assert [event for _, event, _ in about_it] == ["evict"]
 
 
 def test_a_torn_journal_is_told_as_far_as_it_goes(guarded: Guarded, tmp_path: Path) -> None:

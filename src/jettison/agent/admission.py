@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jettison import events
 from jettison.engine.admission import Admission, admit_under_pressure, shortages
 from jettison.engine.allocatable import node_allocatable
+from jettison.engine.evictions import Eviction
 from jettison.engine.pods import Pod
 from jettison.engine.policy import Policy
 from jettison.engine.preemption import handle_admission_failure
 from jettison.engine.quantity import Quantity
 from jettison.engine.signals import Condition
 from jettison.engine.taints import NO_EXECUTE, Taint, first_untolerated
-from jettison.errors import InputError, PodGone, StillRunning
+from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
 from jettison.manifests.node_affinity import matches_node
 from jettison.runtimes.protocol import Hosting, PodManifest
 
 TERMINAL = ("Succeeded", "Failed")
+
+Preempt = Callable[[Eviction], Awaitable[None]]
+"""Ends a pod; returns when it has stopped or was given up, in which case the killing goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,10 @@ class NodeIdentity:
 
 
 class Admitter:
-    """Admits pods one after another: two at once would both see the same room."""
+    """Admits pods one after another: two at once would both see the same room.
+
+    `check` raises a ManifestError for a pod that the runtime cannot run whatever room there is.
+    """
 
     def __init__(
         self,
@@ -41,27 +48,46 @@ class Admitter:
         node: NodeIdentity,
         conditions: Callable[[], frozenset[Condition]],
         emit: Emit,
+        preempt: Preempt,
+        check: Callable[[PodManifest], object],
+        *,
+        is_dry_run: bool = False,
     ) -> None:
         self.runtime = runtime
         self.policy = policy
         self.node = node
         self.conditions = conditions
         self.emit = emit
+        self._preempt = preempt
+        self._check = check
+        self._is_dry_run = is_dry_run
         self.allocatable: Mapping[str, Quantity] = node_allocatable(runtime.machine(), policy).allocatable
 
     async def admit(self, manifest: PodManifest) -> bool:
         """Start the pod, or remember it as rejected."""
         pod = manifest.pod
-        verdict = admit_under_pressure(pod, sorted(self.conditions()))
+        verdict = self._possible(manifest)
+        if verdict.is_admitted:
+            verdict = admit_under_pressure(pod, sorted(self.conditions()))
         if verdict.is_admitted:
             verdict = await self._fit(manifest)
         if not verdict.is_admitted:
             self.emit(events.PodRejected(pod, verdict.reason, verdict.message))
-            await self.runtime.reject(manifest, verdict.reason, verdict.status_message)
+            is_impossible = verdict.reason == events.INVALID_POD
+            said = verdict.message if is_impossible else verdict.status_message
+            await self.runtime.reject(manifest, verdict.reason, said)
             return False
         self.emit(events.PodAdmitted(pod))
         await self.runtime.start(manifest)
         return True
+
+    def _possible(self, manifest: PodManifest) -> Admission:
+        """Asked first: nobody should make room for a pod that cannot run."""
+        try:
+            self._check(manifest)
+        except ManifestError as error:
+            return Admission(False, events.INVALID_POD, str(error))
+        return Admission(True)
 
     async def _fit(self, manifest: PodManifest) -> Admission:
         pod = manifest.pod
@@ -77,14 +103,12 @@ class Admitter:
         if recovery.remaining:
             # Upstream reports the first check that failed, and resources are checked first.
             return short[0].refusal if short and not pod.is_critical else elsewhere or short[0].refusal
+        if self._is_dry_run and recovery.evictions:
+            names = ", ".join(str(order.pod) for order in recovery.evictions)
+            said = f"{short[0].refusal.message}; but for the dry run {names} would have made room"
+            return Admission(False, short[0].refusal.reason, said)
         for order in recovery.evictions:
-            self.emit(events.EvictionStarted(order, 0))
-            try:
-                await self.runtime.evict(order)
-            except PodGone:
-                continue
-            except StillRunning:
-                self.emit(events.EvictionTimedOut(order))
+            await self._preempt(order)
         return Admission(True)
 
     def _misplaced(self, manifest: PodManifest) -> Admission | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from jettison import events
+from jettison.agent.endings import Ending, told_instead
 from jettison.clock import Clock
 from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
-from jettison.engine.evictions import HARD_GRACE, Eviction, kill_wait
+from jettison.engine.evictions import HARD_GRACE, Eviction
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
 from jettison.engine.snapshot import Snapshot
@@ -24,9 +25,6 @@ TICK_SECONDS = 10.0
 ENDING_TICK_SECONDS = 0.1
 """While a pod is on its way out: the next decision waits for what it leaves behind, so the look must come soon."""
 
-CLEANUP_NS = 30 * 10**9
-"""How long a pod that has stopped may take to clear away before the next one goes."""
-
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
@@ -34,11 +32,19 @@ class Recorder(Protocol):
     """Where steps are kept."""
 
     def step(
-        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+        self,
+        before: History,
+        snapshot: Snapshot,
+        outcome: Outcome,
+        alarm: Alarm | None,
+        *,
+        has_effect: bool,
+        instead: Sequence[str] = (),
     ) -> None:
         """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next.
 
-        Without an effect a pod was merely chosen again that is on its way out already.
+        Without an effect nobody is told to end: one who was told before is still on his way out. `instead` has the uid
+        of who is told though the decision names another pod first.
         """
 
     def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
@@ -52,24 +58,6 @@ class Recorder(Protocol):
 
     def history(self, history: History) -> None:
         """What a restarted agent must know."""
-
-
-@dataclass(slots=True)
-class Ending:
-    """A pod on its way out."""
-
-    eviction: Eviction
-    is_for_pressure: bool
-    began_ns: int
-    # None while its containers still run.
-    stopped_ns: int | None = None
-
-    def is_overdue(self, now_ns: int) -> bool:
-        """Waited for long enough: its containers, or what it leaves behind, will not be gone soon."""
-        if self.stopped_ns is not None:
-            return now_ns - self.stopped_ns > CLEANUP_NS
-        wait = kill_wait(self.eviction.grace_seconds, self.eviction.pod.grace_seconds)
-        return now_ns - self.began_ns > wait * 10**9 + CLEANUP_NS
 
 
 class Agent:
@@ -135,7 +123,8 @@ class Agent:
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
         orders = self._due(outcome.decision) if isinstance(outcome.decision, Evict) else []
         if outcome.facts or isinstance(outcome.decision, Evict):
-            self.recorder.step(before, snapshot, outcome, alarm, has_effect=bool(orders))
+            instead = told_instead(outcome.decision, orders) if isinstance(outcome.decision, Evict) else ()
+            self.recorder.step(before, snapshot, outcome, alarm, has_effect=bool(orders), instead=instead)
         return orders
 
     def _say(self, *facts: Fact) -> None:
@@ -168,45 +157,72 @@ class Agent:
         return [] if chosen is None else [chosen]
 
     def _next_for_pressure(self, decision: Evict) -> Eviction | None:
-        """The pod that goes now, or the one that must hurry; None while the last one is still clearing away."""
-        under_way = [ending for ending in self.endings.values() if ending.is_for_pressure]
+        """The pod that goes now, or the one that must hurry; None while another is still clearing away.
+
+        Whoever was told to end is waited for, whatever the reason (spec §9.6). Who is over a limit of his own has the
+        least grace already; who makes room for a critical pod keeps his, so he is waited for once he has stopped.
+        """
         is_hard = decision.starved is not None and decision.starved.is_hard
-        if is_hard:
-            for ending in under_way:
-                grace = ending.eviction.grace_seconds
-                if ending.stopped_ns is None and (grace is None or grace > HARD_GRACE):
-                    return replace(ending.eviction, grace_seconds=HARD_GRACE)
+        for ending in self.endings.values() if is_hard else ():
+            if ending.may_hurry:
+                return replace(ending.eviction, grace_seconds=HARD_GRACE)
         now_ns = self.clock.monotonic_ns()
-        if not all(ending.is_overdue(now_ns) for ending in under_way):
+        if any(ending.is_waited_for(now_ns) for ending in self.endings.values()):
             return None
-        return next((order for order in decision.evictions if order.pod.uid not in self.endings), None)
+        return next((order for order in decision.evictions if self._may_be_told(order)), None)
+
+    def _may_be_told(self, order: Eviction) -> bool:
+        ending = self.endings.get(order.pod.uid)
+        return ending is None or ending.is_making_room
 
     def _begin(self, order: Eviction, started_ns: int, *, is_for_pressure: bool) -> None:
-        now_ns = self.clock.monotonic_ns()
-        self.endings[order.pod.uid] = Ending(order, is_for_pressure, now_ns)
-        self._spawn(self._end(order))
+        self._spawn(self._end(order, self._told(order, is_for_pressure=is_for_pressure)))
         self._soon(lambda: self.emit(events.EvictionStarted(order, self.clock.monotonic_ns() - started_ns)))
 
-    async def _end(self, order: Eviction) -> None:
-        began_ns = self.clock.monotonic_ns()
+    async def preempt(self, order: Eviction) -> None:
+        """End a pod that makes room for a critical one; returns when it has stopped or was given up."""
+        self.emit(events.EvictionStarted(order, 0))
+        await self._end(order, self._told(order, is_for_pressure=False))
+
+    def _told(self, order: Eviction, *, is_for_pressure: bool) -> Ending:
+        now_ns = self.clock.monotonic_ns()
+        ending = self.endings.get(order.pod.uid)
+        if ending is None:
+            ending = self.endings[order.pod.uid] = Ending(order, is_for_pressure, now_ns, first_ns=now_ns)
+        elif is_for_pressure:
+            ending.eviction, ending.is_for_pressure, ending.began_ns = order, True, now_ns
+        ending.orders += 1
+        return ending
+
+    async def _end(self, order: Eviction, ending: Ending) -> None:
+        """One order. A pod that must hurry has two under way, and they end as one: what is said, is said once."""
         try:
             await self.runtime.evict(order)
         except PodGone:
-            self.endings.pop(order.pod.uid, None)
+            self._give_up(ending)
             return
         except StillRunning:
-            self.emit(events.EvictionTimedOut(order))
+            if ending.stopped_ns is None:
+                self.emit(events.EvictionTimedOut(order))
         except ActionFailed as error:
             # It may be tried again at the next step: nothing is on its way out.
             self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
-            self.endings.pop(order.pod.uid, None)
+            self._give_up(ending)
             return
         else:
-            self.emit(events.PodEvicted(order, self.clock.monotonic_ns() - began_ns))
-        ending = self.endings.get(order.pod.uid)
-        if ending is not None:
+            if not ending.has_ended:
+                ending.has_ended = True
+                self.emit(events.PodEvicted(order, self.clock.monotonic_ns() - ending.first_ns))
+        ending.orders -= 1
+        if ending.stopped_ns is None:
             ending.stopped_ns = self.clock.monotonic_ns()
         self._wake.set()
+
+    def _give_up(self, ending: Ending) -> None:
+        """Unless another order for the same pod has been, or may yet be, carried out."""
+        ending.orders -= 1
+        if not ending.orders and ending.stopped_ns is None:
+            self.endings.pop(ending.eviction.pod.uid, None)
 
     def _clear_endings(self) -> None:
         now_ns = self.clock.monotonic_ns()

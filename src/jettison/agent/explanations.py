@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jettison.agent.journal_reading import PodName, Record
-from jettison.agent.recorded_steps import RecordedLook, RecordedStep, StarvedRecord
+from jettison.agent.recorded_steps import RecordedStep, StarvedRecord
 from jettison.agent.safe_text import printable
 from jettison.agent.stories import Story
 from jettison.engine.pods import Pod
@@ -180,7 +180,7 @@ def _spared(uid: str, step: RecordedStep) -> Iterator[str]:
     if pod.is_critical:
         yield from _line("spared", _critical(pod))
     else:
-        yield from _line("spared", _went_instead(look, ranking))
+        yield from _line("spared", _went_instead(step, ranking))
     yield from _order(ranking, uid)
 
 
@@ -189,12 +189,15 @@ def _critical(pod: Pod) -> str:
     return f"it is critical ({why}), and critical pods are never evicted for pressure"
 
 
-def _went_instead(look: RecordedLook, ranking: Ranking) -> str:
-    orders = look.decision.evictions
-    first = next((pod for pod in ranking.pods if orders and pod.uid == orders[0].pod), None)
-    if first is None:
+def _went_instead(step: RecordedStep, ranking: Ranking) -> str:
+    if step.waits:
+        return "a pod that was told to end before was still on its way out, and at most one goes at a time"
+    told = next((pod for pod in ranking.pods if step.evicts and pod.uid == step.evicts[0]), None)
+    if told is None:
         return "nobody had to go"
-    return f"{first} stood first in the order, and at most one pod goes at a time"
+    is_first = any(order.pod == told.uid for order in step.looks[-1].decision.evictions[:1])
+    how = "stood first in the order" if is_first else "was told to end instead"
+    return f"{told} {how}, and at most one pod goes at a time"
 
 
 def _ending(story: Story, started: Record) -> Iterator[str]:

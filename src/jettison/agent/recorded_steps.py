@@ -110,6 +110,7 @@ class _StepRecord(Wire):
     policy: Any
     history: msgspec.Raw
     looks: list[_LookRecord]
+    evicts: list[str] = field(default_factory=list)
 
 
 _STEP = msgspec.json.Decoder(_StepRecord)
@@ -138,6 +139,13 @@ class RecordedStep:
     alarm: str
     latency_ns: int | None
     acts: bool
+    # Who was told to end, or in a dry run would have been.
+    evicts: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Somebody is to go, but not before one who was told earlier has cleared away."""
+        return self.looks[-1].decision.kind == "evict" and not self.evicts
 
     def decide_again(self) -> list[Outcome]:
         """What this program decides on each look; it should be what the record says."""
@@ -168,6 +176,7 @@ def step_from(data: bytes) -> RecordedStep:
         record.alarm.source,
         record.alarm.latency_ns,
         record.acts,
+        tuple(record.evicts),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +55,14 @@ class JournalRecorder:
         self._last_choice: tuple[tuple[object, ...], int] | None = None
 
     def step(
-        self, before: History, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None, *, has_effect: bool
+        self,
+        before: History,
+        snapshot: Snapshot,
+        outcome: Outcome,
+        alarm: Alarm | None,
+        *,
+        has_effect: bool,
+        instead: Sequence[str] = (),
     ) -> None:
         """Write the step down. A bad disk is reported and does not keep the agent from acting."""
         looks = [Look(snapshot, outcome)]
@@ -68,7 +76,8 @@ class JournalRecorder:
         latency_ns = None if alarm is None else self._clock.monotonic_ns() - alarm.raised_ns
         source = "" if alarm is None else alarm.source
         acts = not self._is_dry_run
-        step = Step(self._clock.now_ns(), self._node, self._policy, before, looks, source, latency_ns, acts)
+        told = () if acts and not has_effect else instead or None
+        step = Step(self._clock.now_ns(), self._node, self._policy, before, looks, source, latency_ns, acts, told)
         if not self._journal.append(self._encoder.step(step)):
             self._emit(events.ActionFailed("write the journal", self._journal.failure))
 

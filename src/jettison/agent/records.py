@@ -6,6 +6,9 @@
 
     {"version": 1, "kind": "fact", "time": ns, "node": name, "pods": […], "event": name, "values": {…}}
 
+`evicts` has those who are told to end, in a dry run those who would be. It is empty where the decision names a pod and
+nobody is told: one who was told before is still on his way out, and the next one waits for what he leaves behind.
+
 A step has a second look when the first one led to a reclaim; the first stands in both records, so that each can be
 decided again by itself. The second has no snapshot when the node could not be measured after the reclaim.
 
@@ -68,6 +71,8 @@ class Step:
     latency_ns: int | None = None
     # False in a dry run: nobody is harmed by what was decided.
     acts: bool = True
+    # The uids of those who are told to end; None for those whom the last look decided about.
+    told: Sequence[str] | None = None
 
 
 class Encoder:
@@ -92,7 +97,7 @@ class Encoder:
             "node": step.node,
             "pods": _names(pods.values()),
             # So that a reader knows without decoding the whole record whether it is the one.
-            "evicts": [order["pod"] for order in decision.get("evictions", ())],
+            "evicts": [order["pod"] for order in decision.get("evictions", ())] if step.told is None else step.told,
             "ranks": "ranking" in decision or "ranking" in decision.get("otherwise", ()),
             "alarm": {"source": step.alarm, "latencyNs": step.latency_ns},
             "acts": step.acts,

@@ -15,6 +15,7 @@ from jettison import events
 from jettison.agent.admission import Admitter, NodeIdentity
 from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
+from jettison.agent.directories import ManifestDirectory
 from jettison.agent.journal import Journal
 from jettison.agent.keeper import Keeper
 from jettison.agent.readmission import Readmitter
@@ -23,7 +24,7 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.agent.sinks.metrics import Metrics
-from jettison.agent.sources import ManifestDirectory, Manifests
+from jettison.agent.sources import Manifests
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.host_service import SOCKET_NAME, HostService
 from jettison.cli.node_card import NodeCard, short_path, write_card
@@ -36,6 +37,7 @@ from jettison.errors import ActionFailed
 from jettison.events import Sink
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.kernel_files import reason
 
 
@@ -113,11 +115,21 @@ class HostNode:
     def _keeper(self, clock: SystemClock) -> Keeper:
         options, emit = self.options, self.emit
         identity = NodeIdentity(options.settings.node_name, options.labels, options.taints)
-        admitter = Admitter(self.runtime, options.policy, identity, self.conditions, emit)
+        admitter = Admitter(
+            self.runtime,
+            options.policy,
+            identity,
+            self.conditions,
+            emit,
+            self.agent.preempt,
+            lambda manifest: pod_spec(manifest.document, str(manifest.pod)),
+            is_dry_run=options.is_dry_run,
+        )
         directories = [ManifestDirectory(path, emit) for path in options.manifests]
         directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
-        readmitter = Readmitter(self.runtime, clock, self.conditions) if options.readmits else None
-        return Keeper(self.runtime, admitter, [Manifests(directories, emit, readmitter)], emit)
+        readmitter = Readmitter(self.runtime, clock, self.conditions, readmits=options.readmits)
+        manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())
+        return Keeper(self.runtime, admitter, [manifests], emit)
 
     @classmethod
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:

@@ -29,6 +29,8 @@ _REPEATED = {
 }
 _BORING = frozenset({"pods_ranked", "reclaim_attempted"})
 """Facts of a step that its decision tells as well."""
+WAITS = "wait"
+"""Somebody is to go, but one who was told before is still on his way out."""
 
 
 class _Starved(Wire):
@@ -82,7 +84,8 @@ def journal_lines(record: Record, about: PodQuery | None = None) -> Iterator[str
         if event not in _BORING:
             yield _fact(record.time_ns, event, fact)
     chosen = [pod for pod in record.pods if pod[2] in record.evicts and (about is None or about.matches(pod))]
-    yield from _decision(record.time_ns, step, look.decision, [f"{pod[0]}/{pod[1]}" for pod in chosen])
+    names = [f"{pod[0]}/{pod[1]}" for pod in chosen]
+    yield from _decision(record.time_ns, step, look.decision, names, is_told=bool(record.evicts))
 
 
 def _fact(time_ns: int, event: str, values: Mapping[str, Any]) -> str:
@@ -91,7 +94,7 @@ def _fact(time_ns: int, event: str, values: Mapping[str, Any]) -> str:
     return _line(time_ns, event, values.get("pod") or "", shown)
 
 
-def _decision(time_ns: int, step: _Step, decision: _Decision, pods: list[str]) -> Iterator[str]:
+def _decision(time_ns: int, step: _Step, decision: _Decision, pods: list[str], *, is_told: bool) -> Iterator[str]:
     if decision.kind == "nothing":
         return
     values: dict[str, Any] = {}
@@ -102,6 +105,8 @@ def _decision(time_ns: int, step: _Step, decision: _Decision, pods: list[str]) -
     if decision.what:
         values["what"] = ",".join(decision.what)
     event = decision.kind if step.acts else f"would_{decision.kind}"
+    if decision.kind == "evict" and not is_told:
+        event = WAITS
     for pod in pods or [""]:
         yield _line(time_ns, event, pod, values)
 

@@ -121,13 +121,17 @@ def test_conditions_that_an_earlier_agent_left_are_shown() -> None:
     assert 'jettison_node_condition{condition="DiskPressure"} 0' in lines
 
 
-def test_an_eviction_that_was_hurried_counts_once_and_the_next_one_again() -> None:
-    started, ended = events.EvictionStarted(EVICTION, 1), events.PodEvicted(EVICTION, 1)
+def test_an_eviction_that_stopped_late_counts_once_and_the_next_one_again() -> None:
+    started, late, ended = (
+        events.EvictionStarted(EVICTION, 1),
+        events.EvictionTimedOut(EVICTION),
+        events.PodEvicted(EVICTION, 1),
+    )
     cleared = events.PodCleanedUp(EVICTION.pod)
     name = 'kubelet_evictions{eviction_signal="memory.available"}'
 
-    assert samples(started, started, ended, ended)[name] == 1
-    assert samples(started, started, ended, ended, cleared, started, ended)[name] == 2
+    assert samples(started, late, ended)[name] == 1
+    assert samples(started, late, ended, cleared, started, ended)[name] == 2
 
 
 def test_a_preemption_that_did_not_stop_in_time_is_none() -> None:

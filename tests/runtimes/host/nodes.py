@@ -78,6 +78,7 @@ class Node:
             assert time.monotonic() < deadline, f"cannot remove {top.name}"
             time.sleep(0.005)
         self.ground.leave()
+        self.ground.claim.release()
         self.host.close()
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +12,13 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.runtimes.host.accounting import ProcessMeter
 from jettison.runtimes.host.families import Families
+from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.meter import Exactness
 from jettison.runtimes.host.process_groups import ProcessGroups
+from jettison.runtimes.host.processes import spawn
 from jettison.runtimes.linux.proc import Machine
 from tests.builders import GI, MI, pod
-from tests.runtimes.host.nodes import active, python, running, settings
+from tests.runtimes.host.nodes import SLEEPS, active, end, python, running, settings
 
 # Both hold the same 32 MiB, which the kernel keeps once.
 SHARING = python("""
@@ -96,3 +100,31 @@ def test_a_pod_between_two_runs_uses_nothing(groups: ProcessGroups, meter: Proce
     waiting = replace(each, containers=[replace(each.containers[0], is_running=False)])
     numbers = meter.pods([waiting], Exactness())["a"]
     assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {})
+
+
+def test_who_is_still_a_copy_of_the_agent_does_not_count_as_large_as_it(
+    groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path
+) -> None:
+    """An exec probe is that for some milliseconds, several times a second."""
+    place = groups.of_container(pod(), "c")
+    each = active(place, "a", tmp_path / "pod")
+    sizes: list[tuple[int | None, int | None, int | None]] = []
+
+    def measure(_pid: int, _start_ticks: int) -> None:
+        memory = meter.memory().node
+        rough, exact = (meter.pods([each], Exactness(memory=is_exact))["a"] for is_exact in (False, True))
+        assert rough.processes == 1
+        assert memory is not None
+        sizes.append((memory.working_set, rough.working_set, exact.working_set))
+
+    async def scenario() -> None:
+        launch = Launch([sys.executable, "-I", "-S", "-c", SLEEPS], place.environment, tmp_path)
+        process = await spawn(launch, place, measure)
+        await asyncio.sleep(0.3)
+        measure(0, 0)
+        end(place)
+        await process.exited
+
+    asyncio.run(scenario())
+    assert sizes[0] == (0, 0, 0)
+    assert all(size is not None and size > MI for size in sizes[1])

@@ -3,8 +3,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from jettison.engine.allocatable import HugePages
 from jettison.engine.quantity import binary
+from jettison.errors import InputError
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.linux.proc import Machine
 from tests.builders import MI
@@ -31,4 +34,14 @@ def test_a_smaller_node_has_what_was_cut_out_and_no_huge_pages(tmp_path: Path) -
     host = Machine()
     found = measure_capacity(settings(tmp_path, node_memory=64 * MI, node_pids=50), host)
     assert (found.memory, found.pids, found.huge_pages) == (64 * MI, 50, ())
+    host.close()
+
+
+def test_a_node_cannot_have_more_process_ids_than_the_kernel_gives(tmp_path: Path) -> None:
+    host = Machine()
+    most = host.most_tasks()
+    assert most is not None
+    assert measure_capacity(settings(tmp_path, node_pids=most), host).pids == most
+    with pytest.raises(InputError, match=f"invalid node pids `{most + 1}`: this machine has at most {most}"):
+        measure_capacity(settings(tmp_path, node_pids=most + 1), host)
     host.close()

@@ -50,10 +50,18 @@ def test_a_path_that_leads_out_is_refused(path: str) -> None:
 
 
 def test_a_choice_names_what_is_allowed() -> None:
-    with pytest.raises(ManifestError, match="medium is `'Disk'`, allowed: `Memory`"):
+    with pytest.raises(ManifestError, match="medium is `Disk`, allowed: `Memory`"):
         checked_texts.choice("Disk", ("", "Memory"), "medium")
 
 
 def test_the_first_name_that_comes_twice_is_named() -> None:
     with pytest.raises(ManifestError, match="two volumes are called `b`"):
         checked_texts.unique(["a", "b", "b", "a"], "volume")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("x", "x"), ("a\nb", r"a\nb"), ("\x1b[2J", r"\x1b[2J"), ("\ud800", r"\ud800"), (-5, "-5"), ("'", "'")],
+)
+def test_what_is_shown_can_be_printed_and_is_quoted_once(value: object, text: str) -> None:
+    assert checked_texts.shown(value) == text

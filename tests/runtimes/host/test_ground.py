@@ -40,6 +40,20 @@ def test_a_node_below_a_name_of_several_levels_takes_them_away_again(tmp_path: P
     other.rmdir()
     found.leave()
     assert not any((tree.mount_point / own.cgroup_name).exists() for tree in found.mounts.used)
+    found.claim.release()
+
+
+@needs_root
+def test_what_somebody_else_made_below_a_node_keeps_it_in_place(tmp_path: Path) -> None:
+    found = find_ground(settings(tmp_path))
+    assert isinstance(found, Ground)
+    foreign = found.mounts.used[0].mount_point / found.node / "foreign"
+    foreign.mkdir()
+    assert not found.leave()
+    assert foreign.exists()
+    foreign.rmdir()
+    assert found.leave()
+    found.claim.release()
 
 
 def test_a_delegated_cgroup_of_version_2_is_used_and_its_processes_make_room(tmp_path: Path) -> None:
@@ -57,6 +71,7 @@ def test_a_delegated_cgroup_of_version_2_is_used_and_its_processes_make_room(tmp
     node = service / "jettison-x"
     node.mkdir()
     (node / "memory.max").write_text("max\n")
+    (node / "cgroup.max.depth").write_text("max\n")
     proc = tmp_path / "proc"
     (proc / "self").mkdir(parents=True)
     (proc / "self/mountinfo").write_text(f"30 1 0:26 / {root} rw - cgroup2 cgroup2 rw\n")
@@ -65,4 +80,5 @@ def test_a_delegated_cgroup_of_version_2_is_used_and_its_processes_make_room(tmp
     found = find_ground(replace(settings(tmp_path), cgroup_name="jettison-x"), root, proc)
     assert isinstance(found, Ground)
     assert (found.base, found.node) == ("system.slice/x.service", "system.slice/x.service/jettison-x")
+    found.claim.release()
     assert (service / "agent/cgroup.procs").read_text() == "8"  # one write each, and each truncates an ordinary file

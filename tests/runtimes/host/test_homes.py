@@ -39,8 +39,8 @@ class Difficult:
     def gate(self) -> Gate:
         return self._place.gate()
 
-    def lead(self, pid: int) -> None:
-        self._place.lead(pid)
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
+        self._place.lead(pid, is_copy=is_copy)
 
     def processes(self) -> frozenset[int]:
         return self._place.processes()

@@ -61,13 +61,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"exec": {"command": ["\0"]}}, "no program can be given"),
     ({"tcpSocket": {"port": 0}}, "must be between 1 and 65535"),
     ({"tcpSocket": {"port": 65536}}, "must be between 1 and 65535"),
-    ({"tcpSocket": {"port": "web"}}, "no port called `'web'`"),
+    ({"tcpSocket": {"port": "web"}}, "no port called `web`"),
     ({"tcpSocket": {"port": 1, "host": "a b"}}, "is no host"),
     ({"httpGet": {"port": 1, "path": "/\r\nX: y"}}, "cannot be part of an HTTP request"),
     ({"httpGet": {"port": 1, "httpHeaders": [{"name": "A", "value": "b\n"}]}}, "cannot be part of an HTTP request"),
     ({"httpGet": {"port": 1, "httpHeaders": [{"name": "A:", "value": "b"}]}}, "no name of a header"),
     ({"httpGet": {"port": 1, "httpHeaders": [{"name": "", "value": "b"}]}}, "no name of a header"),
-    ({"httpGet": {"port": 1, "scheme": "FTP"}}, "scheme is `'FTP'`"),
+    ({"httpGet": {"port": 1, "scheme": "FTP"}}, "scheme is `FTP`"),
     ({"tcpSocket": {"port": 1}, "successThreshold": 2}, "successThreshold is `2`, must be 1"),
 ]
 

@@ -36,14 +36,14 @@ def test_both_kinds(asked: dict[str, Any], found: VolumeSpec) -> None:
     [
         ({"name": "V"}, "volume name"),
         ({"configMap": {"name": "m"}}, "only emptyDir and hostPath"),
-        ({"emptyDir": {"medium": "HugePages"}}, "medium is `'HugePages'`"),
+        ({"emptyDir": {"medium": "HugePages"}}, "medium is `HugePages`"),
         ({"emptyDir": {"sizeLimit": "lots"}}, "sizeLimit"),
         ({"emptyDir": {"sizeLimit": []}}, "sizeLimit is a list"),
         ({"emptyDir": {"sizeLimit": True}}, "sizeLimit is a bool"),
         ({"hostPath": {"path": "srv"}}, "must be absolute"),
         ({"hostPath": {"path": "/srv/../etc"}}, "must be absolute and without"),
         ({"hostPath": {"path": "/a\0"}}, "no program can be given"),
-        ({"hostPath": {"path": "/", "type": "Pipe"}}, "type is `'Pipe'`"),
+        ({"hostPath": {"path": "/", "type": "Pipe"}}, "type is `Pipe`"),
     ],
 )
 def test_other_kinds_are_refused(asked: dict[str, Any], complaint: str) -> None:

@@ -88,7 +88,7 @@ class Metrics:
         for condition in Condition:
             self._conditions.set(condition.value, int(condition in reported))
         self._families: list[Family] = [each for each in vars(self).values() if isinstance(each, Family)]
-        # A pod that had to hurry was told to end twice, and ends twice as far as the facts go.
+        # A pod that did not stop in time may be said to have stopped later.
         self._counted: set[str] = set()
 
     def watch(self, name: str, meaning: str, read: Callable[[], float], kind: str = "counter") -> None:

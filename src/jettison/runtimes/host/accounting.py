@@ -94,7 +94,9 @@ class ProcessMeter:
         return self._groups.families.census(is_quick=is_quick)
 
     def _size(self, process: Process, is_exact: bool) -> int:
-        return (self._share(process.pid) if is_exact else None) or process.resident
+        # Of a copy of ourselves that has not become its program yet nothing counts, not even what it shares with us.
+        is_worth_it = is_exact and process.resident > 0
+        return (self._share(process.pid) if is_worth_it else None) or process.resident
 
     def _share(self, pid: int) -> int | None:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jettison.engine.allocatable import HugePages, Machine
 from jettison.engine.quantity import binary
+from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import filesystems, kernel_files, proc
 
@@ -15,7 +16,13 @@ _HUGE_PAGES = Path("/sys/kernel/mm/hugepages")
 
 
 def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Path = _HUGE_PAGES) -> Machine:
-    """Read once: a node that grows while it runs is told so by a restart, as with a kubelet."""
+    """Read once: a node that grows while it runs is told so by a restart, as with a kubelet.
+
+    Raises InputError when the node is said to have more process ids than the kernel gives.
+    """
+    most = host.most_tasks()
+    if settings.node_pids is not None and most is not None and settings.node_pids > most:
+        raise InputError(f"invalid node pids `{settings.node_pids}`: this machine has at most {most}")
     disk = filesystems.read_filesystem(settings.node_dir)
     return Machine(
         cores=os.cpu_count() or 1,
@@ -23,7 +30,7 @@ def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Pat
         ephemeral_storage=None if disk is None else binary(disk.capacity),
         # Set aside by the machine and not charged to the memory of any cgroup: no part of a smaller node.
         huge_pages=() if settings.node_memory else tuple(_huge_pages(huge_pages)),
-        pids=settings.node_pids or host.most_tasks(),
+        pids=settings.node_pids or most,
     )
 
 

@@ -13,28 +13,29 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
+def shown(value: object) -> str:
+    """For a message, in backticks: no character that a terminal could take for an order, and not too many."""
+    return shortened(ascii(str(value))[1:-1])
+
+
 def label(text: str, where: str) -> str:
     """A name that is harmless as a path component, in a cgroup's name and in an environment variable."""
     if not _LABEL.fullmatch(text):
-        raise ManifestError(
-            f"{where} `{shortened(ascii(text))}` is not a lower case DNS label of at most 63 characters"
-        )
+        raise ManifestError(f"{where} `{shown(text)}` is not a lower case DNS label of at most 63 characters")
     return text
 
 
 def subdomain(text: str, where: str) -> str:
     """A pod's name: labels with dots between them."""
     if len(text) > 253 or not _SUBDOMAIN.fullmatch(text):
-        raise ManifestError(
-            f"{where} `{shortened(ascii(text))}` is not a lower case DNS name of at most 253 characters"
-        )
+        raise ManifestError(f"{where} `{shown(text)}` is not a lower case DNS name of at most 253 characters")
     return text
 
 
 def passable(text: str, where: str) -> str:
     """What goes to the kernel ends at a NUL, and half a surrogate pair cannot be written in UTF-8 at all."""
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ManifestError(f"{where}: `{shortened(ascii(text))}` holds a character that no program can be given")
+        raise ManifestError(f"{where}: `{shown(text)}` holds a character that no program can be given")
     return text
 
 
@@ -42,7 +43,7 @@ def choice(value: str, allowed: Sequence[str], where: str) -> str:
     """One of a few words."""
     if value not in allowed:
         known = ", ".join(f"`{each}`" for each in allowed if each)
-        raise ManifestError(f"{where} is `{shortened(ascii(value))}`, allowed: {known}")
+        raise ManifestError(f"{where} is `{shown(value)}`, allowed: {known}")
     return value
 
 
@@ -50,7 +51,7 @@ def below(path: str, where: str) -> PurePosixPath:
     """A relative path that stays below wherever it is put."""
     passable(path, where)
     if path.startswith("/") or ".." in path.split("/"):
-        raise ManifestError(f"{where}: `{shortened(path)}` must be relative and without `..`")
+        raise ManifestError(f"{where}: `{shown(path)}` must be relative and without `..`")
     return PurePosixPath(path)
 
 

@@ -16,12 +16,15 @@ from jettison.errors import ActionFailed
 from jettison.runtimes.host.containers import Container
 from jettison.runtimes.host.deadlines import Deadline
 from jettison.runtimes.host.homes import PodHome
+from jettison.runtimes.host.orphans import Orphans
 from jettison.runtimes.host.places import Place
 from jettison.runtimes.host.removal import remove_directory
 
 # Between two attempts to clear away what the disk does not let go of.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
 _REAPING_SECONDS, _REAPING_PAUSE = 1.0, 0.02
+# From so many dead on it was a fork bomb, and it is worth waiting so long.
+_BOMB, _BOMB_SECONDS = 32, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +65,26 @@ class Ending:
             await sidecar.see_out(self.deadline)
 
 
-async def _reaping(place: Place) -> None:
+async def _reaping(place: Place, orphans: Orphans) -> None:
     """Wait for the dead to give their process ids back.
 
-    A fork bomb leaves hundreds to whoever inherits them. Until he has taken notice the node is as short of process ids
-    as before, and the next look would blame the next pod. He may never do it, so this has an end.
+    A fork bomb leaves hundreds to whoever inherits them, and until he has taken notice the next look would blame the
+    next pod. With us that takes milliseconds. What an earlier agent started is inherited by process 1, who may take his
+    time or never do it: for a few of them it is not worth waiting long.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + _REAPING_SECONDS
-    while not place.processes() and place.unreaped() and loop.time() < end:
+    begun = loop.time()
+    orphans.reap()
+    while not place.processes() and (count := place.unreaped()):
+        if loop.time() - begun >= (_BOMB_SECONDS if count >= _BOMB else _REAPING_SECONDS):
+            return
         await asyncio.sleep(_REAPING_PAUSE)
+        orphans.reap()
 
 
 async def clean_up(home: PodHome, place: Place, *, is_all: bool) -> None:
     """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Tries for ever."""
-    await _reaping(place)
+    await _reaping(place, home.household.orphans)
     await home.household.vacate(place, partial(events.KillFailed, home.pod, ""))
     directory = home.pod_dir if is_all else home.volumes_dir
     pause = _FIRST_PAUSE

@@ -64,6 +64,7 @@ def _become(
 ) -> NoReturn:
     """The child, from fork to exec. Whatever goes wrong goes through the pipe; nothing gets out of here."""
     ask, tell = childs
+    where = ""
     try:
         gc.disable()
         signal.set_wakeup_fd(-1)
@@ -74,15 +75,19 @@ def _become(
         os.write(tell, WORD)
         if os.read(ask, 1) == WORD:
             _dress(launch)
+            # Else it would look as if the program were missing.
+            where = f"workingDir `{launch.directory}`: "
+            os.chdir(launch.directory)
+            where = ""
             _execute(launch.command, environment)
     except OSError as error:
-        os.write(tell, kernel_files.reason(error).encode())
+        os.write(tell, f"{where}{kernel_files.reason(error)}".encode("utf-8", "replace"))
     finally:
         os._exit(127)
 
 
 def _dress(launch: Launch) -> None:
-    """Everything a program inherits: files and how many there may be, directory, identity, signals."""
+    """Everything a program inherits but its directory: files and how many there may be, identity, signals."""
     nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     output = nothing if launch.output is None else launch.output
     for target, source in ((0, nothing), (1, output), (2, output)):
@@ -93,7 +98,6 @@ def _dress(launch: Launch) -> None:
         os.setgid(launch.group)
     if launch.user is not None:
         os.setuid(launch.user)
-    os.chdir(launch.directory)
     if launch.descriptors is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (launch.descriptors, most))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ActionFailed
+from jettison.runtimes.host.claim import Claim, claim
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import cgroup_v1, cgroup_v2, kernel_files
 from jettison.runtimes.linux.cgroup_mounts import CGROUP_ROOT, CgroupMounts, discover
@@ -17,7 +18,7 @@ from jettison.runtimes.linux.mounts import PROC
 # The leaf of a delegated cgroup into which we and our siblings move: version 2 lets a cgroup have either processes or
 # children with controllers.
 _AGENT = "agent"
-_STILL_USED = kernel_files.GONE | {errno.EBUSY, errno.ENOTEMPTY}
+_STILL_USED = frozenset({errno.EBUSY, errno.ENOTEMPTY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +28,33 @@ class Ground:
     mounts: CgroupMounts
     base: str
     node: str
+    claim: Claim
 
-    def leave(self) -> None:
-        """Remove the way down to the node once the node is gone; other nodes that use it keep it."""
+    def leave(self) -> bool:
+        """Remove the node once it is empty, if it is ours, and the way down to it; other nodes that use it keep it.
+
+        False when the node is there still.
+        """
+        if not self.claim.is_ours:
+            return True
+        is_gone = self._remove(Path(self.node))
         name = Path(self.node).parent
         while str(name) not in (".", self.base):
-            for tree in self.mounts.used:
-                try:
-                    (tree.mount_point / name).rmdir()
-                except OSError as error:
-                    if error.errno not in _STILL_USED:
-                        raise ActionFailed(f"cannot remove cgroup `{name}`: {kernel_files.reason(error)}") from error
+            self._remove(name)
             name = name.parent
+        return is_gone
+
+    def _remove(self, name: Path) -> bool:
+        is_gone = True
+        for tree in self.mounts.used:
+            try:
+                (tree.mount_point / name).rmdir()
+            except OSError as error:
+                if error.errno in _STILL_USED:
+                    is_gone = False
+                elif error.errno not in kernel_files.GONE:
+                    raise ActionFailed(f"cannot remove cgroup `{name}`: {kernel_files.reason(error)}") from error
+        return is_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,10 @@ class NoGround:
 
 
 def find_ground(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = PROC) -> Ground | NoGround:
-    """Make the node's cgroup, below the delegated one where there is one, and see whether memory is counted there."""
+    """Claim the node's cgroup, below the delegated one where there is one, and see whether memory is counted there.
+
+    Raises InputError when it is somebody else's: then there is no way to run this node, not even without cgroups.
+    """
     if not settings.uses_cgroups:
         return NoGround("the settings say not to")
     mounts = discover(root, proc)
@@ -61,13 +80,14 @@ def find_ground(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = P
     try:
         if base and memory.is_unified:
             _make_room(mounts, base)
-        Cgroup(mounts, node).create()
+        claimed = claim(Cgroup(mounts, node))
     except ActionFailed as failure:
         return NoGround(str(failure))
     words = cgroup_v2 if memory.is_unified else cgroup_v1
     if not (memory.mount_point / node / words.MEMORY_LIMIT).exists():
+        claimed.release()
         return NoGround(f"no memory controller in `{memory.mount_point / node}`: nobody above passes it on")
-    return Ground(mounts, base, node)
+    return Ground(mounts, base, node, claimed)
 
 
 def _make_room(mounts: CgroupMounts, base: str) -> None:

@@ -15,6 +15,7 @@ from jettison.clock import Clock
 from jettison.engine.pods import Pod
 from jettison.errors import RuntimeFailure
 from jettison.runtimes.host import logs
+from jettison.runtimes.host.orphans import Orphans
 from jettison.runtimes.host.places import Place, Places
 from jettison.runtimes.host.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
@@ -43,6 +44,7 @@ class Household:
     # How many files a pod's process may have open, unless it asks the kernel for more: as many as we might when this
     # was made. The agent raises its own limit afterwards.
     descriptors: int = field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    orphans: Orphans = field(default_factory=Orphans)
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.

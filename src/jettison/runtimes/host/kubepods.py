@@ -23,6 +23,7 @@ from jettison.engine.pods import Pod, Qos
 from jettison.engine.policy import Policy
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import pod_limits
+from jettison.runtimes.host.claim import KUBEPODS
 from jettison.runtimes.host.ground import Ground
 from jettison.runtimes.host.oom import OomWatch, Tenancy
 from jettison.runtimes.host.places import CgroupPlace, Place
@@ -52,7 +53,7 @@ class Kubepods:
         self._oom = oom
         self.mounts = ground.mounts
         self.node = ground.node
-        self.name = f"{ground.node}/kubepods"
+        self.name = f"{ground.node}/{KUBEPODS}"
         self._memory_capacity = memory_capacity
         self._most_pids_per_pod = most_pids_per_pod
         # Below this the kernel refuses; a pod that should be better protected gets the best there is.
@@ -128,11 +129,13 @@ class Kubepods:
         }
 
     def remove(self) -> bool:
-        """Take away what is empty: with no pod left the node's whole subtree, else nothing that holds one."""
-        if next(self._pods(), None) is not None or not Cgroup(self.mounts, self.node).remove():
-            return False
-        self._ground.leave()
-        return True
+        """Let go of the node, and take away what is empty: with no pod left all that we made, else nothing."""
+        try:
+            if next(self._pods(), None) is not None or not Cgroup(self.mounts, self.name).remove():
+                return False
+            return self._ground.leave()
+        finally:
+            self._ground.claim.release()
 
     def _limit(self, wanted: Mapping[str, Limits]) -> tuple[set[str], tuple[str, ...]]:
         """The controllers that are missing, and what was refused."""

@@ -17,6 +17,7 @@ from jettison.runtimes.host.homes import PodHome
 from jettison.runtimes.host.places import Place
 from jettison.runtimes.host.processes import Process
 from jettison.runtimes.host.spec import ContainerSpec
+from jettison.runtimes.host.working_dirs import make_working_dir
 from jettison.runtimes.linux import kernel_files
 
 _DIRECTORY_MODE = 0o755
@@ -60,7 +61,9 @@ class Launcher:
             os.chown(directory, user, group)
         except OSError as error:
             raise ActionFailed(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
-        volumes.link(directory, spec.mounts, {volume.name: volume for volume in self._home.volumes})
+        mounted = {volume.name: volume for volume in self._home.volumes}
+        volumes.link(directory, spec.mounts, mounted)
+        make_working_dir(spec, directory, mounted)
 
     def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
         spec, home = self._spec, self._home

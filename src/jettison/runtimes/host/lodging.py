@@ -81,7 +81,11 @@ class Builder:
             lowest,
             kills_as_one=not config.single_process_oom_kill,
         )
-        missing = kubepods.create(self.settings, self.machine, self.policy)
+        try:
+            missing = kubepods.create(self.settings, self.machine, self.policy)
+        except BaseException:
+            ground.claim.release()
+            raise
         memory = ground.mounts.holding("memory")
         if config.single_process_oom_kill is False and memory is not None and not memory.is_unified:
             # A kubelet would not even start.

@@ -88,8 +88,11 @@ class Place(Protocol):
     def gate(self) -> Gate:
         """The way in for the next process."""
 
-    def lead(self, pid: int) -> None:
-        """Tell who was started here, or is found to run here: a cgroup knows by itself, a family does not."""
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
+        """Tell who was started here, or is found to run here: a cgroup knows by itself, a family does not.
+
+        `is_copy`: it has not become its program yet. To be said again when it has.
+        """
 
     def processes(self) -> frozenset[int]:
         """All that live here or below; zombies do not."""
@@ -181,7 +184,7 @@ class CgroupPlace:
         """One file to write to in each hierarchy."""
         return Gate(self.cgroup.entrances, self._oom_score_adj)
 
-    def lead(self, pid: int) -> None:  # noqa: ARG002
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
         """The kernel keeps the list; but of a container found running after a restart this is the first we hear."""
         if self._watcher is not None:
             self._watcher.begin()
@@ -242,9 +245,9 @@ class FamilyPlace:
         """A session of its own."""
         return Gate((), self._oom_score_adj)
 
-    def lead(self, pid: int) -> None:
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
         """Remember the ancestor."""
-        self._families.lead(self.name, pid)
+        self._families.lead(self.name, pid, is_copy=is_copy)
 
     def processes(self) -> frozenset[int]:
         """Reads all of /proc, at about 20 µs for each process of the machine."""

@@ -113,6 +113,13 @@ class SecurityWire(Wire):
     run_as_non_root: bool | None = None
 
 
+class ResourcesWire(Wire):
+    """What it asks for and what it may use, as quantities."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
 class ContainerWire(Wire):
     """A container, without its image: a bare host has none."""
 
@@ -130,6 +137,7 @@ class ContainerWire(Wire):
     lifecycle: LifecycleWire | None = None
     restart_policy: str | None = None
     security_context: SecurityWire | None = None
+    resources: ResourcesWire | None = None
 
 
 class EmptyDirWire(Wire):
@@ -169,9 +177,10 @@ class SpecWire(Wire):
     init_containers: list[ContainerWire] | None = None
     volumes: list[VolumeWire] | None = None
     restart_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
     active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     security_context: SecurityWire | None = None
+    resources: ResourcesWire | None = None
 
 
 class PodWire(Wire):

@@ -120,7 +120,7 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
     # A line break in any of these would let the manifest write a request of its own.
     for text in (path, *(part for header in headers for part in header)):
         if not text.isprintable() or not text.isascii():
-            raise ManifestError(f"{where}: `{shortened(ascii(text))}` cannot be part of an HTTP request")
+            raise ManifestError(f"{where}: `{checked_texts.shown(text)}` cannot be part of an HTTP request")
     for name, _ in headers:
         if not name or set(name) & set(" :"):
             raise ManifestError(f"{where}: `{shortened(name)}` is no name of a header")
@@ -131,14 +131,14 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
 def _host(host: str | None, where: str) -> str:
     text = host or _LOOPBACK
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise ManifestError(f"{where}: `{shortened(ascii(text))}` is no host")
+        raise ManifestError(f"{where}: `{checked_texts.shown(text)}` is no host")
     return text
 
 
 def _port(port: int | str, ports: Mapping[str, int], where: str) -> int:
     if isinstance(port, str):
         if port not in ports:
-            raise ManifestError(f"{where}: the container has no port called `{shortened(ascii(port))}`")
+            raise ManifestError(f"{where}: the container has no port called `{checked_texts.shown(port)}`")
         port = ports[port]
     if not 0 < port < 65_536:
         raise ManifestError(f"{where}: port is `{port}`, must be between 1 and 65535")

@@ -149,7 +149,7 @@ async def _guide(
     process: Process, place: Place, note: Callable[[int, int], None], told: int, answer: int, command: str
 ) -> Process:
     try:
-        place.lead(process.pid)
+        place.lead(process.pid, is_copy=True)
         word = await _read(told)
         if word == WORD:
             note(process.pid, process.start_ticks)
@@ -161,7 +161,10 @@ async def _guide(
         # Also when we are cancelled: nobody will ask for this one any more, and it is reaped by its own reader.
         process.signal(signal.SIGKILL)
         raise
-    # The pipe has ended: closed by a successful exec, or by a death on the way, of which `exited` will tell.
+    # The pipe has ended: closed by a successful exec, or by a death on the way, of which `exited` will tell. Once it
+    # has told, the number may be anybody's.
+    if not process.exited.done():
+        place.lead(process.pid)
     return process
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jettison.errors import ManifestError
-from jettison.manifests.decoding import convert, shortened
+from jettison.engine.quantity import parse
+from jettison.errors import ManifestError, QuantityError
+from jettison.manifests.decoding import convert
 from jettison.runtimes.host import checked_texts
 from jettison.runtimes.host import pod_documents as wire
 from jettison.runtimes.host.probe_specs import ProbeSpec, probe_specs
@@ -81,6 +82,7 @@ def pod_spec(document: object, source: str = "pod") -> PodSpec:
 def _pod(pod: wire.PodWire) -> PodSpec:
     spec, metadata = pod.spec, pod.metadata
     _check_identity(metadata)
+    _check_amounts(spec.resources, "spec.resources")
     volumes = tuple(volume_spec(volume) for volume in spec.volumes or ())
     checked_texts.unique((volume.name for volume in volumes), "volume")
     fields = {
@@ -138,6 +140,7 @@ class _ContainerReader:
 
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
         _check_possible(container, is_init=is_init)
+        _check_amounts(container.resources, "resources")
         user, group = self._identity(container.security_context or wire.SecurityWire())
         words = (container.command or []) + (container.args or [])
         return ContainerSpec(
@@ -164,7 +167,9 @@ class _ContainerReader:
 
     def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
         if not _VARIABLE.fullmatch(variable.name):
-            raise ManifestError(f"env: `{shortened(ascii(variable.name))}` is not a name, allowed: ASCII without `=`")
+            raise ManifestError(
+                f"env: `{checked_texts.shown(variable.name)}` is not a name, allowed: ASCII without `=`"
+            )
         if variable.value_from is None:
             return variable.name, checked_texts.passable(variable.value or "", f"env `{variable.name}`")
         reference = variable.value_from.field_ref
@@ -184,6 +189,21 @@ def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
     has_probe = container.readiness_probe or container.liveness_probe or container.startup_probe
     if is_init and container.restart_policy is None and (has_probe or container.lifecycle):
         raise ManifestError("probes and hooks: an init container that runs to its end has none")
+
+
+def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
+    """A cgroup would take a negative limit for none at all."""
+    if resources is None:
+        return
+    for part, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        for name, amount in (amounts or {}).items():
+            which = f"{where}.{part}[{checked_texts.shown(name)}]"
+            try:
+                is_negative = amount is not None and parse(str(amount)).sign < 0
+            except (QuantityError, ValueError) as error:
+                raise ManifestError(f"{which}: {error}") from error
+            if is_negative:
+                raise ManifestError(f"{which}: `{checked_texts.shown(amount)}` must be greater than or equal to 0")
 
 
 def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:

@@ -32,8 +32,6 @@ from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.mounts import PROC
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
-INVALID = "InvalidPod"
-"""Reason of a pod whose document asks for what a bare host cannot do."""
 
 CLEAN_UP_WAIT = 30
 """Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
@@ -72,6 +70,7 @@ class Supervisor:
 
     async def adopt(self) -> None:
         """Go on where an agent that died has left off, and remove what belongs to nobody."""
+        self._errands.begin(self._household.orphans.reap_for_ever())
         loaded = self._household.files.load()
         for why in loaded.broken:
             self._household.emit(events.ActionFailed("read a pod's record", why))
@@ -110,8 +109,8 @@ class Supervisor:
             worker = PodWorker(self._household, manifest, pod_spec(manifest.document, str(manifest.pod)), record)
             self._household.files.save(record)
         except ManifestError as error:
-            self._household.emit(events.PodRejected(manifest.pod, INVALID, str(error)))
-            await self.reject(manifest, INVALID, str(error))
+            self._household.emit(events.PodRejected(manifest.pod, events.INVALID_POD, str(error)))
+            await self.reject(manifest, events.INVALID_POD, str(error))
             return
         self._pods[uid] = worker
         worker.start()
@@ -190,7 +189,7 @@ class Supervisor:
             spec = pod_spec(record.document, str(manifest.pod))
         except ManifestError as error:
             # It was valid for an older version of this program.
-            return _Remembered(manifest, Verdict(phases.FAILED, INVALID, str(error)))
+            return _Remembered(manifest, Verdict(phases.FAILED, events.INVALID_POD, str(error)))
         return PodWorker(self._household, manifest, spec, record)
 
     async def _remove_strays(self) -> None:

@@ -1,4 +1,4 @@
-"""What Python has no words for: mounting, and how a process ended that is not our child."""
+"""What Python has no words for: mounting, inheriting orphans, and how a process ended that is not our child."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _NO_SET_UID, _NO_DEVICES = 2, 4
 _DETACH, _DO_NOT_FOLLOW = 2, 8
+_SET_CHILD_SUBREAPER = 36
 
 # struct pidfd_info: mask, cgroup, eleven ids, wait status. The status is there from Linux 6.15 on.
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
@@ -42,6 +43,11 @@ def detach(mount_point: Path) -> None:
         cause = failure.__cause__
         if not isinstance(cause, OSError) or cause.errno not in (errno.ENOENT, errno.EINVAL):
             raise failure
+
+
+def inherit_orphans(*, wanted: bool) -> None:
+    """Whether what descends from us and loses its parent becomes our child, instead of process 1's. Never refused."""
+    _LIBC.prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0)
 
 
 def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:

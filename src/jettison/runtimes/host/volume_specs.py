@@ -71,7 +71,7 @@ def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[M
     found: list[MountSpec] = []
     for mount in mounts:
         if mount.name not in volumes:
-            raise ManifestError(f"volumeMounts: there is no volume `{shortened(ascii(mount.name))}`")
+            raise ManifestError(f"volumeMounts: there is no volume `{checked_texts.shown(mount.name)}`")
         if mount.sub_path_expr:
             raise ManifestError("volumeMounts: subPathExpr is not available on a bare host")
         path = checked_texts.below(mount.mount_path.lstrip("/"), "mountPath")
@@ -93,5 +93,5 @@ def _size(limit: Any, where: str) -> int | None:
     try:
         size = parse(str(limit)).value
     except QuantityError as error:
-        raise ManifestError(f"{where}: sizeLimit `{shortened(ascii(limit))}`: {error}") from error
+        raise ManifestError(f"{where}: sizeLimit `{checked_texts.shown(limit)}`: {error}") from error
     return size if size > 0 else None

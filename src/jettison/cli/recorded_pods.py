@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from jettison.errors import InputError, ManifestError, ObservationFailed
+from jettison.events import INVALID_POD
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host import reports, runs
 from jettison.runtimes.host.phases import FAILED, Seen
@@ -62,7 +63,7 @@ def recorded_status(record: PodRecord) -> PodStatus:
     try:
         spec = pod_spec(document, str(manifest.pod))
     except ManifestError as error:
-        return _without_containers(manifest, record.verdict or Verdict(FAILED, "InvalidPod", str(error)))
+        return _without_containers(manifest, record.verdict or Verdict(FAILED, INVALID_POD, str(error)))
     if record.verdict is not None and not record.containers:
         return _without_containers(manifest, record.verdict)
     inits, regulars = _seen(record, spec.init_containers), _seen(record, spec.containers)

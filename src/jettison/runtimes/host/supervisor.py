@@ -32,7 +32,6 @@ from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.mounts import PROC
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
-
 CLEAN_UP_WAIT = 30
 """Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
 

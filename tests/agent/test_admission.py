@@ -210,6 +210,13 @@ def test_required_node_affinity(operator: str, values: list[str], fits: bool) ->
     assert Door().knock(manifest("a", affinity=affinity)) == [fits]
 
 
+@pytest.mark.parametrize(("name", "fits"), [("node1", True), ("node2", False)])
+def test_a_daemons_pod_is_for_the_node_of_that_name(name: str, fits: bool) -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    assert Door().knock(manifest("a", affinity=affinity)) == [fits]
+
+
 def test_a_no_execute_taint_keeps_pods_out() -> None:
     """Unless they tolerate it."""
     door = Door(taints=(Taint("maintenance", "", NO_EXECUTE),))

@@ -23,6 +23,7 @@ from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.usage import ROOT, UsageReader
+from jettison.runtimes.protocol import CLOSE_ALARM
 from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 DISK = Path("/dev/nvme0n1")
@@ -157,7 +158,7 @@ async def polling(mounts: CgroupMounts, policy: Policy, threshold: int) -> None:
         calm = len(looks)
         pid = start_in(CGROUPS / cgroup.name, grow)
         async with asyncio.timeout(20):
-            alarm = await anext(aiter(bell.alarms()))
+            alarm = await anext(alarm async for alarm in bell.alarms() if alarm.source != CLOSE_ALARM)
         await alarms.close()
     kill_until_empty(cgroup, 20)
     os.waitpid(pid, 0)

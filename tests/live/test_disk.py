@@ -66,10 +66,12 @@ def write(mebibytes: int, path: str = "data") -> str:
 
 
 def test_dead_containers_are_enough(make_node: MakeNode) -> None:
-    """A pod that has ended left 40 MB behind: they are collected, and nobody who runs has to go."""
+    """A pod that has ended left 15 MB behind: when another needs them they are collected, and nobody has to go."""
     node = make_node(evictionHard={"nodefs.available": "30Mi"})
-    node.write(shell("done", write(40), restartPolicy="Never"), shell("alive", SLEEP))
+    node.write(shell("done", write(15), restartPolicy="Never"))
     node.start()
+    node.wait(lambda: node.facts("container_finished"), "the pod to end", seconds=60)
+    node.write(shell("alive", f"{write(15)}; {SLEEP}"))
     node.wait(lambda: node.facts("reclaim_sufficed"), "the reclaim", seconds=60)
     assert not node.evicted()
     assert node.pids("alive")

@@ -62,6 +62,30 @@ def test_a_container_sees_its_volumes_at_their_mount_paths(tmp_path: Path) -> No
     assert volumes.variable("b-c") == "JETTISON_VOLUME_B_C"
 
 
+def test_no_link_in_a_volume_leads_us_out_of_it(tmp_path: Path) -> None:
+    """Whoever ran here before may have left one, and we are root."""
+    (volume,) = volumes.prepare(tmp_path / "v", [VolumeSpec("a")])
+    outside, writable = tmp_path / "outside", tmp_path / "w"
+    outside.mkdir()
+    writable.mkdir()
+    (volume.path / "trap").symlink_to(outside)
+    for wanted in ([mount("a", "data", "trap/made")], [mount("a", "data"), mount("a", "data/trap/made", "x")]):
+        with pytest.raises(ActionFailed, match="cannot mount volume `a` on `/data"):
+            volumes.link(writable, wanted, {"a": volume})
+    assert list(outside.iterdir()) == []
+
+
+def test_a_mount_below_another_one_lies_in_that_volume(tmp_path: Path) -> None:
+    found = {each.name: each for each in volumes.prepare(tmp_path / "v", [VolumeSpec("a"), VolumeSpec("b")])}
+    writable = tmp_path / "w"
+    writable.mkdir()
+    for _ in range(2):
+        volumes.link(writable, [mount("a", "data", "s"), mount("b", "data/x/y")], found)
+    (writable / "data" / "x" / "y" / "file").write_text("1")
+    assert (tmp_path / "v" / "b" / "file").read_text() == "1"
+    assert (tmp_path / "v" / "a" / "s" / "x" / "y").is_symlink()
+
+
 def test_a_mount_path_that_is_taken_is_an_error(tmp_path: Path) -> None:
     (volume,) = volumes.prepare(tmp_path / "v", [VolumeSpec("a")])
     (tmp_path / "data").write_text("a file")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import system_calls
+from jettison.runtimes.host.descent import descended
 from jettison.runtimes.host.volume_specs import MountSpec, VolumeSpec
 from jettison.runtimes.linux import kernel_files
 
@@ -40,20 +41,34 @@ def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec]) -> tuple[Volume, ...
 
 def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
     """Let a container see its volumes. Raises ActionFailed."""
+    done: list[MountSpec] = []
     for mount in mounts:
-        source = volumes[mount.volume].path / mount.sub_path
-        link_path = writable_dir / mount.path
+        volume = volumes[mount.volume].path
+        # A mount below another one lies in that volume.
+        outer = next((each for each in reversed(done) if mount.path.is_relative_to(each.path)), None)
+        base, rest = writable_dir, mount.path
+        if outer is not None:
+            base, rest = volumes[outer.volume].path, outer.sub_path / mount.path.relative_to(outer.path)
         try:
             if mount.sub_path.parts:
-                source.mkdir(parents=True, exist_ok=True)
-            link_path.parent.mkdir(parents=True, exist_ok=True)
-            link_path.symlink_to(source)
-        except FileExistsError as error:
-            if not link_path.is_symlink() or link_path.readlink() != source:
-                raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: file exists") from error
+                with descended(volume, mount.sub_path):
+                    pass
+            with descended(base, rest.parent) as directory:
+                _link(directory, rest.name, volume / mount.sub_path)
         except OSError as error:
             why = kernel_files.reason(error)
             raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
+        done.append(mount)
+
+
+def _link(directory: int, name: str, target: Path) -> None:
+    """Raises OSError."""
+    try:
+        os.symlink(target, name, dir_fd=directory)
+    except FileExistsError:
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+        if not is_link or Path(os.readlink(name, dir_fd=directory)) != target:
+            raise
 
 
 def variable(volume: str) -> str:

@@ -69,6 +69,17 @@ class House:
         await asyncio.sleep(0.01)
 
 
+async def with_an_evicted_pod(path: Path) -> House:
+    """`a` is Failed, and waits 10 s to be admitted again."""
+    house = House(path, readmits=True)
+    house.runtime.may_end.set()
+    house.write("a")
+    await house.look()
+    house.evict()
+    await house.look()
+    return house
+
+
 def test_important_pods_start_first(tmp_path: Path) -> None:
     """On a full node the room goes to critical pods, then to high priorities."""
 
@@ -145,12 +156,7 @@ def test_a_corrected_manifest_ends_the_waiting_of_the_pod_before_it(tmp_path: Pa
     """The delay of the one that was evicted must not end the one that runs instead."""
 
     async def scenario() -> None:
-        house = House(tmp_path, readmits=True)
-        house.runtime.may_end.set()
-        house.write("a")
-        await house.look()
-        house.evict()
-        await house.look()
+        house = await with_an_evicted_pod(tmp_path)
         house.write("a", priority=5)
         await house.look()
         (corrected,) = house.uids()
@@ -168,12 +174,7 @@ def test_the_next_agent_recognises_a_pod_in_its_second_life(tmp_path: Path, *, r
     """The one before was killed, and all that is left is what the runtime has on record."""
 
     async def scenario() -> None:
-        house = House(tmp_path, readmits=True)
-        house.runtime.may_end.set()
-        house.write("a")
-        await house.look()
-        house.evict()
-        await house.look()
+        house = await with_an_evicted_pod(tmp_path)
         house.runtime.clock.pass_seconds(11)
         await house.look()
         (second,) = house.uids()
@@ -190,12 +191,7 @@ def test_the_next_agent_goes_on_counting(tmp_path: Path) -> None:
     """After 10 s for the first eviction it is 20 s for the second, whoever waits."""
 
     async def scenario() -> None:
-        house = House(tmp_path, readmits=True)
-        house.runtime.may_end.set()
-        house.write("a")
-        await house.look()
-        house.evict()
-        await house.look()
+        house = await with_an_evicted_pod(tmp_path)
         house.runtime.clock.pass_seconds(11)
         await house.look()
         house.open(readmits=True)

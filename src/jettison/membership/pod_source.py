@@ -16,6 +16,8 @@ from jettison.runtimes.protocol import PodManifest
 
 ORIGIN = "api"
 
+_OUR_NOTES = "jettison.dev/"
+
 
 class ApiPods:
     """What the cache holds. `wake` is called at every change: nobody who creates a pod wants to wait for a look.
@@ -68,6 +70,9 @@ class ApiPods:
             return self._manifests[uid]
         # What it is now is for the API to know; a record of it here would be old, and managedFields are half of a pod.
         metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+        # What the agent notes of its own pods counts when it finds them again, and nobody else may say it.
+        annotations = metadata.get("annotations") or {}
+        metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
         bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
         try:
             return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)

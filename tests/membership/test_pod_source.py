@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from jettison.clock import SystemClock
+from jettison.events import Fact
+from jettison.membership.pod_source import ApiPods
+from jettison.runtimes.kube.cache import Caches, Change
+from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kinds import PODS
+from jettison.runtimes.kube.kubeconfig import Access
+
+
+def test_the_api_cannot_pass_its_pods_off_as_those_of_a_manifest() -> None:
+    """An agent that starts again keeps the pods of a file that it cannot read, and knows them by their annotations."""
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    said: list[Fact] = []
+    pods = ApiPods(cache, lambda: None, lambda _: True, said.append)
+    annotations = {"jettison.dev/manifest": "/pods/broken.yaml", "jettison.dev/lives": "7", "team": "a"}
+    metadata = {"name": "p", "namespace": "default", "uid": "u1", "annotations": annotations}
+    document = {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+    cache._store(("default", "p"), Change(None, document))
+    assert pods.wishes()["u1"].manifest.document["metadata"]["annotations"] == {"team": "a"}
+    assert metadata["annotations"] is annotations, "the cache's own object is nobody's to change"
+    assert said == []

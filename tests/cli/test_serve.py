@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live.served import serving
+from tests.live.served import end, serving, start
 
 COMMAND = (sys.executable, "-m", "jettison", "serve")
 
@@ -71,6 +73,52 @@ def test_a_signal_ends_it_even_while_somebody_watches(tmp_path: Path, which: sig
         answer.read()
         assert server.process.wait(3) == 0
         watching.close()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_signal_to_all_of_it_ends_it_in_order(tmp_path: Path) -> None:
+    """A Ctrl-C in a terminal and a stop by systemd reach every process: the controllers wait for the server's word."""
+    with serving(tmp_path / "state") as server:
+        _, controllers = server.pids
+        for pid in (controllers, server.process.pid):
+            os.kill(pid, signal.SIGINT)
+        assert server.process.wait(5) == 0
+    assert (tmp_path / "state.log").read_text() == ""
+
+
+def test_controllers_do_not_outlive_their_server(tmp_path: Path) -> None:
+    server = start(tmp_path / "state")
+    _, controllers = server.pids
+    assert Path(f"/proc/{controllers}/comm").read_text() == "controllers\n"
+    end(server.process, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{controllers}/cmdline").exists())
+
+
+def test_a_server_does_not_outlive_its_controllers(tmp_path: Path) -> None:
+    """What it serves would look alive, and nothing would ever happen in it."""
+    server = start(tmp_path / "state")
+    os.kill(server.pids[1], signal.SIGKILL)
+    assert server.process.wait(10) == 1
+    end(server.process, signal.SIGKILL)
+    assert (tmp_path / "state.log").read_text() == "error: the controllers have ended, exit code `-9`\n"
+
+
+def test_controllers_that_do_not_listen_are_not_waited_for(tmp_path: Path) -> None:
+    with serving(tmp_path / "state") as server:
+        os.kill(server.pids[1], signal.SIGSTOP)
+        server.process.terminate()
+        assert server.process.wait(14) == 0
+
+
+def test_no_controllers_are_no_process(tmp_path: Path) -> None:
+    with serving(tmp_path / "state", "--controllers=-") as server:
+        assert server.pids == [server.process.pid]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,12 @@ class Served:
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
 
+    @property
+    def pids(self) -> list[int]:
+        """The server itself, and the process of its controllers."""
+        pid = self.process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     def kubeconfig(self, user: str = "admin") -> Path:
         return self.folder / f"{user}.kubeconfig"
 

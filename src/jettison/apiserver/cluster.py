@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from starlette.types import Receive, Scope, Send
-
 from jettison.apiserver.app import Application
 from jettison.apiserver.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.bootstrap import ensure_system_objects
@@ -41,23 +39,6 @@ _LOOK_FOR_GARBAGE_AT: Final = 10_000
 """New objects."""
 
 
-class InnerDoor:
-    """The way in for those who live in the same process: the application itself, from the moment it is ready."""
-
-    def __init__(self) -> None:
-        self._app: Application | None = None
-
-    def open(self, app: Application) -> None:
-        """There is something behind it now."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As the application; who comes too early is at fault."""
-        if self._app is None:
-            raise RuntimeError("the server is not ready")
-        await self._app(scope, receive, send)
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What to serve and where."""
@@ -68,7 +49,6 @@ class Cluster:
     clock: Clock = field(default_factory=SystemClock)
     # Of nodes in this process; they come when they are there.
     near_logs: Mapping[str, LogSource] = field(default_factory=dict)
-    door: InnerDoor = field(default_factory=InnerDoor)
     switches: ApiSwitches = EXACT
 
     @property
@@ -117,7 +97,6 @@ class Cluster:
             near_logs=self.near_logs,
             far_logs=far_logs,
         )
-        self.door.open(app)
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:
             _calm_garbage_collector()

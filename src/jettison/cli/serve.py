@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,13 @@ from jettison.apiserver.auth import NODE_PREFIX
 from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
 from jettison.cli.controller_options import controller_options
+from jettison.cli.controller_process import ControllerProcess, split
 from jettison.cli.host_options import absolute, default_state_dir
 from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.host.settings import checked_node_name
 from jettison.runtimes.kube.client import KubeClient
-from jettison.runtimes.kube.inner_transport import InnerTransport
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
-
-Control = Callable[[KubeClient], Awaitable[None]]
 
 _CONTROLLERS = "controllers"
 """The user that the controllers are; `controllers.kubeconfig` lets them run elsewhere too."""
@@ -68,13 +65,15 @@ def command(
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
     users = {**PEOPLE, _CONTROLLERS: "admin", **{f"{NODE_PREFIX}{checked_node_name(name)}": "node" for name in nodes}}
     cluster = Cluster(absolute(state_dir), endpoint, users, switches=settings.switches)
-    asyncio.run(_serve(cluster, partial(run_controllers, names=names, settings=settings)))
+    controllers = split(partial(_control, cluster, names, settings)) if names else None
+    if controllers is not None or not names:
+        asyncio.run(_serve(cluster, controllers))
 
 
-async def _serve(cluster: Cluster, control: Control) -> None:
+async def _serve(cluster: Cluster, controllers: ControllerProcess | None) -> None:
     stop, ready = asyncio.Event(), asyncio.Event()
-    controlling = asyncio.create_task(_control(cluster, control, ready))
     # Controllers that end would leave a cluster in which nothing happens.
+    controlling = asyncio.create_task(stop.wait() if controllers is None else controllers.run(ready))
     controlling.add_done_callback(lambda _: stop.set())
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -92,9 +91,8 @@ async def _serve(cluster: Cluster, control: Control) -> None:
             await controlling
 
 
-async def _control(cluster: Cluster, control: Control, ready: asyncio.Event) -> None:
+async def _control(cluster: Cluster, names: frozenset[str], settings: ControllerSettings) -> None:
     """With a token, like controllers anywhere else: what they may see and do is what the API says."""
-    await ready.wait()
     access = load_access(Overrides(kubeconfig=str(cluster.kubeconfig(_CONTROLLERS))))
-    async with KubeClient(access, transport=InnerTransport(cluster.door)) as client:
-        await control(client)
+    async with KubeClient(access) as client:
+        await run_controllers(client, names, settings)

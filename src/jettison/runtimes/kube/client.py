@@ -91,12 +91,7 @@ AS_IT_SAYS: Final = DeleteOptions()
 class KubeClient:
     """One API, as one user. An asynchronous context manager: it holds connections open."""
 
-    def __init__(
-        self,
-        access: Access,
-        request_seconds: float = REQUEST_SECONDS,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
+    def __init__(self, access: Access, request_seconds: float = REQUEST_SECONDS) -> None:
         self.access = access
         self._extensions = {"sni_hostname": access.tls_server_name} if access.tls_server_name else None
         with translated(access.server):
@@ -104,11 +99,10 @@ class KubeClient:
             self._http = httpx2.AsyncClient(
                 base_url=access.server,
                 auth=authentication(access),
-                transport=transport,
-                verify=trust(access) if transport is None else False,
-                proxy=access.proxy or None if transport is None else None,
+                verify=trust(access),
+                proxy=access.proxy or None,
                 # As Go does it: no proxy between a machine and itself, whatever the environment says.
-                trust_env=host not in _LOOPBACK and transport is None,
+                trust_env=host not in _LOOPBACK,
                 timeout=httpx2.Timeout(request_seconds, connect=min(10.0, request_seconds), pool=None),
                 limits=httpx2.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
                 headers={"Accept": "application/json", "User-Agent": "jettison"},

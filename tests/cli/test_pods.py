@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jettison.runtimes.host.records import boot_id
+from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.processes import read_process
 from tests.cli.guarded import FLAGS, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
 
@@ -96,7 +99,8 @@ def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
     node = Guarded(tmp_path, FLAGS)
     node.write(pod("quiet", shell("main", "sleep 600")))
     node.up()
-    node.wait(lambda: node.pids("quiet"), "the pod")
+    # It has a process before it runs: who is killed in between leaves `starting`.
+    node.wait(lambda: "running" in (each["state"] for record in node.records() for each in record["containers"]), "it")
     node.kill()
     try:
         os.kill(node.pids("quiet")[0], signal.SIGKILL)
@@ -105,6 +109,35 @@ def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
         assert states(node.here("pods").stdout)["default/quiet"][:2] == ["0/1", "ContainerStatusUnknown"]
     finally:
         node.stop()
+
+
+@pytest.mark.parametrize(
+    ("born", "row"),
+    [
+        ({}, ["0/1", "ContainerCreating", "0"]),
+        ({"pid": os.getpid(), "start_ticks": 0}, ["0/1", "ContainerStatusUnknown", "0"]),
+        ({"pid": os.getpid(), "start_ticks": None}, ["1/1", "Running", "0"]),
+    ],
+    ids=["unborn", "dead", "alive"],
+)
+def test_of_a_container_whose_start_was_seen_by_nobody_it_is_told(
+    tmp_path: Path, born: dict[str, int | None], row: list[str]
+) -> None:
+    """The agent was killed between the birth of a process and the line that says that it runs: as it would go on."""
+    if born and born["start_ticks"] is None:
+        me = read_process(os.getpid())
+        assert me is not None
+        born = {**born, "start_ticks": me.start_ticks}
+    container = {"name": "main", "state": "starting", "run": 0, **born}
+    document = pod("young", shell("main", "sleep 600"))
+    record = {"uid": "young", "document": document, "boot_id": boot_id(PROC), "is_initialized": True}
+    records = tmp_path / "node" / "n1" / "pods"
+    records.mkdir(parents=True)
+    (records / "young.json").write_text(json.dumps({**record, "containers": [container]}) + "\n")
+
+    done = run("pods", "--state-dir", str(tmp_path))
+
+    assert states(done.stdout)["default/young"][:3] == row
 
 
 def test_a_pod_on_its_way_out_is_told(tmp_path: Path) -> None:

@@ -68,17 +68,19 @@ class LiveCluster:
         self._reap()
 
     def stop(self) -> None:
-        """End everything that runs, then the cluster."""
+        """End everything that runs, then the cluster, and the cluster in any case."""
         if self.process is None:
             self.start()
-        for path in _OWNERS:
-            for each in self.get(path)["items"]:
-                self.served.call("DELETE", f"{path}/{each['metadata']['name']}")
-        self.wait(lambda: not self.get(PODS)["items"], "the pods to go", seconds=60)
-        self.wait(lambda: not any(map(self.records, self.nodes)), "the nodes to be empty", seconds=60)
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        self._reap()
+        try:
+            for path in _OWNERS:
+                for each in self.get(path)["items"]:
+                    self.served.call("DELETE", f"{path}/{each['metadata']['name']}")
+            self.wait(lambda: not self.get(PODS)["items"], "the pods to go", seconds=60)
+            self.wait(lambda: not any(map(self.records, self.nodes)), "the nodes to be empty", seconds=60)
+        finally:
+            assert self.process is not None
+            self.process.send_signal(signal.SIGTERM)
+            self._reap()
 
     def _reap(self) -> None:
         assert self.process is not None

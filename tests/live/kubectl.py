@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +63,15 @@ class Kubectl:
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBE_EDITOR": editor}
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    @contextmanager
+    def follow(self, pod: str) -> Iterator[subprocess.Popen[str]]:
+        """`logs -f`, which ends with the body at the latest."""
+        with self.start("logs", "-f", pod) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def __call__(self, *arguments: str, stdin: str = "", editor: str = "") -> str:
         """What it prints; a failure is the test's failure, with kubectl's own words."""

@@ -14,7 +14,12 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.live.served import Served, end, start
+
+# A hundred starts, one after another: 4 s each where others keep the processors busy.
+pytestmark = pytest.mark.timeout(600)
 
 KILLS = 100
 WRITERS = 4
@@ -24,7 +29,10 @@ _CREATED, _RUNNING, _EVICTED = range(3)
 _CONDITION = "DisruptionTarget"
 # Of the kills, so many come while the server is still starting, which is when it reads what the last one left.
 _EARLY_SHARE = 0.2
-_LONGEST_START, _LONGEST_LOAD = 0.5, 0.12
+_LONGEST_START = 0.5
+# Pods made before the kill, then seconds: by the clock alone a slow machine would be killed before it wrote anything.
+_MOST_PODS, _LONGEST_PAUSE = 24, 0.01
+_PATIENCE = 30.0
 
 
 @dataclass(slots=True)
@@ -111,12 +119,15 @@ def _check(served: Served, namespace: str, acknowledged: dict[str, int], newest:
         assert state < _EVICTED or name in disrupted, "an acknowledged eviction is lost"
 
 
-def _load(served: Served, namespace: str, seconds: float) -> list[Writer]:
-    """Everybody writes, and the server dies in the middle of it."""
+def _load(served: Served, namespace: str, pods: int, seconds: float) -> list[Writer]:
+    """Everybody writes, and the server dies in the middle of it, so many pods and seconds later."""
     writers = [Writer(served, namespace, number) for number in range(WRITERS)]
     threads = [threading.Thread(target=writer.work) for writer in writers]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + _PATIENCE
+    while sum(len(writer.acknowledged) for writer in writers) < pods and time.monotonic() < deadline:
+        time.sleep(0.001)
     time.sleep(seconds)
     end(served.process, signal.SIGKILL)
     for thread in threads:
@@ -145,7 +156,7 @@ def test_acknowledged_writes_survive_a_hundred_sigkills(tmp_path: Path) -> None:
             else:
                 namespace = f"round-{number}"
                 _open(served, namespace)
-                writers = _load(served, namespace, moment.uniform(0, _LONGEST_LOAD))
+                writers = _load(served, namespace, moment.randint(0, _MOST_PODS), moment.uniform(0, _LONGEST_PAUSE))
                 merged = {name: state for writer in writers for name, state in writer.acknowledged.items()}
                 rounds[namespace] = merged, max(writer.newest for writer in writers)
             served = start(folder, "--controllers=-")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.live.cluster import PODS, LiveCluster, is_ready, pod
+from tests.live.far_node import FarNode, far_node
 from tests.live.kubectl import Kubectl
 from tests.live.node import python
 
@@ -26,6 +25,7 @@ Json = dict[str, Any]
 
 FLAGS = ("--node-memory", "256Mi", "--eviction-hard", "memory.available<64Mi")
 SLEEP = ("sleep", "1000")
+PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 FAR = """
 if [ -e data/seen ]; then
     echo again; trap 'echo goodbye; exit' TERM; while :; do sleep 0.1; done
@@ -99,16 +99,13 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
     assert kubectl("logs", name, "--previous", "--tail=1") == "last\n"
     assert kubectl("logs", name, "--previous", "--limit-bytes=3") == "fir"
     assert "is not valid for pod" in kubectl.fails("logs", name, "-c", "nobody")
-    with kubectl.start("logs", "-f", name) as following:
-        try:
-            assert following.stdout is not None
-            assert following.stdout.readline() == "again\n"
-            kubectl("delete", "pod", name, "--wait=false")
-            # It ends with the container, not before.
-            following.communicate(timeout=60)
-            assert following.returncode == 0
-        finally:
-            following.kill()
+    with kubectl.follow(name) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "again\n"
+        kubectl("delete", "pod", name, "--wait=false")
+        # It ends with the container, not before.
+        following.communicate(timeout=60)
+        assert following.returncode == 0
 
 
 def test_nothing_starts_twice_when_everything_is_killed_at_once(cluster: LiveCluster) -> None:
@@ -151,17 +148,24 @@ def test_a_pod_evicted_under_pressure_is_replaced_on_the_other_node(cluster: Liv
     replacement = cluster.wait(lambda: next(filter(is_ready, _of_app(cluster)), None), "a replacement")
     assert replacement is not None
     assert replacement["spec"]["nodeName"] == next(name for name in cluster.nodes if name != where)
-    pressure = cluster.get(_path(where))
-    assert {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}.items() <= (
-        pressure["spec"]["taints"][0].items()
-    )
+    cluster.wait(lambda: PRESSURE.items() <= _first_taint(cluster, where).items(), "the taint")
     for node in cluster.nodes:
         neighbour = cluster.pod(f"neighbour-{node[-1]}")
         assert neighbour["status"]["containerStatuses"][0]["restartCount"] == 0
         assert is_ready(neighbour)
+    reasons = {"Scheduled", "Started", "Evicted", "Killing"}
+    cluster.wait(lambda: reasons <= _said_of(cluster, evicted["metadata"]["name"]), "all that there is to say")
+
+
+def _first_taint(cluster: LiveCluster, node: str) -> Json:
+    taints = cluster.get(_path(node))["spec"].get("taints") or [{}]
+    first: Json = taints[0]
+    return first
+
+
+def _said_of(cluster: LiveCluster, name: str) -> set[str]:
     said = cluster.get("/api/v1/namespaces/default/events")["items"]
-    reasons = {each["reason"] for each in said if each["involvedObject"]["name"] == evicted["metadata"]["name"]}
-    assert {"Scheduled", "Started", "Evicted", "Killing"} <= reasons
+    return {each["reason"] for each in said if each["involvedObject"]["name"] == name}
 
 
 def _asking(memory: str) -> Json:
@@ -178,46 +182,37 @@ def _is_evicted(document: Json) -> bool:
     return status.get("reason") == "Evicted" and "low on resource" in status.get("message", "")
 
 
-@contextmanager
-def _far_node(cluster: LiveCluster, directory: Path, name: str, how: signal.Signals) -> Iterator[None]:
-    """`jettison node` in a process of its own, as the administrator, which is ready and ends as told."""
-    command = [sys.executable, "-m", "jettison", "node", "--kubeconfig", str(cluster.served.kubeconfig())]
-    command += ["--state-dir", str(directory / "state"), "--node-name", name, *FLAGS]
-    with (directory / "log").open("a") as log:
-        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        cluster.ready(_path(name))
-        yield
-    finally:
-        process.send_signal(how)
-        process.wait(30)
-
-
 def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, program: Path, tmp_path: Path) -> None:
     """Its pods outlive it, and what they print is heard elsewhere."""
     kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
-    name = f"{cluster.name}-far"
+    with far_node(cluster, tmp_path, FLAGS) as far:
+        before = _killed_while_heard(far, kubectl)
+        assert f'node "{far.name}" does not answer at 127.0.0.1:' in kubectl.fails("logs", "far")
+        with far.up(signal.SIGTERM):
+            # It may be ready, from before, while it does not yet say at which port it is now.
+            cluster.wait(lambda: kubectl.run("logs", "far").returncode == 0, "the far node to be asked")
+            assert cluster.pod("far")["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+            _hear_from_afar(kubectl)
+            cluster.gone(f"{PODS}/far")
+        assert "came late" not in far.log.read_text() + cluster.log.read_text()
+        assert not far.cgroups()
+
+
+def _killed_while_heard(far: FarNode, kubectl: Kubectl) -> Json:
+    """The pod in its second run, as it was when its node was killed; whoever was listening knows that there is more."""
     volumes = {"volumes": [{"name": "data", "emptyDir": {}}]}
     mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    with _far_node(cluster, tmp_path, name, signal.SIGKILL):
-        cluster.create(PODS, pod("far", ("sh", "-c", FAR), name, container=mounted, **volumes))
-        cluster.wait(lambda: kubectl.run("logs", "far").stdout == "again\n", "the second run")
-        before = cluster.wait(lambda: _ready_again(cluster.pod("far")), "the second run to be ready")
-        following = kubectl.start("logs", "-f", "far")
-        assert following.stdout is not None
-        assert following.stdout.readline() == "again\n"
-    # Whoever was listening knows that this was not the end of the log.
-    assert "unexpected EOF" in following.communicate(timeout=60)[1]
-    assert f'node "{name}" does not answer at 127.0.0.1:' in kubectl.fails("logs", "far")
-    with _far_node(cluster, tmp_path, name, signal.SIGTERM):
-        # It may be ready, from before, while it does not yet say at which port it is now.
-        cluster.wait(lambda: kubectl.run("logs", "far").returncode == 0, "the far node to be asked")
-        assert cluster.pod("far")["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-        _hear_from_afar(kubectl)
-        cluster.gone(f"{PODS}/far")
-    assert "came late" not in (tmp_path / "log").read_text() + cluster.log.read_text()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/jettison/{name}*"))
-    cluster.served.call("DELETE", _path(name))
+    cluster = far.cluster
+    with ExitStack() as heard:
+        with far.up(signal.SIGKILL):
+            cluster.create(PODS, pod("far", ("sh", "-c", FAR), far.name, container=mounted, **volumes))
+            cluster.wait(lambda: kubectl.run("logs", "far").stdout == "again\n", "the second run")
+            before = cluster.wait(lambda: _ready_again(cluster.pod("far")), "the second run to be ready")
+            following = heard.enter_context(kubectl.follow("far"))
+            assert following.stdout is not None
+            assert following.stdout.readline() == "again\n"
+        assert "unexpected EOF" in following.communicate(timeout=60)[1]
+    return before
 
 
 def _ready_again(document: Json) -> Json:
@@ -232,12 +227,9 @@ def _hear_from_afar(kubectl: Kubectl) -> None:
     assert kubectl("logs", "far", "--previous", "--tail=1") == "last\n"
     assert kubectl("logs", "far", "--previous", "--limit-bytes=3") == "fir"
     assert "is not valid for pod far" in kubectl.fails("logs", "far", "-c", "nobody")
-    with kubectl.start("logs", "-f", "far") as following:
-        try:
-            assert following.stdout is not None
-            assert following.stdout.readline() == "again\n"
-            kubectl("delete", "pod", "far", "--wait=false")
-            assert following.communicate(timeout=60)[0] == "goodbye\n"
-            assert following.returncode == 0
-        finally:
-            following.kill()
+    with kubectl.follow("far") as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "again\n"
+        kubectl("delete", "pod", "far", "--wait=false")
+        assert following.communicate(timeout=60)[0] == "goodbye\n"
+        assert following.returncode == 0

@@ -1,7 +1,8 @@
 """The pods of a node as their records tell it, for when the agent is down.
 
 Only the agent may change records, so whatever is odd about one is passed over here and left for it to complain about.
-Of a container that is recorded as running it is looked up whether it still does: nobody was there to notice its end.
+Of a container that has a process on record it is looked up whether it lives: nobody was there to notice its end, or
+that its program had begun to run.
 """
 
 from __future__ import annotations
@@ -81,13 +82,19 @@ def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
     for each in wanted:
         container = known.get(each.name, ContainerRecord(each.name))
         lives = is_same_boot and _lives(container)
-        if container.state == "running" and not lives:
-            # Without a back-off: nobody is there to start it again.
-            container = replace(runs.ended(container, time.time_ns(), None), back_off=0)
-        has_probe = any(probe.kind is ProbeKind.READINESS for probe in each.probes)
-        is_ready = lives and container.is_started and not has_probe
+        kinds = {probe.kind for probe in each.probes}
+        container = _after_the_agent(container, lives=lives, is_started=ProbeKind.STARTUP not in kinds)
+        is_ready = lives and container.is_started and ProbeKind.READINESS not in kinds
         found.append(Seen(each, container, is_ready=is_ready, has_life=lives))
     return found
+
+
+def _after_the_agent(container: ContainerRecord, *, lives: bool, is_started: bool) -> ContainerRecord:
+    now = runs.found_again(container, time.time_ns(), lives=lives, is_started=is_started)
+    if now is container or now.state != "terminated":
+        return now
+    # Without a back-off: nobody is there to start it again.
+    return replace(now, back_off=0)
 
 
 def _lives(container: ContainerRecord) -> bool:

@@ -30,7 +30,11 @@ _QUIET: Final = (events.AlarmRaised, events.ObservationFailed, events.ActionFail
 
 
 class _Told(NamedTuple):
-    """The last that was compared: neither side has changed while these are the same."""
+    """The last that was compared: neither side has changed while these are the same.
+
+    `version` is that of the pod in the cache, never that of the answer to a patch: between the two may be one more
+    that the cache had not heard of, so that what the answer holds was not all compared.
+    """
 
     status: PodStatus
     version: str
@@ -104,8 +108,8 @@ class PodReports:
         told = self._told.get(uid)
         if told is not None and told.status is status and told.version == version:
             return
-        after = await self._patch(document, status_patch(status, document, self._address, self._clock.now_ns()))
-        self._told[uid] = _Told(status, after["metadata"]["resourceVersion"])
+        await self._patch(document, status_patch(status, document, self._address, self._clock.now_ns()))
+        self._told[uid] = _Told(status, version)
 
     async def _finish(self, document: Document) -> None:
         metadata, uid = document["metadata"], uid_of(document)
@@ -121,10 +125,9 @@ class PodReports:
         await self._client.delete(PODS, metadata["name"], metadata["namespace"], options)
         self._finished[uid] = metadata["resourceVersion"]
 
-    async def _patch(self, document: Document, status: Document) -> Document:
+    async def _patch(self, document: Document, status: Document) -> None:
         """Of this pod and no other that may have its name by now."""
-        if not status:
-            return document
-        metadata = document["metadata"]
-        body = {"metadata": {"uid": metadata["uid"]}, "status": status}
-        return await self._client.patch(PODS, metadata["name"], body, metadata["namespace"], subresource="status")
+        if status:
+            metadata = document["metadata"]
+            body = {"metadata": {"uid": metadata["uid"]}, "status": status}
+            await self._client.patch(PODS, metadata["name"], body, metadata["namespace"], subresource="status")

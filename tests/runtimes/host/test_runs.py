@@ -61,6 +61,31 @@ def test_an_attempt_that_never_was_is_no_last_run() -> None:
     assert (again.run, again.last) == (1, RunRecord(0, 1, "Error", "", None, 2))
 
 
+BORN = replace(runs.begun(ContainerRecord("c"), 1), pid=5, start_ticks=6)
+
+
+@pytest.mark.parametrize(
+    ("record", "lives", "state", "run", "reason"),
+    [
+        (runs.begun(ContainerRecord("c"), 1), False, "waiting", -1, ""),
+        (BORN, True, "running", 0, ""),
+        (BORN, False, "terminated", 0, "ContainerStatusUnknown"),
+        (runs.running(BORN, 2, is_started=True), False, "terminated", 0, "ContainerStatusUnknown"),
+    ],
+)
+def test_what_a_dead_agent_saw_last_is_led_on(
+    record: ContainerRecord, lives: bool, state: str, run: int, reason: str
+) -> None:
+    found = runs.found_again(record, 3, lives=lives, is_started=True)
+    assert (found.state, found.run, found.reason) == (state, run, reason)
+
+
+def test_what_is_as_it_was_when_the_agent_died_stays_the_same() -> None:
+    running = runs.running(BORN, 2, is_started=False)
+    for record, lives in ((ContainerRecord("c"), False), (running, True), (runs.ended(running, 3, 0), False)):
+        assert runs.found_again(record, 4, lives=lives, is_started=True) is record
+
+
 @pytest.mark.parametrize(
     ("exit_code", "oom_kills", "code", "reason"),
     [

@@ -107,19 +107,17 @@ class Container:
             found = processes.adopt(record.pid, record.start_ticks)
         if found is not None or self.place.exists:
             self._ended = asyncio.get_running_loop().create_future()
+        after = runs.found_again(record, now_ns, lives=found is not None, is_started=self._health.starts_by_itself)
         if found is not None:
             self.place.lead(found.pid)
             self._attend(found)
-            if record.state != "running":
-                self._note(runs.running(record, now_ns, is_started=self._health.starts_by_itself))
-            age = (now_ns - (self.record.started_ns or now_ns)) / runs.SECOND_NS
-            self._health.begin(is_started=self.record.is_started, age=max(age, 0.0))
+        if after is not record:
+            self._note(after)
+        if found is not None:
+            age = (now_ns - (after.started_ns or now_ns)) / runs.SECOND_NS
+            self._health.begin(is_started=after.is_started, age=max(age, 0.0))
             return
-        if record.state == "starting" and record.pid is None:
-            # Nothing foreign has run: the number of the run is free again.
-            self._note(replace(record, state="waiting", run=record.run - 1))
-        elif record.state in ("starting", "running"):
-            self._note(runs.ended(record, now_ns, None))
+        if after is not record and after.state == "terminated":
             self._say_finished()
         if self.is_active:
             self._errands.begin(self._leave())

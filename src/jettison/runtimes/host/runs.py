@@ -54,6 +54,16 @@ def ended(record: ContainerRecord, now_ns: int, exit_code: int | None, *, oom_ki
     return _terminated(record, now_ns, exit_code, "Error" if exit_code else "Completed")
 
 
+def found_again(record: ContainerRecord, now_ns: int, *, lives: bool, is_started: bool) -> ContainerRecord:
+    """What the record of an agent that died comes to: SIGKILL may fall between the birth of a process and `running`."""
+    if lives:
+        return record if record.state == "running" else running(record, now_ns, is_started=is_started)
+    if record.state == "starting" and record.pid is None:
+        # Nothing foreign has run: the number of the run is free again.
+        return replace(record, state="waiting", run=record.run - 1)
+    return ended(record, now_ns, None) if record.state in ("starting", "running") else record
+
+
 def not_started(record: ContainerRecord, now_ns: int, why: str) -> ContainerRecord:
     """There is no process, and why."""
     return _terminated(record, now_ns, START_ERROR, events.NOT_STARTED, why)

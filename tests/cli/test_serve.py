@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.served import end, serving, start
+from tests.live.served import Served, announced_port, end, serving, start
 
 COMMAND = (sys.executable, "-m", "jettison", "serve")
 
@@ -106,14 +108,100 @@ def test_a_server_does_not_outlive_its_controllers(tmp_path: Path) -> None:
     os.kill(server.pids[1], signal.SIGKILL)
     assert server.process.wait(10) == 1
     end(server.process, signal.SIGKILL)
-    assert (tmp_path / "state.log").read_text() == "error: the controllers have ended, exit code `-9`\n"
+    assert (tmp_path / "state.log").read_text() == "error: the controllers have ended: killed by signal 9\n"
 
 
 def test_controllers_that_do_not_listen_are_not_waited_for(tmp_path: Path) -> None:
+    """And not left behind either, however often somebody asks the server to end."""
     with serving(tmp_path / "state") as server:
-        os.kill(server.pids[1], signal.SIGSTOP)
+        _, controllers = server.pids
+        os.kill(controllers, signal.SIGSTOP)
+        server.process.terminate()
+        time.sleep(0.2)
         server.process.terminate()
         assert server.process.wait(14) == 0
+        assert not Path(f"/proc/{controllers}").exists()
+
+
+def test_stopped_controllers_do_not_outlive_a_killed_server(tmp_path: Path) -> None:
+    server = start(tmp_path / "state")
+    _, controllers = server.pids
+    os.kill(controllers, signal.SIGSTOP)
+    end(server.process, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{controllers}/exe").exists())
+
+
+def replica_set(name: str, priority: str) -> dict[str, Any]:
+    spec = {"priorityClassName": priority, "containers": [{"name": "main", "image": "registry.example/app:1"}]}
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path) -> None:
+    """Whoever collects standard error has stalled. The controllers have much to complain about, and work on."""
+    readable, writable = os.pipe()
+    room = fcntl.fcntl(writable, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writable, b"x" * room)
+    command = (*COMMAND, "--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
+    sets, pods = "/apis/apps/v1/namespaces/default/replicasets", "/api/v1/namespaces/default/pods"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writable, text=True) as process:
+        try:
+            server = Served(tmp_path / "state", process, announced_port(process, tmp_path / "nothing"))
+            for number in range(20):
+                assert server.call("POST", sets, replica_set(f"hopeless-{number}", "nobody"))[0] == 201
+            assert server.call("POST", sets, replica_set("good", ""))[0] == 201
+            wait_until(lambda: bool(server.call("GET", pods)[1]["items"]))
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+            os.close(writable)
+            os.close(readable)
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_standard_file_is_none_of_its_business(tmp_path: Path, closed: int) -> None:
+    """Neither does a socket of ours become one of them."""
+    command = (*COMMAND, "--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
+    process = subprocess.Popen(["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command])
+    try:
+        wait_until((tmp_path / "state" / "admin.kubeconfig").exists)
+        assert str(Path(f"/proc/{process.pid}/fd/{closed}").readlink()) == "/dev/null"
+    finally:
+        process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_nobody_has_to_read_its_greeting(tmp_path: Path) -> None:
+    readable, writable = os.pipe()
+    os.close(readable)
+    command = (*COMMAND, "--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
+    process = subprocess.Popen(command, stdout=writable, text=True)
+    os.close(writable)
+    config = tmp_path / "state" / "admin.kubeconfig"
+    try:
+        wait_until(config.exists)
+        port = re.search(r"https://127.0.0.1:(\d+)", config.read_text())
+        assert port is not None
+        assert Served(config.parent, process, int(port[1])).call("GET", "/api/v1/nodes")[0] == 200
+    finally:
+        process.terminate()
+    assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("name", ["admin", "viewer", "evictor", "controllers"])
+def test_a_node_takes_nobody_s_kubeconfig(tmp_path: Path, name: str) -> None:
+    said = refused("--state-dir", str(tmp_path / "state"), "--node", name).stderr
+    assert said == f"error: a node cannot be called `{name}`: `{name}.kubeconfig` is that of somebody else\n"
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_node_of_an_earlier_start_finds_the_server_where_it_is_now(tmp_path: Path) -> None:
+    with serving(tmp_path / "state", "--node", "n1"):
+        pass
+    with serving(tmp_path / "state") as server:
+        assert server.url in server.kubeconfig("n1").read_text()
 
 
 def test_no_controllers_are_no_process(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from jettison.apiserver.store import Store
 from jettison.apiserver.tokens import ensure_tokens
 from jettison.clock import Clock, SystemClock
 from jettison.engine.api_switches import EXACT, ApiSwitches
+from jettison.errors import InputError
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
 """Users that every cluster has, with their roles; a node is added by whoever runs one."""
@@ -51,6 +52,14 @@ class Cluster:
     near_logs: Mapping[str, LogSource] = field(default_factory=dict)
     switches: ApiSwitches = EXACT
 
+    def __post_init__(self) -> None:
+        taken: set[Path] = set()
+        for user in self.users:
+            path = self.kubeconfig(user)
+            if path in taken:
+                raise InputError(f"a node cannot be called `{path.stem}`: `{path.name}` is that of somebody else")
+            taken.add(path)
+
     @property
     def folder(self) -> Path:
         """Where the server keeps what is only its own."""
@@ -59,6 +68,12 @@ class Cluster:
     def kubeconfig(self, user: str) -> Path:
         """`admin.kubeconfig`; a node's without the prefix that all nodes share."""
         return self.state_dir / f"{user.removeprefix(NODE_PREFIX)}.kubeconfig"
+
+    def _has_joined(self, user: str) -> bool:
+        """A node of an earlier start is still let in, and finds the server only where its file says."""
+        path = self.kubeconfig(user)
+        is_free = path not in map(self.kubeconfig, self.users)
+        return user.startswith(NODE_PREFIX) and "/" not in user and is_free and path.exists()
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[Endpoint], None]) -> None:
         """Serve until `stop` is set. The directory is locked first: two servers would fight over everything in it."""
@@ -85,7 +100,7 @@ class Cluster:
     ) -> None:
         entries = ensure_tokens(self.folder / "tokens.json", self.users)
         for entry in entries:
-            if entry.user in self.users:
+            if entry.user in self.users or self._has_joined(entry.user):
                 path = self.kubeconfig(entry.user)
                 write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
         far_logs = FarLogs(store, identity.client)

@@ -18,6 +18,8 @@ from importlib import import_module
 
 def main() -> None:
     """Run the command in `sys.argv` and end the process."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        import_module("jettison.cli.closed_streams").replace_them()
     if sys.argv[1:2] in (["up"], ["node"]):
         import_module("jettison.cli.resident").main()
     import_module("jettison.cli.program").program.main()

@@ -2,8 +2,8 @@
 another processor has it.
 
 The process is a copy of the server's, made before that has a thread, a lock or an event loop: it knows all options, and
-shares what is loaded. A pair of sockets ties the two together. One byte says that the server is ready; the end of
-either closes its socket, however it came about, and the other one ends, too.
+shares what is loaded. A pair of sockets ties the two together. One byte says that the server is ready; whoever ends
+closes his socket, however that came about, and the other one ends, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from jettison.cli.until_told import log_of_this_process
 from jettison.errors import JettisonError
+from jettison.runtimes.host.system_calls import die_with
+from jettison.runtimes.linux.kernel_files import reason
 
 _READY = b"!"
 _LEAVE_SECONDS = 5.0
@@ -42,7 +45,8 @@ class ControllerProcess:
             writer.write_eof()
             code = await self._end(reader)
             writer.close()
-        raise JettisonError(f"the controllers have ended, exit code `{code}`")
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise JettisonError(f"the controllers have ended: {how}")
 
     async def _end(self, reader: asyncio.StreamReader) -> int:
         try:
@@ -59,16 +63,23 @@ def split(work: Callable[[], Awaitable[None]]) -> ControllerProcess | None:
     # Or what is waiting to be written would be written by both.
     sys.stdout.flush()
     sys.stderr.flush()
-    if pid := os.fork():
+    server = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise JettisonError(f"cannot start a process for the controllers: {reason(error)}") from error
+    if pid:
         theirs.close()
         return ControllerProcess(pid, ours)
+    die_with(server)
     ours.close()
     # A Ctrl-C reaches both; it is for the server to say when it can do without.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     with suppress(OSError):  # a name in `ps` is worth no trouble
         Path("/proc/self/comm").write_text(_NAME)
-    asyncio.run(_accompany(theirs, work))
+    with log_of_this_process():
+        asyncio.run(_accompany(theirs, work))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from contextlib import suppress
 
 import click
@@ -11,6 +12,7 @@ import click
 from jettison.cli.cluster import cluster_options, run_against
 from jettison.cli.controller_options import controller_options
 from jettison.cli.go_flags import GoCommand
+from jettison.cli.until_told import greet, log_of_this_process
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.kube.client import KubeClient
@@ -35,9 +37,11 @@ def command(names: frozenset[str], settings: ControllerSettings, overrides: Over
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, running.cancel)
-        click.echo(f"running against {client.access.server}: {', '.join(sorted(names & MAKERS.keys())) or 'nothing'}")
+        chosen = ", ".join(sorted(names & MAKERS.keys())) or "nothing"
+        greet(f"running against {client.access.server}: {chosen}", sys.stdout)
         with suppress(asyncio.CancelledError):
             await running
         return 0
 
-    return run_against(overrides, request_seconds, work)
+    with log_of_this_process():
+        return run_against(overrides, request_seconds, work)

@@ -8,7 +8,7 @@ from jettison.agent.policy_records import policy_from
 from jettison.agent.sinks.log import LogSink
 from jettison.cli.host_node import HostNode, NodeOptions
 from jettison.cli.orders import Orders
-from jettison.cli.until_told import until_told
+from jettison.cli.until_told import greet, until_told
 
 
 def carry_out(orders: Orders) -> int:
@@ -47,4 +47,4 @@ def say_where(node: HostNode) -> None:
     listen = node.options.listen
     if listen is not None and node.port is not None:
         host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
-        print(f"listening on http://{host}:{node.port}", file=sys.stderr, flush=True)
+        greet(f"listening on http://{host}:{node.port}", sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 
 from jettison.agent.sinks.log import LogSink, NodeLog
@@ -16,7 +17,7 @@ from jettison.cli.host_node import HostNode
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.member_node import knock, run_member
 from jettison.cli.orders import ClusterOrders
-from jettison.cli.until_told import until_told
+from jettison.cli.until_told import greet, until_told
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.api_switches import API_PROFILES, EXACT
@@ -65,8 +66,7 @@ class _HostCluster:
         ready.set()
         config = self._cluster.kubeconfig("admin")
         names = ", ".join(each.settings.node_name for each in self._orders.nodes)
-        print(f"serving {endpoint.url}, try: kubectl --kubeconfig {config} get nodes", flush=True)
-        print(f"nodes: {names}", flush=True)
+        greet(f"serving {endpoint.url}, try: kubectl --kubeconfig {config} get nodes\nnodes: {names}", sys.stdout)
 
     async def _work(self, ready: asyncio.Event, log: LogSink) -> None:
         await ready.wait()

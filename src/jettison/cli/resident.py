@@ -60,7 +60,10 @@ def load_lean() -> None:
 def _read_orders() -> bytes:
     """Ends the process when there are none: after --help, or a mistake."""
     readable, writable = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        sys.exit(f"error: cannot start a process to read the command line: {os.strerror(error.errno or 0).lower()}")
     if child == 0:
         os.close(readable)
         import_module("jettison.cli.program").program.main(obj=partial(_deliver, writable))

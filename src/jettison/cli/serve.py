@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import suppress
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
 from jettison.cli.controller_options import controller_options
 from jettison.cli.controller_process import ControllerProcess, split
 from jettison.cli.host_options import absolute, default_state_dir
+from jettison.cli.until_told import greet, until_told
 from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.host.settings import checked_node_name
@@ -51,7 +51,7 @@ _CONTROLLERS = "controllers"
 @controller_options
 def command(
     state_dir: Path, listen: str, nodes: tuple[str, ...], names: frozenset[str], settings: ControllerSettings
-) -> None:
+) -> int:
     """Serve pods, nodes, disruption budgets and the rest of what evictions need to kubectl and every other client.
 
     \b
@@ -66,29 +66,31 @@ def command(
     users = {**PEOPLE, _CONTROLLERS: "admin", **{f"{NODE_PREFIX}{checked_node_name(name)}": "node" for name in nodes}}
     cluster = Cluster(absolute(state_dir), endpoint, users, switches=settings.switches)
     controllers = split(partial(_control, cluster, names, settings)) if names else None
-    if controllers is not None or not names:
-        asyncio.run(_serve(cluster, controllers))
+    if names and controllers is None:
+        return 0
+    return until_told(lambda _: _serve(cluster, controllers))
 
 
 async def _serve(cluster: Cluster, controllers: ControllerProcess | None) -> None:
+    """The server goes last: the controllers have somebody to talk to until they are gone."""
     stop, ready = asyncio.Event(), asyncio.Event()
-    # Controllers that end would leave a cluster in which nothing happens.
-    controlling = asyncio.create_task(stop.wait() if controllers is None else controllers.run(ready))
-    controlling.add_done_callback(lambda _: stop.set())
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, controlling.cancel)
 
     def tell(endpoint: Endpoint) -> None:
         ready.set()
-        click.echo(f"serving {endpoint.url}, try: kubectl --kubeconfig {cluster.kubeconfig('admin')} get namespaces")
+        config = cluster.kubeconfig("admin")
+        greet(f"serving {endpoint.url}, try: kubectl --kubeconfig {config} get namespaces", sys.stdout)
 
+    serving = asyncio.create_task(cluster.run(stop, tell))
+    controlling = asyncio.create_task(stop.wait() if controllers is None else controllers.run(ready))
     try:
-        await cluster.run(stop, tell)
+        await asyncio.wait((serving, controlling), return_when=asyncio.FIRST_COMPLETED)
     finally:
         controlling.cancel()
-        with suppress(asyncio.CancelledError):
-            await controlling
+        await asyncio.wait((controlling,))
+        stop.set()
+        await serving
+    # Controllers that end leave a cluster in which nothing happens.
+    await controlling
 
 
 async def _control(cluster: Cluster, names: frozenset[str], settings: ControllerSettings) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from jettison import events
 from jettison.agent.safe_text import printable
@@ -18,20 +20,37 @@ from jettison.errors import JettisonError
 Work = Callable[[LogSink], Coroutine[Any, Any, None]]
 
 
-def until_told(work: Work, *, is_verbose: bool) -> int:
+def until_told(work: Work, *, is_verbose: bool = False) -> int:
     """Do it until SIGINT or SIGTERM; the exit code."""
+    with log_of_this_process(is_verbose=is_verbose) as log:
+        try:
+            asyncio.run(_until_told(work(log)))
+        except JettisonError as error:
+            print(printable(f"error: {error}"), file=sys.stderr)
+            return error.exit_code
+    return 0
+
+
+@contextmanager
+def log_of_this_process(*, is_verbose: bool = False) -> Iterator[LogSink]:
+    """On standard error, for facts and for whatever else is logged."""
     log = LogSink(sys.stderr.fileno(), is_verbose=is_verbose)
     lines = _LogLines(log)
     logging.getLogger().addHandler(lines)
     try:
-        asyncio.run(_until_told(work(log)))
-    except JettisonError as error:
-        print(printable(f"error: {error}"), file=sys.stderr)
-        return error.exit_code
+        yield log
     finally:
         logging.getLogger().removeHandler(lines)
         log.close()
-    return 0
+
+
+def greet(line: str, stream: TextIO) -> None:
+    """Say it to whoever reads the first words of a service; it goes on where nobody does."""
+    try:
+        print(line, file=stream, flush=True)
+    except BrokenPipeError:
+        # Or the interpreter would try once more when it ends, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _LogLines(logging.Handler):

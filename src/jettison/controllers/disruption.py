@@ -56,7 +56,9 @@ class DisruptionController:
         self._departed: dict[Key, int] = {}
         self._pace: Pace[Key] = Pace(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
-        self._reconciler.follow(self._budgets, lambda change: (key_of(change.newest),))
+        # What we wrote last, by version: to hear of it is no reason to count again.
+        self._written: dict[Key, str] = {}
+        self._reconciler.follow(self._budgets, self._rewritten)
         self._reconciler.follow(self._pods, self._wakened)
         self._pods.listen(self._note_departure)
         for kind in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS):
@@ -75,6 +77,7 @@ class DisruptionController:
         document = self._budgets.get(key)
         if document is None:
             self._pace.forget(key)
+            self._written.pop(key, None)
             return
         if (seconds := self._pace.wait_seconds(key)) > 0:
             raise Postponed(seconds)
@@ -94,10 +97,16 @@ class DisruptionController:
         workloads = await self._workloads_of(budget, pods)
         sync = sync_budget(budget, pods, workloads, now_ns, self._around.settings.switches)
         if sync.status is not None:
-            await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
+            after = await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
+            self._written[key] = after["metadata"]["resourceVersion"]
         self._announce(document, sync)
         if sync.recheck_ns is not None:
             self._reconciler.queue.add_after(key, (sync.recheck_ns - now_ns) / _SECOND_NS)
+
+    def _rewritten(self, change: Change) -> Iterator[Key]:
+        key = key_of(change.newest)
+        if change.is_resync or change.newest["metadata"]["resourceVersion"] != self._written.get(key):
+            yield key
 
     def _is_behind(self, budget: Budget, now_ns: int) -> bool:
         """Whether a granted eviction is of a pod that we have not heard of, because pods and budgets come apart.

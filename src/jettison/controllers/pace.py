@@ -18,6 +18,9 @@ SHORTEST_REST_NS: Final = 100 * 10**6
 LONGEST_REST_NS: Final = 10**9
 """Work takes longer where there is much else to do; whoever waits for it should not notice."""
 
+BURST_NS: Final = 500 * 10**6
+"""So much rest may be owed before anybody waits: a budget is right at once while pods come up one after another."""
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -32,7 +35,7 @@ class Pace(Generic[K]):
 
     def wait_seconds(self, key: K) -> float:
         """How long to leave it alone; 0 or less: not at all."""
-        rested_ns = min(max(self._rested_ns.get(key, 0), self._all_rested_ns), self._latest_ns(key))
+        rested_ns = min(max(self._rested_ns.get(key, 0), self._all_rested_ns) - BURST_NS, self._latest_ns(key))
         return (rested_ns - self._clock.monotonic_ns()) / 1e9
 
     def forget(self, key: K) -> None:
@@ -50,7 +53,8 @@ class Pace(Generic[K]):
             ended_ns = self._clock.monotonic_ns()
             spent_ns = ended_ns - began_ns
             self._ended_ns[key] = ended_ns
-            self._rested_ns[key] = ended_ns + max(REST * spent_ns, SHORTEST_REST_NS)
+            owed_ns = max(REST * spent_ns, SHORTEST_REST_NS)
+            self._rested_ns[key] = max(self._rested_ns.get(key, 0), ended_ns) + owed_ns
             self._all_rested_ns = max(self._all_rested_ns, ended_ns) + REST_OF_ALL * spent_ns
 
     def _latest_ns(self, key: K) -> int:

@@ -1,4 +1,4 @@
-"""What Python has no words for: mounting, inheriting orphans, and how a process ended that is not our child."""
+"""What Python has no words for: mounting, who ends with whom, and how a process ended that is not our child."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import signal
 import struct
 from pathlib import Path
 
@@ -17,7 +18,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _NO_SET_UID, _NO_DEVICES = 2, 4
 _DETACH, _DO_NOT_FOLLOW = 2, 8
-_SET_CHILD_SUBREAPER = 36
+_SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
 # struct pidfd_info: mask, cgroup, eleven ids, wait status. The status is there from Linux 6.15 on.
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
@@ -48,6 +49,13 @@ def detach(mount_point: Path) -> None:
 def inherit_orphans(*, wanted: bool) -> None:
     """Whether what descends from us and loses its parent becomes our child, instead of process 1's. Never refused."""
     _LIBC.prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when our parent ends, whatever ended it; it may already have."""
+    _LIBC.prctl(_SET_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:

@@ -69,8 +69,10 @@ def test_values_are_written_as_go_writes_them(kind: str, document: Json, expecte
 
 
 def test_times_are_written_in_utc_to_the_second_or_the_microsecond() -> None:
-    value, _ = read_document("Lease", {"spec": {"renewTime": "2027-01-01T01:00:00+01:00"}})
+    value, _ = read_document("Lease", {"spec": {"renewTime": "2027-01-01T01:00:00.000000+01:00"}})
     assert value["spec"]["renewTime"] == "2027-01-01T00:00:00.000000Z"
+    with pytest.raises(InputError, match=r'cannot parse "Z" as "\.000000"'):
+        read_document("Lease", {"spec": {"renewTime": "2027-01-01T01:00:00Z"}})
     value, _ = read_document("Pod", {"status": {"startTime": "2027-01-01T01:00:00.9+01:00"}})
     assert value["status"]["startTime"] == "2027-01-01T00:00:00Z"
 

@@ -103,7 +103,7 @@ def test_two_owners_cannot_both_control(api: Served) -> None:
         ({"spec": {"hostNetwork": True}}, '-  "HostNetwork": false,\n+  "HostNetwork": true,'),
         (
             {"spec": {"schedulingGates": [{"name": "a/b"}]}},
-            "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'a/b'",
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a/b'",
         ),
         ({"spec": {"priority": 5}}, '- "Priority": 0,\n+ "Priority": 5,'),
     ],
@@ -129,7 +129,7 @@ def test_what_may_change(api: Served, patch: Json) -> None:
 
 
 def test_a_gate_may_be_opened(api: Served) -> None:
-    api.pod("p", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
+    assert api.post(PODS, pod_document("p", node="", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])).code == 201
     answer = api.patch(f"{PODS}/p", {"spec": {"schedulingGates": [{"name": "c/d"}]}})
     assert answer.code == 200
     assert api.patch(f"{PODS}/p", {"spec": {"schedulingGates": None}}).code == 200

@@ -38,13 +38,13 @@ class Admission:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise forbidden(resource, name, why, [cause])
 
-    def admit_new(self, resource: Resource, value: Json) -> None:
-        """Fill in what a new object gets from others, or refuse it."""
+    def admit_new(self, resource: Resource, value: Json, name: str) -> None:
+        """Fill in what a new object gets from others, or refuse it by this name."""
         if resource is PODS:
-            self._give_priority(value)
+            self._give_priority(value, name)
             add_default_tolerations(value["spec"])
         elif resource is PRIORITY_CLASSES:
-            self._check_default_class(value)
+            self._check_default_class(value, name)
 
     def admit_change(self, resource: Resource, value: Json, old: Json) -> None:
         """As above, for an object that is changed."""
@@ -54,7 +54,7 @@ class Admission:
                     value["spec"][key] = old["spec"][key]
             add_default_tolerations(value["spec"])
         elif resource is PRIORITY_CLASSES:
-            self._check_default_class(value)
+            self._check_default_class(value, old["metadata"]["name"])
 
     def admit_deletion(self, resource: Resource, name: str) -> None:
         """Some things the machine cannot be without."""
@@ -63,8 +63,8 @@ class Admission:
         if resource is PRIORITY_CLASSES and name in SYSTEM_CLASSES:
             raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
-    def _give_priority(self, pod: Json) -> None:
-        spec, name = pod["spec"], pod["metadata"].get("name", "")
+    def _give_priority(self, pod: Json, name: str) -> None:
+        spec = pod["spec"]
         class_name = spec.get("priorityClassName", "")
         if class_name:
             found = self._store.head(PRIORITY_CLASSES, "", class_name)
@@ -89,10 +89,9 @@ class Admission:
         defaults = [each.object for each in classes if each.object.get("globalDefault")]
         return min(defaults, key=lambda each: int(each["value"]), default=None)
 
-    def _check_default_class(self, value: Json) -> None:
+    def _check_default_class(self, value: Json, name: str) -> None:
         if not value.get("globalDefault"):
             return
-        name = value["metadata"].get("name", "")
         for each in self._store.list(PRIORITY_CLASSES)[0]:
             if each.object.get("globalDefault") and each.key[1] != name:
                 why = f"PriorityClass {each.key[1]} is already marked as default. Only one default can exist"

@@ -101,18 +101,24 @@ async def wait_for_version(store: Store, version: int) -> None:
 
 def resource_version(request: Request) -> int:
     """The version in the query; 0 where there is none, or any will do."""
+    try:
+        return watched_version(request)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from error
+
+
+def watched_version(request: Request) -> int:
+    """As above, for who watches or reads one object: upstream takes nonsense there for its own mistake."""
     text = request.parameter("resourceVersion")
     if text and not (text.isascii() and text.isdigit() and len(text) < 20):
         why = f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
-        raise bad_request(f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: {why}")
+        raise ApiError(f"resourceVersion: Invalid value: {quote(text)}: {why}")
     return int(text or "0")
 
 
 def _check_match(request: Request) -> None:
     match = request.parameter("resourceVersionMatch")
     mistakes: list[Mistake] = []
-    if request.parameter("sendInitialEvents"):
-        mistakes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         name = "resourceVersionMatch"
         if not request.parameter("resourceVersion"):
@@ -122,7 +128,9 @@ def _check_match(request: Request) -> None:
         if match not in _MATCHES:
             mistakes.append(unsupported(name, match, _MATCHES))
         elif match == "Exact" and request.parameter("resourceVersion") == "0":
-            mistakes.append(forbidden(name, f'{name} "Exact" is forbidden for resourceVersion "0"'))
+            mistakes.append(forbidden(name, f'{name} "exact" is forbidden for resourceVersion "0"'))
+    if request.parameter("sendInitialEvents"):
+        mistakes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if mistakes:
         raise invalid_options("ListOptions", mistakes)
 

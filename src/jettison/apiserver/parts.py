@@ -7,18 +7,17 @@ from typing import Any, Final
 
 from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
-from jettison.apiserver.json_texts import parse_json
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import PATCHERS
-from jettison.apiserver.patch.refusals import undecodable
+from jettison.apiserver.patched import read_patch
 from jettison.apiserver.presenting import Response, encode, wants_table
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import BUDGETS, PODS
 from jettison.apiserver.rest import Objects, warned
 from jettison.apiserver.statuses import bad_request, not_found, success_status
 from jettison.apiserver.stored import Stored
-from jettison.apiserver.validation.mistakes import invalid, refusal, required
-from jettison.apiserver.writing import check_address, check_namespace, check_version
+from jettison.apiserver.validation.mistakes import invalid, refusal, required, unsupported
+from jettison.apiserver.writing import check_address, check_namespace, check_unchanged, check_version
 from jettison.engine.durations import parse_duration
 from jettison.engine.label_selectors import MatchExpression, SelectorObject, select
 from jettison.engine.strconv import quote
@@ -76,7 +75,7 @@ class Parts:
         if target.name and binding["metadata"].get("name", "") != target.name:
             raise bad_request("name in URL does not match name in Binding object")
         self._objects.admission.check_namespace(PODS, target.namespace, name)
-        node = _check_binding(binding, name)
+        node = _check_binding(binding)
         store = self._objects.store
         found = store.head(PODS, target.namespace, name)
         if found is None:
@@ -122,10 +121,7 @@ class Parts:
         media_type = request.content_type.partition(";")[0].strip().lower()
         if media_type not in PATCHERS:
             raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
-        try:
-            patch = parse_json(request.body)
-        except InputError as error:
-            raise undecodable(str(error)) from error
+        patch = read_patch(request.body, media_type, SCALE)
         return check_object(PATCHERS[media_type](_scale(old), patch, SCALE.fields), SCALE, options.validation)[0]
 
     async def finalize(self, request: Request, target: Target) -> Response:
@@ -144,31 +140,30 @@ def _timeout(request: Request) -> float:
         raise bad_request(f"invalid timeout specified in the request URL: {error}") from error
 
 
-def _check_binding(binding: Json, name: str) -> str:
+def _check_binding(binding: Json) -> str:
+    """What is wrong with it is said as upstream says it: as if it were the server's fault."""
     target = binding["target"]
     mistakes = []
     if target.get("kind", "") not in ("", "Node"):
-        mistakes.append(invalid("target.kind", target["kind"], 'must be "Node" or empty'))
+        mistakes.append(unsupported("target.kind", target["kind"], ("Node", "<empty>")))
     node: str = target.get("name", "")
     if not node:
         mistakes.append(required("target.name"))
     if mistakes:
-        raise refusal("", "Binding", name, mistakes)
+        texts = [str(each) for each in mistakes]
+        raise ApiError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     return node
 
 
 def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
     pod, name = found.object, found.key[1]
-    for key, record in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        given = binding["metadata"].get(key)
-        if given and given != pod["metadata"][key]:
-            raise _unbindable(
-                name, f"the {record} in the precondition ({given}) does not match ({pod['metadata'][key]})"
-            )
+    check_unchanged(PODS, binding["metadata"], pod)
     if "deletionTimestamp" in pod["metadata"]:
         raise _unbindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod["spec"].get("nodeName"):
         raise _unbindable(name, f"pod {name} is already assigned to node {quote(pod['spec']['nodeName'])}")
+    if pod["spec"].get("schedulingGates"):
+        raise _unbindable(name, f"pod {name} has non-empty .spec.schedulingGates")
     conditions = [each for each in pod["status"].get("conditions") or () if each["type"] != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled",

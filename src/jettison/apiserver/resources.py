@@ -152,7 +152,7 @@ NEW_EVENTS: Final = Resource(
     is_created_by_put=True,
     stored_as=EVENTS.storage,
     struct="EventsV1Event",
-    rules=rules.EVENT_RULES,
+    rules=rules.NEW_EVENT_RULES,
 )  # fmt: skip
 SERVICE_ACCOUNTS: Final = Resource(
     "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount",
@@ -188,7 +188,6 @@ REPLICA_SETS: Final = Resource(
     short_names=("rs",),
     categories=("all",),
     subresources=(_SCALE, _status("ReplicaSet")),
-    selectable_fields=(*_METADATA_FIELDS, "status.replicas"),
     counts_generations=True,
     rules=rules.REPLICA_SET_RULES,
 )  # fmt: skip

@@ -10,25 +10,31 @@ from typing import Any, Final
 
 from jettison.apiserver.admission import Admission
 from jettison.apiserver.auth import node_refusal
-from jettison.apiserver.bodies import YAML, Expected, check_object, parse_body, read_object
+from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, read_delete_options
 from jettison.apiserver.event_forms import shown_event, stored_event
-from jettison.apiserver.json_texts import parse_json
 from jettison.apiserver.limits import MOST_BODY_BYTES
-from jettison.apiserver.listing import read_page, selection_of
+from jettison.apiserver.listing import read_page, selection_of, wait_for_version, watched_version
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import APPLY_PATCH, PATCHERS
-from jettison.apiserver.patch.refusals import undecodable
+from jettison.apiserver.patched import check_patched, read_patch
 from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value, wants_table
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
 from jettison.apiserver.statuses import already_exists, forbidden, not_found, success_status
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Stored
-from jettison.apiserver.validation.mistakes import invalid, refusal
-from jettison.apiserver.writing import check_address, check_namespace, check_version, prepare_changed, prepare_new
+from jettison.apiserver.writing import (
+    called,
+    check_address,
+    check_identity,
+    check_namespace,
+    check_version,
+    prepare_changed,
+    prepare_new,
+)
 from jettison.clock import Clock
-from jettison.errors import ApiError, InputError
+from jettison.errors import ApiError
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
@@ -46,7 +52,8 @@ class Objects:
         self._deletions = Deletions(store)
 
     async def read(self, request: Request, target: Target) -> Response:
-        """GET of an object."""
+        """GET of an object, not older than the version that the client has seen."""
+        await wait_for_version(self.store, watched_version(request))
         found = self.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise not_found(target.resource, target.name)
@@ -74,12 +81,12 @@ class Objects:
         resource, namespace = target.resource, target.namespace
         if resource is NEW_EVENTS:
             value = stored_event(value)
-        name = value["metadata"].get("name", "")
+        name = called(value["metadata"])
         if resource.is_namespaced:
             self.admission.check_namespace(resource, namespace, name)
         self.guard(request, resource, value, value)
         admit = self.admission.admit_new
-        value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new))
+        value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new, name))
         warnings += resource.rules.warn(value)
         name = value["metadata"]["name"]
         taken = self.store.head(resource, namespace, name)
@@ -104,6 +111,7 @@ class Objects:
             return await self.insert(request, target, value, options, warnings)
 
         def replace(old: Json) -> Json:
+            check_identity(resource, value["metadata"], old)
             check_version(resource, value["metadata"], old)
             return stored_event(value) if resource is NEW_EVENTS else value
 
@@ -118,7 +126,7 @@ class Objects:
         is_apply = media_type == APPLY_PATCH
         options = patch_options(request, is_apply=is_apply)
         resource = target.resource
-        patch = _read_patch(request, resource, is_apply=is_apply)
+        patch = read_patch(request.body, media_type, expected(resource))
         warnings: list[str] = []
         if is_apply and self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
             value, warnings = check_object(patch, expected(resource), options.validation)
@@ -128,7 +136,9 @@ class Objects:
         def merge(old: Json) -> Json:
             shown = {"apiVersion": resource.api_version, "kind": resource.kind, **_shown(resource, old)}
             merged = PATCHERS[media_type](shown, patch, resource.struct)
-            value = _check_patched(merged, resource, options.validation, warnings)
+            kind = expected(resource)
+            value, found = check_patched(merged, patch, shown, media_type, kind, options.validation)
+            warnings.extend(found)
             check_address(value["metadata"], target.namespace, target.name)
             check_version(resource, value["metadata"], old)
             return stored_event(value) if resource is NEW_EVENTS else value
@@ -219,7 +229,7 @@ def _shown(resource: Resource, value: Json) -> Json:
 
 def _taken(resource: Resource, stored: Stored) -> ApiError:
     error = already_exists(resource, stored.key[1])
-    if "deletionTimestamp" in stored.metadata and resource.answers_with_object:
+    if "deletionTimestamp" in stored.metadata:
         return ApiError(
             f"object is being deleted: {error.message}", code=error.code, reason=error.reason, details=error.details
         )
@@ -234,28 +244,6 @@ def _is_finished(resource: Resource, value: Json) -> bool:
     if resource is NAMESPACES:
         return not value["spec"].get("finalizers")
     return not metadata.get("deletionGracePeriodSeconds")
-
-
-def _read_patch(request: Request, resource: Resource, *, is_apply: bool) -> Any:
-    if is_apply:
-        # Named YAML, of which JSON is a part.
-        return parse_body(request.body, YAML, expected(resource))
-    try:
-        return parse_json(request.body)
-    except InputError as error:
-        raise undecodable(str(error)) from error
-
-
-def _check_patched(merged: Any, resource: Resource, validation: str, warnings: list[str]) -> Json:
-    """A patch that makes nonsense of an object is the patch's fault, and said so with the whole object."""
-    try:
-        value, unknown = check_object(merged, expected(resource), validation)
-    except ApiError as error:
-        text = encode(merged).decode("utf-8", "replace")
-        why = error.message.partition(f"cannot be handled as a {resource.kind}: ")[2] or error.message
-        raise refusal("", "", "", [invalid("patch", text, why)]) from error
-    warnings += unknown
-    return value
 
 
 def _deletion_answer(resource: Resource, name: str, deleted: Deleted, options: DeleteOptions) -> Response:

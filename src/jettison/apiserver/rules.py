@@ -16,39 +16,61 @@ from jettison.apiserver.defaults.workloads import (
 )
 from jettison.apiserver.schema.reading import empty_struct
 from jettison.apiserver.validation.budgets import validate_budget, validate_budget_status, validate_budget_update
+from jettison.apiserver.validation.jobs import validate_job, validate_job_update
+from jettison.apiserver.validation.metadata import (
+    validate_known_metadata,
+    validate_known_metadata_update,
+    validate_metadata,
+    validate_metadata_update,
+)
 from jettison.apiserver.validation.mistakes import Mistake
 from jettison.apiserver.validation.names import NameRule, label_name, path_segment_name, subdomain_name
 from jettison.apiserver.validation.nodes import validate_node, validate_node_status, validate_node_update
 from jettison.apiserver.validation.pods import validate_pod, validate_pod_status, validate_pod_update
 from jettison.apiserver.validation.priorities import validate_priority_class, validate_priority_class_update
 from jettison.apiserver.validation.resources import fractional_bytes
-from jettison.apiserver.validation.rollouts import validate_rollout
 from jettison.apiserver.validation.small_kinds import (
     validate_event,
     validate_event_update,
     validate_lease,
     validate_lease_update,
+    validate_new_event,
+    validate_new_event_update,
     validate_revision,
     validate_revision_update,
 )
 from jettison.apiserver.validation.workloads import (
-    Check,
-    validate_job,
-    validate_job_update,
-    workload_checks,
+    replicas_status_check,
+    validate_daemon_set,
+    validate_daemon_set_status,
+    validate_daemon_set_update,
+    validate_deployment,
+    validate_deployment_update,
+    validate_replica_set,
+    validate_replica_set_update,
+    validate_stateful_set,
+    validate_stateful_set_update,
 )
 from jettison.manifests.pods import pod_from
 
 Json = dict[str, Any]
 
 
-def _nothing(value: Json) -> None:
-    del value
+def _nothing(*values: Json) -> None:
+    del values
 
 
-def _no_mistake(*values: Json) -> Iterable[Mistake]:
+def _no_mistake(*values: object) -> Iterable[Mistake]:
     del values
     return ()
+
+
+def _whole_metadata(rule: NameRule = subdomain_name) -> Callable[[Json, Json], Iterable[Mistake]]:
+    def check(new: Json, old: Json) -> Iterable[Mistake]:
+        del old
+        return validate_known_metadata(new, rule)
+
+    return check
 
 
 def _no_warning(value: Json) -> Iterable[str]:
@@ -66,6 +88,13 @@ class Rules:
     default: Callable[[Json], None] = _nothing
     prepare: Callable[[Json], None] = _nothing
     name: NameRule = subdomain_name
+    # What the kind asks of the metadata itself. Kubernetes asks some things of a changed object twice, and complains
+    # twice; a change of the status has the first of these checks only.
+    validate_new_metadata: Callable[[Json, NameRule], Iterable[Mistake]] = validate_known_metadata
+    validate_changed_metadata: tuple[Callable[[Json, Json], Iterable[Mistake]], ...] = (validate_known_metadata_update,)
+    # Beside the spec, what a write of the status leaves alone, and what it may leave out.
+    kept_by_status: tuple[str, ...] = ()
+    complete_status: Callable[[Json, Json], None] = _nothing
     validate: Callable[[Json], Iterable[Mistake]] = _no_mistake
     validate_update: Callable[[Json, Json], Iterable[Mistake]] = _no_mistake
     validate_status: Callable[[Json, Json], Iterable[Mistake]] = _no_mistake
@@ -81,7 +110,37 @@ def _prepare_pod(pod: Json) -> None:
     pod["status"]["qosClass"] = str(pod_from(pod).qos)
 
 
+def _complete_pod_status(status: Json, old: Json) -> None:
+    """Who does not know these fields does not mean to take them away."""
+    if not status.get("qosClass") and "qosClass" in old:
+        status["qosClass"] = old["qosClass"]
+    if not status.get("observedGeneration") and "observedGeneration" in old:
+        status["observedGeneration"] = old["observedGeneration"]
+    seen: dict[str, list[int]] = {}
+    for condition in old.get("conditions") or ():
+        seen.setdefault(condition["type"], []).append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions") or ():
+        former = seen.get(condition["type"])
+        generation = former.pop(0) if former else 0
+        if generation and not condition.get("observedGeneration"):
+            condition["observedGeneration"] = generation
+
+
+def _warn_name(where: str) -> Callable[[Json], Iterable[str]]:
+    def warn(value: Json) -> Iterable[str]:
+        if complaints := list(label_name(value["metadata"]["name"])):
+            why = "which can result in surprising behavior; a DNS label is recommended"
+            yield f"metadata.name: this is used in {where}, {why}: [{' '.join(complaints)}]"
+
+    return warn
+
+
+_warn_pod_name: Final = _warn_name("the Pod's hostname")
+_warn_pods_names: Final = _warn_name("Pod names and hostnames")
+
+
 def _warn_pod(pod: Json) -> Iterable[str]:
+    yield from _warn_pod_name(pod)
     for index, container in enumerate(pod["spec"].get("containers") or ()):
         yield from fractional_bytes(container["resources"], f"spec.containers[{index}].resources")
 
@@ -130,23 +189,6 @@ def _fresh_status(struct: str) -> Callable[[Json], None]:
     return prepare
 
 
-def _workload(
-    kind: str,
-    default: Callable[[Json], None],
-    *numbers: str,
-    counts_annotations: bool = False,
-    further: Check | None = None,
-) -> Rules:
-    validate, validate_update = workload_checks(kind.lower(), *numbers, further=further)
-    return Rules(
-        default=default,
-        prepare=_fresh_status(f"{kind}Status"),
-        validate=validate,
-        validate_update=validate_update,
-        counts_annotations=counts_annotations,
-    )
-
-
 PLAIN_RULES: Final = Rules()
 POD_RULES: Final = Rules(
     default=default_pod,
@@ -154,6 +196,10 @@ POD_RULES: Final = Rules(
     validate=validate_pod,
     validate_update=validate_pod_update,
     validate_status=validate_pod_status,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    # Old node agents spoil them, and garbage collection with them.
+    kept_by_status=("ownerReferences",),
+    complete_status=_complete_pod_status,
     warn=_warn_pod,
 )
 NODE_RULES: Final = Rules(
@@ -161,32 +207,79 @@ NODE_RULES: Final = Rules(
     validate=validate_node,
     validate_update=validate_node_update,
     validate_status=validate_node_status,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
 )
-NAMESPACE_RULES: Final = Rules(default=_default_namespace, prepare=_prepare_namespace, name=label_name)
-EVENT_RULES: Final = Rules(validate=validate_event, validate_update=validate_event_update)
+NAMESPACE_RULES: Final = Rules(
+    default=_default_namespace,
+    prepare=_prepare_namespace,
+    name=label_name,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata(label_name)),
+)
+EVENT_RULES: Final = Rules(
+    name=path_segment_name,
+    validate_new_metadata=_no_mistake,
+    validate_changed_metadata=(),
+    validate=validate_event,
+    validate_update=validate_event_update,
+)
+NEW_EVENT_RULES: Final = Rules(validate=validate_new_event, validate_update=validate_new_event_update)
 BUDGET_RULES: Final = Rules(
     prepare=_fresh_status("PodDisruptionBudgetStatus"),
     name=path_segment_name,
+    validate_new_metadata=_no_mistake,
+    validate_changed_metadata=(),
     validate=validate_budget,
     validate_update=validate_budget_update,
     validate_status=validate_budget_status,
 )
-_SLOW: Final = ("minReadySeconds", "revisionHistoryLimit")
-DAEMON_SET_RULES: Final = _workload("DaemonSet", default_daemon_set, *_SLOW)
-DEPLOYMENT_RULES: Final = _workload(
-    "Deployment",
-    default_deployment,
-    *("replicas", "progressDeadlineSeconds", *_SLOW),
-    counts_annotations=True,
-    further=validate_rollout,
+DAEMON_SET_RULES: Final = Rules(
+    default=default_daemon_set,
+    prepare=_fresh_status("DaemonSetStatus"),
+    validate=validate_daemon_set,
+    validate_update=validate_daemon_set_update,
+    validate_status=validate_daemon_set_status,
 )
-REPLICA_SET_RULES: Final = _workload("ReplicaSet", default_replica_set, "replicas", "minReadySeconds")
-STATEFUL_SET_RULES: Final = _workload("StatefulSet", default_stateful_set, "replicas", *_SLOW)
+DEPLOYMENT_RULES: Final = Rules(
+    warn=_warn_pods_names,
+    default=default_deployment,
+    prepare=_fresh_status("DeploymentStatus"),
+    validate=validate_deployment,
+    validate_update=validate_deployment_update,
+    validate_status=replicas_status_check("Deployment"),
+    kept_by_status=("labels",),
+    counts_annotations=True,
+)
+REPLICA_SET_RULES: Final = Rules(
+    warn=_warn_pods_names,
+    default=default_replica_set,
+    prepare=_fresh_status("ReplicaSetStatus"),
+    validate=validate_replica_set,
+    validate_update=validate_replica_set_update,
+    validate_status=replicas_status_check("ReplicaSet"),
+)
+STATEFUL_SET_RULES: Final = Rules(
+    default=default_stateful_set,
+    prepare=_fresh_status("StatefulSetStatus"),
+    name=label_name,
+    validate=validate_stateful_set,
+    validate_update=validate_stateful_set_update,
+    validate_status=replicas_status_check("StatefulSet"),
+)
 JOB_RULES: Final = Rules(
-    default=default_job, prepare=_prepare_job, validate=validate_job, validate_update=validate_job_update
+    warn=_warn_pods_names,
+    default=default_job,
+    prepare=_prepare_job,
+    validate=validate_job,
+    validate_update=validate_job_update,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
 )
 PRIORITY_CLASS_RULES: Final = Rules(
     default=_default_priority_class, validate=validate_priority_class, validate_update=validate_priority_class_update
 )
-LEASE_RULES: Final = Rules(validate=validate_lease, validate_update=validate_lease_update)
+LEASE_RULES: Final = Rules(
+    validate=validate_lease,
+    validate_update=validate_lease_update,
+    validate_new_metadata=validate_metadata,
+    validate_changed_metadata=(validate_metadata_update,),
+)
 REVISION_RULES: Final = Rules(validate=validate_revision, validate_update=validate_revision_update)

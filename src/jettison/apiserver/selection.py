@@ -30,6 +30,7 @@ _ALIASES: Final = {
 }
 # What a field counts as when the object does not have it; the others count as an empty text.
 _ABSENT: Final = {(PODS, "spec.hostNetwork"): "false", (NODES, "spec.unschedulable"): "false"}
+_METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
 _TEXTS: Final = {True: "true", False: "false", None: ""}
 
 
@@ -77,7 +78,9 @@ def select(resource: Resource, labels: str, fields: str) -> Selection:
 
 
 def _unsupported(resource: Resource, field: str) -> str:
-    if len(resource.selectable_fields) > 2 or not resource.is_namespaced:
+    if resource is JOBS:
+        return f"field label {quote(field)} not supported for Job"
+    if resource.selectable_fields != _METADATA_FIELDS:
         return f"field label not supported: {field}"
     known = ", ".join(quote(each) for each in resource.selectable_fields)
     return f"{quote(field)} is not a known field selector: only {known}"

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from jettison.apiserver import tables
-from jettison.apiserver.listing import resource_version, selection_of, wait_for_version
+from jettison.apiserver.listing import selection_of, wait_for_version, watched_version
 from jettison.apiserver.options import boolean, integer, invalid_options
 from jettison.apiserver.presenting import document, encode, wants_table
 from jettison.apiserver.requests import Request
@@ -21,7 +21,7 @@ from jettison.apiserver.selection import Selection
 from jettison.apiserver.statuses import failure_status
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Change, ChangeType, Stored
-from jettison.apiserver.validation.mistakes import forbidden
+from jettison.apiserver.validation.mistakes import Mistake, forbidden, unsupported
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
@@ -53,6 +53,7 @@ class Watcher:
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._is_over = False
+        self._since = 0
         self._wake = asyncio.Event()
 
     def begin(self, since: int | None, *, ends_initial: bool) -> None:
@@ -65,6 +66,7 @@ class Watcher:
             if ends_initial:
                 self._push(self._bookmark({_INITIAL_END: "true"}))
             return
+        self._since = since
         try:
             missed = self._store.follow(self._resource, since, self.tell)
         except ApiError as error:
@@ -77,6 +79,8 @@ class Watcher:
 
     def tell(self, change: Change) -> None:
         """Called by the store."""
+        if change.stored.version <= self._since:
+            return  # the client has seen it, on a server that was ahead of this one
         self._tell(change.type, change.stored, change.previous)
 
     def close(self) -> None:
@@ -151,7 +155,7 @@ class Watcher:
         if self._is_table:
             shown = self._table([], version)
         else:
-            metadata: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
+            metadata: dict[str, Any] = {"resourceVersion": str(version)}
             if annotations:
                 metadata["annotations"] = annotations
             kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
@@ -172,10 +176,11 @@ async def open_watch(
 ) -> tuple[Watcher, float]:
     """A watch that has begun, and how long it lasts; or what is wrong with the request."""
     wants_initial = _check_options(request)
-    since = resource_version(request)
+    since = watched_version(request)
     watcher = Watcher(store, clock, request, resource, namespace)
     seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
-    await wait_for_version(store, since)
+    if wants_initial:
+        await wait_for_version(store, since)
     is_fresh = since == 0 if wants_initial is None else wants_initial
     watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
     return watcher, float(max(seconds, 0))
@@ -183,11 +188,17 @@ async def open_watch(
 
 def _check_options(request: Request) -> bool | None:
     wants_initial, match = boolean(request, "sendInitialEvents"), request.parameter("resourceVersionMatch")
-    name = "resourceVersionMatch"
-    if wants_initial is None and match:
-        why = f"{name} is forbidden for watch unless sendInitialEvents is provided"
-        raise invalid_options("ListOptions", [forbidden(name, why)])
-    if wants_initial is not None and match != "NotOlderThan":
-        why = f"sendInitialEvents requires setting {name} to NotOlderThan"
-        raise invalid_options("ListOptions", [forbidden(name, why)])
+    name, known = "resourceVersionMatch", ("NotOlderThan",)
+    mistakes: list[Mistake] = []
+    if wants_initial is not None and match not in known:
+        mistakes.append(forbidden(name, f"sendInitialEvents requires setting {name} to NotOlderThan"))
+    if match:
+        if wants_initial is None:
+            mistakes.append(forbidden(name, f"{name} is forbidden for watch unless sendInitialEvents is provided"))
+        if match not in known:
+            mistakes.append(unsupported(name, match, known))
+        if request.parameter("continue"):
+            mistakes.append(forbidden(name, f"{name} is forbidden when continue is provided"))
+    if mistakes:
+        raise invalid_options("ListOptions", mistakes)
     return wants_initial

@@ -18,6 +18,9 @@ Json = dict[str, Any]
 _PLAIN_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _INT32: Final = 2**31
 _LAYOUT: Final = '"2006-01-02T15:04:05Z07:00"'
+_MICRO_LAYOUT: Final = '"2006-01-02T15:04:05.000000Z07:00"'
+# Where a fraction belongs, Go takes no time without one.
+_MICRO_TIME: Final = re.compile(r"[^.]*\.\d{6}[^.\d].*", re.ASCII)
 
 
 class Notes:
@@ -43,7 +46,7 @@ def read_document(kind: str, document: Any) -> tuple[Json, list[str]]:
     """The object without its kind and apiVersion, and the paths of fields it should not have. Raises InputError."""
     notes = Notes()
     if not isinstance(document, dict):
-        raise InputError(f"json: cannot unmarshal {_found(document)} into Go value of type v1.{kind}")
+        raise InputError(f"json: cannot unmarshal {found_kind(document)} into Go value of type v1.{kind}")
     value: Json = _struct_reader(kind)({k: v for k, v in document.items() if k not in ("kind", "apiVersion")}, notes)
     value.setdefault("metadata", {})
     return value, notes.unknown
@@ -58,11 +61,11 @@ def empty_struct(name: str) -> Json:
 def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
     where = ".".join(each for each in notes.path if not each.startswith("["))
     return InputError(
-        f"json: cannot unmarshal {_found(value)} into Go struct field {notes.owner}.{where} of type {wanted}"
+        f"json: cannot unmarshal {found_kind(value)} into Go struct field {notes.owner}.{where} of type {wanted}"
     )
 
 
-def _found(value: Any) -> str:
+def found_kind(value: Any) -> str:
     """What Go calls a JSON value that it cannot use."""
     if isinstance(value, bool):
         return "bool"
@@ -225,7 +228,10 @@ def _time(value: Any, notes: Notes) -> Any:
 def _micro_time(value: Any, notes: Notes) -> Any:
     if type(value) is not str:
         raise _mismatch(value, Type((), "string"), notes)
-    nanoseconds = _nanoseconds(value)
+    nanoseconds = _nanoseconds(value, _MICRO_LAYOUT)
+    if _MICRO_TIME.fullmatch(value) is None:
+        rest = re.sub(r"^[^.Z+]*T[\d:]*", "", value)
+        raise InputError(f'parsing time {quote(value)} as {_MICRO_LAYOUT}: cannot parse {quote(rest)} as ".000000"')
     return f"{time_text(nanoseconds)[:-1]}.{nanoseconds % 10**9 // 1000:06d}Z"
 
 
@@ -234,11 +240,11 @@ def _checked(text: str) -> str:
     return text
 
 
-def _nanoseconds(text: str) -> int:
+def _nanoseconds(text: str, layout: str = _LAYOUT) -> int:
     try:
         return parse_time(text)
     except ManifestError as error:
-        raise InputError(f'parsing time {quote(text)} as {_LAYOUT}: cannot parse {quote(text)} as "2006"') from error
+        raise InputError(f'parsing time {quote(text)} as {layout}: cannot parse {quote(text)} as "2006"') from error
 
 
 _SCALARS: Final[dict[str, Reader]] = {

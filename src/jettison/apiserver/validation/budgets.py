@@ -34,10 +34,10 @@ def validate_budget(budget: Json) -> Iterator[Mistake]:
         if key in spec:
             yield from validate_amount(spec[key], f"spec.{key}")
             yield from validate_share(spec[key], f"spec.{key}")
+    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _POLICIES:
         yield unsupported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES)
-    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
 
 
 def validate_budget_update(new: Json, old: Json) -> Iterator[Mistake]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.validation.mistakes import Mistake, duplicate, invalid, required, unsupported
-from jettison.apiserver.validation.names import label_name
+from jettison.apiserver.validation.names import label_name, port_name
 from jettison.apiserver.validation.resources import validate_requirements
 
 Json = dict[str, Any]
 
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_MESSAGE_POLICIES: Final = ("FallbackToLogsOnError", "File")
+_MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _HANDLERS: Final = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 
 
@@ -38,33 +38,38 @@ def _validate_container(container: Json, field: str, volumes: set[str], seen: se
         yield required(f"{field}.name")
     else:
         yield from (invalid(f"{field}.name", name, why) for why in label_name(name))
-        if name in seen:
-            yield duplicate(f"{field}.name", name)
-    seen.add(name)
     if not image:
         yield required(f"{field}.image")
-    elif image != image.strip():
-        yield invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
-    yield from _validate_ports(container.get("ports") or (), f"{field}.ports")
-    for index, each in enumerate(container.get("env") or ()):
-        yield from _validate_variable(each, f"{field}.env[{index}]")
-    yield from _validate_mounts(container.get("volumeMounts") or (), f"{field}.volumeMounts", volumes)
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe in container:
-            yield from _validate_probe(container[probe], f"{field}.{probe}")
-    policy = container.get("imagePullPolicy", "")
-    if policy not in _PULL_POLICIES:
-        yield unsupported(f"{field}.imagePullPolicy", policy, _PULL_POLICIES)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         yield unsupported(
             f"{field}.terminationMessagePolicy", container.get("terminationMessagePolicy", ""), _MESSAGE_POLICIES
         )
+    yield from _validate_ports(container.get("ports") or (), f"{field}.ports")
+    for index, each in enumerate(container.get("env") or ()):
+        yield from _validate_variable(each, f"{field}.env[{index}]")
+    yield from _validate_mounts(container.get("volumeMounts") or (), f"{field}.volumeMounts", volumes)
+    policy = container.get("imagePullPolicy", "")
+    if policy not in _PULL_POLICIES:
+        yield unsupported(f"{field}.imagePullPolicy", policy, _PULL_POLICIES)
     yield from validate_requirements(container["resources"], f"{field}.resources")
+    if name in seen:
+        yield duplicate(f"{field}.name", name)
+    seen.add(name)
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            yield from _validate_probe(container[probe], f"{field}.{probe}")
 
 
 def _validate_ports(ports: Any, field: str) -> Iterator[Mistake]:
+    names: set[str] = set()
     for index, port in enumerate(ports):
-        where = f"{field}[{index}]"
+        where, name = f"{field}[{index}]", port.get("name", "")
+        if name:
+            complaints = list(port_name(name))
+            yield from (invalid(f"{where}.name", name, why) for why in complaints)
+            if not complaints and name in names:
+                yield duplicate(f"{where}.name", name)
+            names.add(name)
         for key in ("containerPort", "hostPort"):
             number = port.get(key, 0)
             if key == "containerPort" and not number:

@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 _MOST_ANNOTATION_BYTES: Final = 256 * 1024
 _IMMUTABLE: Final = "field is immutable"
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
@@ -24,9 +25,15 @@ def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
     else:
         yield from (invalid("metadata.name", name, why) for why in name_rule(name))
     yield from validate_labels(metadata.get("labels") or {}, "metadata.labels")
-    yield from _annotations(metadata.get("annotations") or {})
+    yield from validate_annotations(metadata.get("annotations") or {})
     yield from _owners(metadata.get("ownerReferences") or ())
     yield from _finalizers(metadata.get("finalizers") or ())
+
+
+def validate_known_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
+    """As above, for the kinds that are old enough to be strict about finalizers."""
+    yield from validate_metadata(metadata, name_rule)
+    yield from _known_finalizers(metadata)
 
 
 def validate_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
@@ -41,9 +48,14 @@ def validate_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
         if new.get(field) != old.get(field):
             yield invalid(f"metadata.{field}", new.get(field), _IMMUTABLE)
     yield from validate_labels(new.get("labels") or {}, "metadata.labels")
-    yield from _annotations(new.get("annotations") or {})
+    yield from validate_annotations(new.get("annotations") or {})
     yield from _owners(new.get("ownerReferences") or ())
-    yield from _finalizers(added)
+
+
+def validate_known_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """As above, for the kinds that are old enough to be strict about finalizers."""
+    yield from validate_metadata_update(new, old)
+    yield from _known_finalizers(new)
 
 
 def validate_labels(labels: dict[str, str], field: str) -> Iterator[Mistake]:
@@ -53,12 +65,13 @@ def validate_labels(labels: dict[str, str], field: str) -> Iterator[Mistake]:
         yield from (invalid(field, value, why) for why in label_value_complaints(value))
 
 
-def _annotations(annotations: dict[str, str]) -> Iterator[Mistake]:
+def validate_annotations(annotations: dict[str, str], field: str = "metadata.annotations") -> Iterator[Mistake]:
+    """Keys, and the size of all of them together."""
     for key in annotations:
-        yield from (invalid("metadata.annotations", key, why) for why in label_key_complaints(key.lower()))
+        yield from (invalid(field, key, why) for why in label_key_complaints(key.lower()))
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _MOST_ANNOTATION_BYTES:
-        yield too_long("metadata.annotations", _MOST_ANNOTATION_BYTES)
+        yield too_long(field, _MOST_ANNOTATION_BYTES)
 
 
 def _owners(owners: Any) -> Iterator[Mistake]:
@@ -69,6 +82,8 @@ def _owners(owners: Any) -> Iterator[Mistake]:
         for key in ("kind", "name", "uid"):
             if not owner[key]:
                 yield invalid(f"{field}.{key}", owner[key], "must not be empty")
+        if (owner["apiVersion"], owner["kind"]) == ("v1", "Event"):
+            yield invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [f"{owner['kind']}/{owner['name']}" for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         found = " and ".join(controllers)
@@ -79,3 +94,13 @@ def _owners(owners: Any) -> Iterator[Mistake]:
 def _finalizers(finalizers: Any) -> Iterator[Mistake]:
     for each in finalizers:
         yield from (invalid("metadata.finalizers", each, why) for why in label_key_complaints(each))
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid("metadata.finalizers", list(finalizers), why)
+
+
+def _known_finalizers(metadata: Json) -> Iterator[Mistake]:
+    for index, each in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in each and each not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", each, why)

@@ -26,7 +26,7 @@ class Mistake:
 
 def invalid(field: str, value: Any, why: str) -> Mistake:
     """The value cannot be."""
-    return Mistake(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {why}")
+    return Mistake(field, "FieldValueInvalid", f"Invalid value: {shown(value)}" + (f": {why}" if why else ""))
 
 
 def required(field: str, why: str = "") -> Mistake:
@@ -61,9 +61,12 @@ def shown(value: Any) -> str:
 
 
 def refusal(group: str, kind: str, name: str, mistakes: Iterable[Mistake]) -> ApiError:
-    """422. Without a name there is none in the details, but the message still has its quotes."""
-    listed = list(dict.fromkeys(mistakes))
-    texts = [str(each) for each in listed]
+    """422. Without a name there is none in the details, but the message still has its quotes.
+
+    What is found twice is said once in the message, and stands twice among the causes.
+    """
+    listed = list(mistakes)
+    texts = list(dict.fromkeys(map(str, listed)))
     qualified = f"{kind}.{group}" if group else kind
     causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in listed]
     details: dict[str, Any] = {"name": name} if name else {}

@@ -12,6 +12,7 @@ NameRule = Callable[[str], Iterator[str]]
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL: Final = 63
+_LONGEST_PORT: Final = 15
 
 
 def subdomain_name(name: str) -> Iterator[str]:
@@ -30,7 +31,11 @@ def label_name(name: str) -> Iterator[str]:
     """Namespaces, containers and volumes: one label of a DNS name."""
     if len(name.encode("utf-8", "replace")) > _LONGEST_LABEL:
         yield f"must be no more than {_LONGEST_LABEL} bytes"
-    if not re.fullmatch(_LABEL, name):
+    if re.fullmatch(_LABEL, name):
+        return
+    if re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", name):
+        yield "must not contain dots"
+    else:
         yield (
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
             f"end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
@@ -45,3 +50,17 @@ def path_segment_name(name: str) -> Iterator[str]:
     for char in "/%":
         if char in name:
             yield f"may not contain '{char}'"
+
+
+def port_name(name: str) -> Iterator[str]:
+    """Ports of containers: what a service may be called after."""
+    if len(name) > _LONGEST_PORT:
+        yield f"must be no more than {_LONGEST_PORT} bytes"
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+    if not re.search(r"[a-z]", name):
+        yield "must contain at least one letter (a-z)"
+    if "--" in name:
+        yield "must not contain consecutive hyphens"
+    if name.startswith("-") or name.endswith("-"):
+        yield "must not begin or end with a hyphen"

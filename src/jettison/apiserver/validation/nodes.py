@@ -6,17 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
-from jettison.apiserver.validation.resources import NOT_NEGATIVE
+from jettison.apiserver.validation.resources import NOT_NEGATIVE, is_whole
 from jettison.engine.labels import label_key_complaints, label_value_complaints
 from jettison.engine.quantity import parse
 
 Json = dict[str, Any]
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_UPDATE_RULE: Final = (
-    "node updates may only change labels, taints, or capacity (or configSource, if the DynamicKubeletConfig feature "
-    "gate is enabled)"
-)
 
 
 def validate_node(node: Json) -> Iterator[Mistake]:
@@ -24,33 +20,54 @@ def validate_node(node: Json) -> Iterator[Mistake]:
     seen: dict[str, set[str]] = {}
     for index, taint in enumerate(node["spec"].get("taints") or ()):
         yield from _validate_taint(taint, f"metadata.taints[{index}]", seen)
+    yield from _validate_offer(node["status"])
 
 
 def validate_node_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """Of the spec only taints, the schedulable mark and a first provider id may change."""
-    for key in ("capacity", "allocatable"):
-        yield from _validate_amounts(new["status"].get(key) or {}, f"status.{key}")
+    """Of the spec only taints, the schedulable mark and a first provider id may change.
+
+    Kubernetes looks at a changed node first as if it were new, and so complains of a taint twice.
+    """
     yield from validate_node(new)
-    free = {"taints", "unschedulable", "configSource"}
-    for key in ("providerID", "podCIDR", "podCIDRs"):
-        if not old["spec"].get(key):
-            free.add(key)
-    fixed = [{k: v for k, v in spec.items() if k not in free} for spec in (new["spec"], old["spec"])]
-    if fixed[0] != fixed[1]:
-        yield forbidden("spec", _UPDATE_RULE)
+    yield from validate_node_status(new, old)
+    networks, former = _networks(new["spec"]), _networks(old["spec"])
+    if former:
+        differing = 1 if len(networks) != len(former) else sum(a != b for a, b in zip(networks, former, strict=True))
+        why = 'node updates may not change podCIDR except from "" to valid'
+        yield from (forbidden("spec.podCIDRs", why) for _ in range(differing))
+    if old["spec"].get("providerID", "") not in ("", new["spec"].get("providerID", "")):
+        why = 'node updates may not change providerID except from "" to valid'
+        yield forbidden("spec.providerID", why)
+    seen: dict[str, set[str]] = {}
+    for index, taint in enumerate(new["spec"].get("taints") or ()):
+        yield from _validate_taint(taint, f"metadata.taints[{index}]", seen)
+    if new["spec"].get("externalID", "") != old["spec"].get("externalID", ""):
+        yield forbidden("spec.externalID", "may not be updated")
 
 
 def validate_node_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """Amounts only: the status of a condition may be anything."""
+    """Amounts and addresses only: the status of a condition may be anything."""
     del old
+    yield from _validate_offer(new["status"])
+    seen = []
+    for index, address in enumerate(new["status"].get("addresses") or ()):
+        if address in seen:
+            shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
+            yield duplicate(f"status.addresses[{index}]", shown)
+        seen.append(address)
+
+
+def _validate_offer(status: Json) -> Iterator[Mistake]:
     for key in ("capacity", "allocatable"):
-        yield from _validate_amounts(new["status"].get(key) or {}, f"status.{key}")
+        for name, amount in (status.get(key) or {}).items():
+            if parse(amount).sign < 0:
+                yield invalid(f"status.{key}.{name}", amount, NOT_NEGATIVE)
+            if is_whole(name) and parse(amount).milli % 1000:
+                yield invalid(f"status.{key}.{name}", amount, "must be an integer")
 
 
-def _validate_amounts(amounts: dict[str, str], field: str) -> Iterator[Mistake]:
-    for name, amount in amounts.items():
-        if parse(amount).sign < 0:
-            yield invalid(f"{field}.{name}", amount, NOT_NEGATIVE)
+def _networks(spec: Json) -> list[str]:
+    return spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
 
 
 def _validate_taint(taint: Json, field: str, seen: dict[str, set[str]]) -> Iterator[Mistake]:
@@ -60,7 +77,7 @@ def _validate_taint(taint: Json, field: str, seen: dict[str, set[str]]) -> Itera
         invalid(f"{field}.value", taint["value"], why) for why in label_value_complaints(taint.get("value", ""))
     )
     if not effect:
-        yield required(f"{field}.effect", "taint effect must be specified")
+        yield required(f"{field}.effect")
     elif effect not in EFFECTS:
         yield unsupported(f"{field}.effect", effect, EFFECTS)
     if key in seen.setdefault(effect, set()):

@@ -44,10 +44,11 @@ def spec_difference(old: Json, new: Json) -> str:
 
 
 def _lines(spec: Json) -> list[str]:
-    return json.dumps(_spec(spec), indent=1, ensure_ascii=False).split("\n")
+    return json.dumps(spec_value(spec), indent=1, ensure_ascii=False).split("\n")
 
 
-def _spec(spec: Json) -> Json:
+def spec_value(spec: Json) -> Json:
+    """The spec with the names, the order and the empty fields that it has inside Kubernetes."""
     known = structs()
     fields, security = known["PodSpec"].fields, known["PodSecurityContext"].fields
     shown = {_name(key): _value(fields[key], spec) for key in _SPEC}

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from jettison.apiserver.validation.containers import validate_containers
 from jettison.apiserver.validation.metadata import validate_labels
-from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
-from jettison.apiserver.validation.names import subdomain_name
+from jettison.apiserver.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
+from jettison.apiserver.validation.names import NameRule, label_name, subdomain_name
 from jettison.apiserver.validation.pod_difference import spec_difference
 from jettison.apiserver.validation.tolerations import validate_tolerations
 from jettison.apiserver.validation.volumes import validate_volumes
+from jettison.engine.labels import label_key_complaints, label_value_complaints
 
 Json = dict[str, Any]
 
@@ -27,6 +28,9 @@ _UPDATE_RULE: Final = (
 def validate_pod(pod: Json) -> Iterator[Mistake]:
     """A new pod."""
     yield from validate_pod_spec(pod["spec"], "spec")
+    yield from _validate_blanks(pod["spec"])
+    if pod["spec"].get("nodeName") and pod["spec"].get("schedulingGates"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def validate_pod_spec(spec: Json, field: str) -> Iterator[Mistake]:
@@ -38,17 +42,45 @@ def validate_pod_spec(spec: Json, field: str) -> Iterator[Mistake]:
     if spec["dnsPolicy"] not in _DNS_POLICIES:
         yield unsupported(f"{field}.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
     yield from validate_labels(spec.get("nodeSelector") or {}, f"{field}.nodeSelector")
-    for key, rule in (("nodeName", subdomain_name), ("priorityClassName", subdomain_name)):
-        if spec.get(key):
-            yield from (invalid(f"{field}.{key}", spec[key], why) for why in rule(spec[key]))
+    yield from _validate_node_affinity(spec, field)
+    yield from _validate_gates(spec, field)
+    yield from _validate_name(spec, field, "serviceAccountName", subdomain_name)
+    yield from _validate_name(spec, field, "nodeName", subdomain_name)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         yield invalid(f"{field}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-    grace = spec.get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0:
-        yield invalid(f"{field}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
-    yield from _validate_node_affinity(spec, field)
+    yield from _validate_name(spec, field, "hostname", label_name)
+    yield from _validate_name(spec, field, "subdomain", label_name)
     yield from validate_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
+    yield from _validate_name(spec, field, "priorityClassName", subdomain_name)
+
+
+def _validate_blanks(spec: Json) -> Iterator[Mistake]:
+    """Around images of pods; a template may have them, for whoever replaces its images."""
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            image = container.get("image", "")
+            if image != image.strip():
+                why = "must not have leading or trailing whitespace"
+                yield invalid(f"spec.{key}[{index}].image", image, why)
+
+
+def _validate_name(spec: Json, field: str, key: str, rule: NameRule) -> Iterator[Mistake]:
+    if spec.get(key):
+        yield from (invalid(f"{field}.{key}", spec[key], why) for why in rule(spec[key]))
+
+
+def _validate_gates(spec: Json, field: str) -> Iterator[Mistake]:
+    for index, each in enumerate(spec.get("readinessGates") or ()):
+        kind = each.get("conditionType") or ""
+        where = f"{field}.readinessGates[{index}].conditionType"
+        yield from (invalid(where, kind, why) for why in label_key_complaints(kind))
+    gates = _gates(spec)
+    for index, gate in enumerate(gates):
+        where = f"{field}.schedulingGates[{index}]"
+        yield from (invalid(where, gate, why) for why in label_key_complaints(gate))
+        if gate in gates[:index]:
+            yield duplicate(where, gate)
 
 
 def _validate_node_affinity(spec: Json, field: str) -> Iterator[Mistake]:
@@ -79,11 +111,17 @@ def _validate_node_requirement(requirement: Json, field: str) -> Iterator[Mistak
             yield required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
         yield invalid(f"{field}.operator", operator, "not a valid selector operator")
+    key = requirement.get("key") or ""
+    yield from (invalid(f"{field}.key", key, why) for why in label_key_complaints(key))
+    for index, value in enumerate(values):
+        yield from (invalid(f"{field}.values[{index}]", value, why) for why in label_value_complaints(value))
 
 
 def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     """A pod runs as it was made: only a few fields of its spec may change."""
     spec, former = new["spec"], old["spec"]
+    yield from validate_pod_spec(spec, "spec")
+    yield from _validate_blanks(spec)
     for key in ("containers", "initContainers"):
         if len(spec.get(key) or ()) != len(former.get(key) or ()):
             yield forbidden(f"spec.{key}", "pod updates may not add or remove containers")
@@ -91,25 +129,43 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
         for index, container in enumerate(spec.get(key) or ()):
             if not container.get("image"):
                 yield required(f"spec.{key}[{index}].image")
-    yield from _validate_deadline(spec, former)
-    if not _keeps_tolerations(spec, former):
+        yield from _validate_blanks({key: spec.get(key)})
+    deadline = list(_validate_deadline(spec, former))
+    yield from deadline
+    if deadline and "activeDeadlineSeconds" in spec:
+        return
+    if _keeps_tolerations(spec, former):
+        yield from validate_tolerations(spec.get("tolerations") or [], "spec.tolerations")
+    else:
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-    yield from validate_tolerations(spec.get("tolerations") or [], "spec.tolerations")
-    for gate in _gates(spec):
+    for index, gate in enumerate(_gates(spec)):
         if gate not in _gates(former):
-            yield forbidden("spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate}'")
+            why = f"only deletion is allowed, but found new scheduling gate '{gate}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", why)
     restored = _restored(spec, former)
-    if restored != former:
-        yield forbidden("spec", _UPDATE_RULE + spec_difference(former, restored))
+    # Only what Kubernetes knows counts: a field that nobody knows makes no difference.
+    if restored != former and (difference := spec_difference(former, restored)):
+        yield forbidden("spec", _UPDATE_RULE + difference)
 
 
 def validate_pod_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """Who binds a pod does it through `binding`: a status may not move it."""
-    nominated = new["status"].get("nominatedNodeName")
-    if nominated:
+    """Conditions must have names, and the class of service is for ever."""
+    status, former = new["status"], old["status"]
+    for index, condition in enumerate(status.get("conditions") or ()):
+        where = f"status.conditions[{index}]"
+        if condition.get("observedGeneration", 0) < 0:
+            why = "must be a non-negative integer"
+            yield invalid(f"{where}.observedGeneration", condition["observedGeneration"], why)
+        yield from (invalid(f"{where}.Type", condition["type"], why) for why in label_key_complaints(condition["type"]))
+    nominated, before = status.get("nominatedNodeName", ""), former.get("nominatedNodeName", "")
+    if nominated not in ("", before):
         yield from (invalid("status.nominatedNodeName", nominated, why) for why in subdomain_name(nominated))
-    if new["spec"].get("nodeName") != old["spec"].get("nodeName"):
-        yield forbidden("status.nodeName", "may not be changed directly")
+        if old["spec"].get("nodeName"):
+            yield forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
+    if status.get("observedGeneration", 0) < 0:
+        yield invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
+    if status.get("qosClass") != former.get("qosClass"):
+        yield invalid("status.qosClass", status.get("qosClass"), "field is immutable")
 
 
 def _validate_deadline(spec: Json, former: Json) -> Iterator[Mistake]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.validation.mistakes import Mistake, forbidden, unsupported
+from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
 from jettison.manifests.documents import SYSTEM_CLASSES
 
 Json = dict[str, Any]
@@ -24,7 +24,9 @@ def validate_priority_class(value: Json) -> Iterator[Mistake]:
     elif value["value"] > HIGHEST_USER_PRIORITY:
         yield forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
     policy = value.get("preemptionPolicy")
-    if policy not in (None, *_POLICIES):
+    if policy == "":
+        yield required("preemptionPolicy")
+    elif policy not in (None, *_POLICIES):
         yield unsupported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never"))
 
 
@@ -33,7 +35,7 @@ def validate_priority_class_update(new: Json, old: Json) -> Iterator[Mistake]:
     if new["value"] != old["value"]:
         yield forbidden("value", "may not be changed in an update.")
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield forbidden("preemptionPolicy", "may not be changed in an update.")
+        yield invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
 
 
 def _system_complaint(name: str, value: Json) -> str:

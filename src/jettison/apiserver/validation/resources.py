@@ -13,6 +13,7 @@ Json = dict[str, Any]
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COUNTED: Final = frozenset({"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"})
 
 
 def validate_requirements(resources: Json, field: str) -> Iterator[Mistake]:
@@ -22,9 +23,14 @@ def validate_requirements(resources: Json, field: str) -> Iterator[Mistake]:
         yield from _validate_amount(name, amount, f"{field}.limits")
     for name, amount in requests.items():
         yield from _validate_amount(name, amount, f"{field}.requests")
-        if name in limits and parse(limits[name]) < parse(amount):
-            yield invalid(f"{field}.requests", amount, f"must be less than or equal to {name} limit of {limits[name]}")
-        elif name not in limits and not _is_overcommittable(name):
+        if name in limits:
+            limit, wanted = parse(limits[name]), parse(amount)
+            if not _is_overcommittable(name) and wanted != limit:
+                yield invalid(f"{field}.requests", amount, f"must be equal to {name} limit of {limits[name]}")
+            elif limit < wanted:
+                why = f"must be less than or equal to {name} limit of {limits[name]}"
+                yield invalid(f"{field}.requests", amount, why)
+        elif not _is_overcommittable(name):
             yield required(f"{field}.limits", "Limit must be set for non overcommitable resources")
 
 
@@ -38,21 +44,29 @@ def fractional_bytes(resources: Json, field: str) -> Iterator[str]:
 
 
 def _validate_amount(name: str, amount: str, field: str) -> Iterator[Mistake]:
-    yield from validate_resource_name(name, field)
+    yield from validate_resource_name(name, f"{field}[{name}]")
     if parse(amount).sign < 0:
         yield invalid(f"{field}[{name}]", amount, NOT_NEGATIVE)
+    if is_whole(name) and parse(amount).milli % 1000:
+        yield invalid(f"{field}[{name}]", amount, "must be an integer")
 
 
 def validate_resource_name(name: str, field: str) -> Iterator[Mistake]:
     """Either one of the standard ones or a name with a prefix."""
     if name in _STANDARD or name.startswith("hugepages-"):
         return
-    for why in label_key_complaints(name):
-        yield invalid(field, name, why)
+    complaints = list(label_key_complaints(name))
+    yield from (invalid(field, name, why) for why in complaints)
     if "/" not in name:
-        yield invalid(field, name, "must be a standard resource type or fully qualified")
+        if not complaints and name not in _COUNTED and name != "storage":
+            yield invalid(field, name, "must be a standard resource type or fully qualified")
         yield invalid(field, name, "must be a standard resource for containers")
 
 
+def is_whole(name: str) -> bool:
+    """Whether there is no half of it."""
+    return name in _COUNTED or ("/" in name and "kubernetes.io/" not in name)
+
+
 def _is_overcommittable(name: str) -> bool:
-    return name in _STANDARD
+    return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from jettison.apiserver.validation.amounts import is_nothing, validate_amount, validate_share
 from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, unsupported
+from jettison.apiserver.validation.resources import NOT_NEGATIVE
 
 Json = dict[str, Any]
 
@@ -15,19 +16,31 @@ _ROLLING: Final = "RollingUpdate"
 _LIMITS: Final = "spec.strategy.rollingUpdate"
 
 
-def validate_rollout(deployment: Json) -> Iterator[Mistake]:
-    """The strategy with its limits, and a deadline that can be met."""
-    spec = deployment["spec"]
-    strategy = spec["strategy"]
-    limits = strategy.get("rollingUpdate")
+def validate_strategy(strategy: Json) -> Iterator[Mistake]:
+    """The strategy with its limits."""
+    limits: Any = strategy.get("rollingUpdate")
     if strategy["type"] == _ROLLING:
         yield from _validate_limits(limits)
     elif strategy["type"] != _RECREATE:
-        yield unsupported("spec.strategy", strategy, (_RECREATE, _ROLLING))
+        shown = {"Type": strategy["type"], "RollingUpdate": None}
+        if limits is not None:
+            shown["RollingUpdate"] = {
+                "MaxUnavailable": limits.get("maxUnavailable", 0),
+                "MaxSurge": limits.get("maxSurge", 0),
+            }
+        yield unsupported("spec.strategy", shown, (_RECREATE, _ROLLING))
     elif limits is not None:
         yield forbidden(_LIMITS, f"may not be specified when strategy `type` is '{_RECREATE}'")
+
+
+def validate_deadline(spec: Json) -> Iterator[Mistake]:
+    """One that can be met."""
     deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+    if deadline is None:
+        return
+    if deadline < 0:
+        yield invalid("spec.progressDeadlineSeconds", deadline, NOT_NEGATIVE)
+    if deadline <= spec.get("minReadySeconds", 0):
         yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 

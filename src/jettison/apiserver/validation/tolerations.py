@@ -32,7 +32,9 @@ def _validate_toleration(toleration: Json, field: str) -> Iterator[Mistake]:
         yield from (invalid(f"{field}.operator", value, why) for why in label_value_complaints(value))
     elif operator == "Exists":
         if value:
-            yield invalid(f"{field}.operator", toleration, "value must be empty when `operator` is 'Exists'")
+            yield invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
+    elif operator in ("Lt", "Gt"):
+        yield unsupported(f"{field}.operator", operator, ("Equal", "Exists", "Lt", "Gt"))
     else:
         yield unsupported(f"{field}.operator", operator, ("Equal", "Exists"))
     if effect and effect not in EFFECTS:

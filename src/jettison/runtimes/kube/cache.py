@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jettison.clock import Clock
@@ -152,6 +152,7 @@ class Cache:
     async def _follow(self, since: str) -> str:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""
         async for events in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
+            _check_age(events, since)
             for key, (kind, document) in _without_superseded(events):
                 known = self._objects.get(key)
                 if kind != _DELETED:
@@ -179,6 +180,17 @@ class Cache:
             for document in self:
                 for listener in self._listeners:
                     listener(Change(document, document))
+
+
+def _check_age(events: Sequence[WatchEvent], since: str) -> None:
+    """A server that was set up anew, or from an old copy, knows nothing of the version that we ask it to go on from. It
+    says nothing until it gets there, but its bookmarks tell where it is.
+    """
+    for event in events:
+        version = event.object["metadata"]["resourceVersion"]
+        if event.kind == _BOOKMARK and version.isdigit() and since.isdigit() and int(version) < int(since):
+            message = f"the server is at version {version} and was at {since} before"
+            raise ApiError(message, code=_EXPIRED, reason="Expired")
 
 
 def _without_superseded(events: Iterable[WatchEvent]) -> Iterator[tuple[Key, WatchEvent]]:

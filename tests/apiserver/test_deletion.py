@@ -206,9 +206,32 @@ def test_a_namespace_goes_when_everything_in_it_has(api: Served) -> None:
     answer = api.delete("/api/v1/namespaces/x")
     assert (answer.body["kind"], answer.body["status"]["phase"]) == ("Namespace", "Terminating")
     api.keep_house()
-    assert api.get("/apis/policy/v1/namespaces/x/poddisruptionbudgets").body["items"] == []
-    assert api.get("/api/v1/namespaces/x").code == 200
+    assert len(api.get("/apis/policy/v1/namespaces/x/poddisruptionbudgets").body["items"]) == 1
+    conditions = api.get("/api/v1/namespaces/x").body["status"]["conditions"]
+    assert [(each["status"], each["reason"]) for each in conditions] == [
+        ("False", "ResourcesDiscovered"),
+        ("False", "ParsedGroupVersions"),
+        ("False", "ContentDeleted"),
+        ("False", "ContentRemoved"),
+        ("False", "ContentHasNoFinalizers"),
+    ]
     api.patch("/api/v1/namespaces/x/pods/p", {"metadata": {"finalizers": None}})
+    api.keep_house()
+    assert api.get("/api/v1/namespaces/x").code == 404
+
+
+def test_a_namespace_says_what_holds_it(api: Served) -> None:
+    api.post("/api/v1/namespaces", {"metadata": {"name": "x"}})
+    path = "/apis/policy/v1/namespaces/x/poddisruptionbudgets"
+    api.post(path, {"metadata": {"name": "b", "finalizers": ["example.com/hold"]}, "spec": {}})
+    assert api.delete("/api/v1/namespaces/x", {"propagationPolicy": "Foreground"}).body["metadata"]["finalizers"]
+    api.keep_house()
+    conditions = api.get("/api/v1/namespaces/x").body["status"]["conditions"]
+    assert [(each["status"], each["message"]) for each in conditions[3:]] == [
+        ("True", "Some resources are remaining: poddisruptionbudgets.policy has 1 resource instances"),
+        ("True", "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"),
+    ]
+    api.patch(f"{path}/b", {"metadata": {"finalizers": None}})
     api.keep_house()
     assert api.get("/api/v1/namespaces/x").code == 404
 
@@ -220,3 +243,157 @@ def test_some_namespaces_stay(api: Served, name: str) -> None:
         403,
         f'namespaces "{name}" is forbidden: this namespace may not be deleted',
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "text"),
+    [
+        ("gracePeriodSeconds=", 400, 'strconv.ParseInt: parsing "": invalid syntax'),
+        ("gracePeriodSeconds=99999999999999999999", 400, "value out of range"),
+        ("propagationPolicy=", 422, 'propagationPolicy: Unsupported value: ""'),
+        ("dryRun=", 422, 'dryRun: Unsupported value: [""]'),
+        ("uid=other", 409, "the UID in the precondition (other) does not match"),
+        ("resourceVersion=1", 409, "the ResourceVersion in the precondition (1) does not match"),
+    ],
+)
+def test_options_in_the_query(api: Served, query: str, code: int, text: str) -> None:
+    api.pod("p")
+    answer = api.delete(f"{PODS}/p", query=query)
+    assert answer.code == code
+    assert text in answer.message
+
+
+def test_everything_in_a_query_is_a_yes_that_is_no_clear_no(api: Served) -> None:
+    for name, word, finalizers in (("a", "x", ["orphan"]), ("b", "", ["orphan"]), ("c", "False", None)):
+        api.pod(name)
+        answer = api.delete(f"{PODS}/{name}", query=f"orphanDependents={word}")
+        assert answer.body["metadata"].get("finalizers") == finalizers
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+        (b'{"kind":"Pod"}', 'no kind "Pod" is registered for version "v1" in scheme '),
+        (b'{"kind":5}', "json: cannot unmarshal number into Go struct field .kind of type string"),
+    ],
+)
+def test_a_body_that_is_no_options(api: Served, body: bytes, text: str) -> None:
+    api.pod("p")
+    answer = api.delete(f"{PODS}/p", body)
+    assert answer.code == 400
+    assert text in answer.message
+
+
+def test_preconditions_of_other_kinds(api: Served) -> None:
+    api.budget(minAvailable=1)
+    answer = api.delete(f"{BUDGETS}/pdb", {"preconditions": {"resourceVersion": "1"}})
+    assert answer.message.startswith('Operation cannot be fulfilled on PodDisruptionBudget.policy "pdb": the Resource')
+    assert answer.body["details"] == {"name": "pdb", "group": "policy", "kind": "PodDisruptionBudget"}
+    api.post("/api/v1/namespaces", {"metadata": {"name": "x"}})
+    answer = api.delete("/api/v1/namespaces/x", {"preconditions": {"uid": "x"}})
+    assert "Precondition failed: UID in precondition: x, UID in object meta: " in answer.message
+    assert answer.body["details"] == {"name": "x", "kind": "namespaces"}
+
+
+def test_the_policy_counts_while_a_finalizer_holds_the_pod(api: Served) -> None:
+    api.pod("p")
+    api.patch(f"{PODS}/p", {"metadata": {"finalizers": ["a/b"]}})
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 9})
+    answer = api.delete(f"{PODS}/p", {"propagationPolicy": "Orphan"})
+    assert answer.body["metadata"]["finalizers"] == ["a/b"]
+    answer = api.delete(f"{PODS}/p", {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})
+    assert answer.body["metadata"]["finalizers"] == ["a/b", "orphan"]
+    answer = api.delete(f"{PODS}/p", {"propagationPolicy": "Background"})
+    assert answer.body["metadata"]["finalizers"] == ["a/b"]
+    # The status is as good a place to let go as any.
+    assert api.patch(f"{PODS}/p/status", {"metadata": {"finalizers": None}}).code == 200
+    assert api.get(f"{PODS}/p").code == 404
+
+
+def test_pods_of_a_job_stay_unless_somebody_says_otherwise(api: Served) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    path = "/apis/batch/v1/namespaces/default/jobs"
+    for name in "ab":
+        api.post(path, {"metadata": {"name": name}, "spec": {"template": template}})
+    answer = api.delete(f"{path}/a")
+    assert answer.body["metadata"]["finalizers"] == ["orphan"]
+    assert "child pods are preserved by default" in answer.headers["warning"]
+    answer = api.delete(f"{path}/b", {"propagationPolicy": "Background"})
+    assert answer.body["status"] == "Success"
+    assert "warning" not in answer.headers
+
+
+def test_a_collection_is_shown_as_it_was(api: Served) -> None:
+    for name in "abc":
+        api.pod(name)
+    answer = api.delete(PODS, query="limit=2")
+    assert [each["metadata"]["name"] for each in answer.body["items"]] == ["a", "b"]
+    assert not any("deletionTimestamp" in each["metadata"] for each in answer.body["items"])
+    assert answer.body["metadata"]["remainingItemCount"] == 1
+    left = api.get(PODS).body["items"]
+    assert ["deletionTimestamp" in each["metadata"] for each in left] == [True, True, False]
+    assert api.delete(PODS, query="resourceVersionMatch=Exact").code == 422
+
+
+def test_a_name_is_taken_until_its_last_finalizer_is_gone(api: Served) -> None:
+    api.budget(minAvailable=1)
+    api.patch(f"{BUDGETS}/pdb", {"metadata": {"finalizers": ["a/b"]}})
+    api.delete(f"{BUDGETS}/pdb")
+    answer = api.post(BUDGETS, {"metadata": {"name": "pdb"}, "spec": {}})
+    assert answer.message == 'object is being deleted: poddisruptionbudgets.policy "pdb" already exists'
+
+
+def test_a_mistake_in_the_metadata_is_a_cause_as_often_as_it_is_looked_for(api: Served) -> None:
+    api.pod("p")
+    api.budget(minAvailable=1)
+    for path, labels, finalizers in ((f"{PODS}/p", 4, 2), (f"{BUDGETS}/pdb", 2, 1)):
+        answer = api.patch(path, {"metadata": {"labels": {"a b": ""}}})
+        assert len(answer.body["details"]["causes"]) == labels
+        assert answer.message.count("metadata.labels") == 1
+        api.patch(path, {"metadata": {"finalizers": ["a/b"]}})
+        api.delete(path)
+        answer = api.patch(path, {"metadata": {"finalizers": ["a/b", "c/d"]}})
+        assert len(answer.body["details"]["causes"]) == finalizers
+
+
+def test_what_an_update_cannot_change_is_ignored_or_refused(api: Served) -> None:
+    api.budget(minAvailable=1)
+    old = api.get(f"{BUDGETS}/pdb").body
+
+    def put(**metadata: Any) -> Any:
+        return api("PUT", f"{BUDGETS}/pdb", {**old, "metadata": {**old["metadata"], **metadata}})
+
+    answer = put(creationTimestamp="2020-01-01T00:00:00Z")
+    assert (answer.code, answer.body["metadata"]) == (200, old["metadata"])
+    answer = put(uid="abc")
+    key = "/registry/poddisruptionbudgets/default/pdb"
+    found = f"UID in precondition: abc, UID in object meta: {old['metadata']['uid']}"
+    assert answer.code == 409
+    assert answer.message == (
+        'Operation cannot be fulfilled on poddisruptionbudgets.policy "pdb": StorageError: invalid object, Code: 4, '
+        f"Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {found}"
+    )
+    answer = put(resourceVersion="x")
+    assert (answer.code, answer.message) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')
+    answer = put(name="")
+    assert answer.message == "the name of the object (pdb based on URL) was undeterminable: name must be provided"
+    answer = put(name="other", namespace="elsewhere")
+    assert answer.message.startswith("the namespace of the provided object does not match")
+
+
+def test_a_former_key_is_no_part_of_a_selector(api: Served) -> None:
+    key = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+    former = {"key": key, "operator": "Exists"}
+    for name, selector, kept in (
+        ("a", {"matchExpressions": [former]}, {"matchExpressions": [former]}),
+        ("b", {"matchExpressions": [{**former, "operator": "DoesNotExist"}]}, {}),
+        ("c", {"matchLabels": {"a": "b"}, "matchExpressions": [former]}, {"matchLabels": {"a": "b"}}),
+    ):
+        answer = api.post(BUDGETS, {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}})
+        assert answer.body["spec"]["selector"] == kept
+
+
+def test_metadata_of_a_budget_is_looked_at_last(api: Served) -> None:
+    answer = api.post(BUDGETS, {"metadata": {"name": "x", "labels": {"a b": ""}}, "spec": {"minAvailable": -1}})
+    assert [each["field"] for each in answer.body["details"]["causes"]] == ["spec.minAvailable"]

@@ -5,6 +5,7 @@ The numbers of the worked examples were observed on Kubernetes v1.36.4.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from jettison.apiserver.eviction import Settings
 from jettison.engine.api_switches import BETTER
-from tests.apiserver.served import BUDGETS, PODS, Served
+from tests.apiserver.served import BUDGETS, MERGE, PODS, Answer, Served
 
 Json = dict[str, Any]
 
@@ -368,3 +369,17 @@ def test_a_budget_written_by_somebody_else_is_read_again(api: Served) -> None:
     assert api.evict("b").code == 429
     api.patch(f"{BUDGETS}/pdb", {"spec": {"selector": {"matchLabels": {"app": "other"}}}})
     assert api.evict("b").code == 201
+
+
+def test_a_budget_that_is_just_being_counted_is_waited_for(api: Served) -> None:
+    """Its spec is younger than any controller can be quick."""
+    api.pod("p")
+    api.budget(minAvailable=0)
+    counted = {"status": status(1, 1, observedGeneration=1)}
+
+    async def count() -> Answer:
+        await asyncio.sleep(0.05)
+        return await api.ask("PATCH", f"{BUDGETS}/pdb/status", counted, content_type=MERGE)
+
+    evicted = api.ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
+    assert [answer.code for answer in api.together([evicted, count()])] == [201, 200]

@@ -21,11 +21,12 @@ Json = dict[str, Any]
     [
         ({"spec": []}, "array", "Pod.spec", "v1.PodSpec"),
         ({"spec": {"containers": {}}}, "object", "PodSpec.spec.containers", "[]v1.Container"),
-        ({"spec": {"containers": [{"image": 5}]}}, "number 5", "Container.spec.containers.image", "string"),
+        ({"spec": {"containers": [{"image": 5}]}}, "number", "Container.spec.containers.image", "string"),
         ({"spec": {"hostNetwork": "yes"}}, "string", "PodSpec.spec.hostNetwork", "bool"),
         ({"spec": {"priority": 2**31}}, "number 2147483648", "PodSpec.spec.priority", "int32"),
         ({"spec": {"priority": True}}, "bool", "PodSpec.spec.priority", "int32"),
-        ({"metadata": {"labels": {"a": 1}}}, "number 1", "ObjectMeta.metadata.labels.a", "string"),
+        ({"metadata": {"labels": {"a": 1}}}, "number", "ObjectMeta.metadata.labels", "string"),
+        ({"metadata": {"uid": 1}}, "number", "ObjectMeta.metadata.uid", "types.UID"),
         ({"metadata": {"generation": 1.5}}, "number 1.5", "ObjectMeta.metadata.generation", "int64"),
     ],
 )

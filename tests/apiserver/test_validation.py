@@ -141,7 +141,15 @@ def test_a_gate_may_be_opened(api: Served) -> None:
         ({"currentHealthy": -1}, "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"),
         ({"conditions": [{"type": "A", "status": "Maybe"}]}, 'supported values: "False", "True", "Unknown"'),
         ({"conditions": [{"type": "A", "status": "True", "reason": "R"}]}, "lastTransitionTime: Required value"),
-        ({"conditions": [{"type": "", "status": "True"}]}, "status.conditions[0].type: Required value: must be set"),
+        (
+            {"conditions": [{"type": "", "status": "True"}]},
+            'conditions[0].type: Invalid value: "": name part must be non',
+        ),
+        ({"conditions": [{"type": "A", "status": "True"}]}, "status.conditions[0].reason: Required value]"),
+        (
+            {"conditions": [{"type": "A", "status": "True", "observedGeneration": -1}]},
+            "observedGeneration: Invalid value: -1: must be greater than or equal to zero",
+        ),
     ],
 )
 def test_statuses_of_budgets(api: Served, status: Json, text: str) -> None:
@@ -209,3 +217,25 @@ def test_several_mistakes_are_listed_together(api: Served) -> None:
     answer = api.post(PODS, document)
     assert answer.message.startswith('Pod "a" is invalid: [spec.restartPolicy: ')
     assert [each["field"] for each in answer.body["details"]["causes"]] == ["spec.restartPolicy", "spec.dnsPolicy"]
+
+
+def test_the_image_of_a_pod_of_a_node(api: Served) -> None:
+    mirror = "kubernetes.io/config.mirror"
+    document = {
+        "metadata": {"name": "m", "annotations": {mirror: "x"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    answer = api.post(PODS, document)
+    why = 'Invalid value: "x": must set spec.nodeName if mirror pod annotation is set'
+    assert answer.message == f'Pod "m" is invalid: metadata.annotations[{mirror}]: {why}'
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p", {"metadata": {"annotations": {mirror: "x"}}})
+    assert f"metadata.annotations[{mirror}]: Forbidden: may not add mirror pod annotation" in answer.message
+
+
+def test_a_status_keeps_the_quality_of_service(api: Served) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p/status", {"status": {"qosClass": "Guaranteed"}})
+    assert 'status.qosClass: Invalid value: "Guaranteed": field is immutable' in answer.message
+    answer = api.patch(f"{PODS}/p/status", {"status": {"qosClass": None}})
+    assert answer.body["status"]["qosClass"] == "BestEffort"

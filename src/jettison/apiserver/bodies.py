@@ -8,7 +8,7 @@ from typing import Any, Final
 from jettison.apiserver import protobuf
 from jettison.apiserver.json_texts import duplicate_keys, parse_json
 from jettison.apiserver.resources import RESOURCES
-from jettison.apiserver.schema.reading import read_document
+from jettison.apiserver.schema.reading import found_kind, read_document
 from jettison.apiserver.statuses import bad_request
 from jettison.apiserver.yaml_texts import parse_yaml
 from jettison.engine.strconv import quote
@@ -34,6 +34,11 @@ _KNOWN: Final = frozenset(
 )
 # As upstream: each of them may become a header, and a body has room for half a million.
 _MOST_MISTAKES: Final = 100
+_LONGEST_SUMMARY: Final = 30
+_NO_KIND: Final = "couldn't get version/kind; json parse error: "
+_KIND_STRUCT: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
 _SCHEME: Final = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
@@ -82,20 +87,28 @@ def check_object(
 
 def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
     """What the body says, whatever it is. A missing Content-Type means JSON: the Python client sends none."""
+    try:
+        document = decode_body(body, content_type, expected)
+        kind_of(document)
+    except InputError as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({_summary(body)})"
+        ) from error
+    return {} if document is None else document
+
+
+def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
+    """As above; what cannot be read is an InputError in Go's words."""
     media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == YAML:
+        return parse_yaml(body)
     try:
         if media_type in ("", JSON):
             return parse_json(body)
-        if media_type == YAML:
-            return parse_yaml(body)
         if media_type == protobuf.CONTENT_TYPE:
             return protobuf.decode(body, expected.api_versions[0], expected.kind)
     except InputError as error:
-        shown = body[:256].decode("utf-8", "replace") or "<empty>"
-        raise bad_request(
-            f"the object provided is unrecognized (must be of type {expected.kind}): couldn't get version/kind; "
-            f"json parse error: {error} ({shown})"
-        ) from error
+        raise InputError(f"{_NO_KIND}{error}") from error
     accepted = ", ".join(_ACCEPTED)
     raise ApiError(
         f"the body of the request was in an unknown format - accepted media types include: {accepted}",
@@ -104,13 +117,38 @@ def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
     )
 
 
-def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
+def kind_of(document: Any) -> tuple[str, str]:
+    """The apiVersion and kind that a document claims; either may be empty. Raises InputError for what is neither."""
+    if document is None:
+        return "", ""
     if not isinstance(document, dict):
-        return expected.api_versions[0], expected.kind
-    version, kind = document.get("apiVersion"), document.get("kind")
-    for name, value in (("apiVersion", version), ("kind", kind)):
-        if not isinstance(value, str | None):
-            raise bad_request(f"couldn't get version/kind; json parse error: {name} is no text")
+        raise InputError(
+            f"{_NO_KIND}json: cannot unmarshal {found_kind(document)} into Go value of type {_KIND_STRUCT}"
+        )
+    for name in document:
+        value = document[name]
+        if name in ("apiVersion", "kind") and not isinstance(value, str | None):
+            why = f"json: cannot unmarshal {found_kind(value)} into Go struct field .{name} of type string"
+            raise InputError(_NO_KIND + why)
+    version, kind = document.get("apiVersion") or "", document.get("kind") or ""
+    if version.count("/") > 1:
+        raise InputError(f"unexpected GroupVersion string: {version}")
+    return version, kind
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body; where it is no JSON object, in hexadecimal."""
+    if not body:
+        return "<empty>"
+    start, rest = body[:_LONGEST_SUMMARY], " ..." if len(body) > _LONGEST_SUMMARY else ""
+    return (start.decode("utf-8", "replace") if start.startswith(b"{") else start.hex()) + rest
+
+
+def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
+    try:
+        version, kind = kind_of(document)
+    except InputError as error:
+        raise bad_request(str(error)) from error
     version = version or expected.api_versions[0]
     kind = kind or expected.kind
     if kind == expected.kind and version in expected.api_versions:

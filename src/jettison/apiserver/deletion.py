@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from jettison.apiserver.bodies import Expected, parse_body
+from jettison.apiserver.bodies import Expected, decode_body, kind_of
 from jettison.apiserver.options import boolean, dry_run_mistakes, integer, invalid_options
 from jettison.apiserver.requests import Request
-from jettison.apiserver.resources import NAMESPACES, PODS, Resource
+from jettison.apiserver.resources import JOBS, NAMESPACES, PODS, Resource
 from jettison.apiserver.schema.reading import read_document
-from jettison.apiserver.statuses import bad_request, not_found
+from jettison.apiserver.statuses import bad_request, conflict, not_found
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Stored
 from jettison.apiserver.validation.mistakes import Mistake, invalid, unsupported
@@ -28,7 +28,10 @@ _SECOND_NS: Final = 10**9
 _POLICIES: Final = ("Foreground", "Background", "Orphan", "nil")
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"
+GARBAGE_FINALIZERS: Final = frozenset((_FOREGROUND, _ORPHAN))
+"""Those that the garbage collector takes away."""
 # A grace of 300,000 years is a number but has no end that could be written; 9999-12-31 is the last day there is.
+_SCHEME: Final = 'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27"'
 _LATEST_NS: Final = 253_402_300_799 * _SECOND_NS
 
 
@@ -56,6 +59,11 @@ class DeleteOptions:
             tuple(value.get("dryRun") or ()),
         )
 
+    @property
+    def is_silent_on_dependents(self) -> bool:
+        """Whether it is left to the kind what becomes of what belongs to the object."""
+        return self.policy is None and self.orphans is None
+
     def check(self) -> None:
         """Raise 422 for what cannot be."""
         if mistakes := list(self._mistakes()):
@@ -81,18 +89,22 @@ class Deleted(NamedTuple):
 
 def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOptions:
     """From the body if there is one, else from the query; never from both."""
+    parameters = request.parameters
     if not request.body:
         return DeleteOptions(
             grace_seconds=integer(request, "gracePeriodSeconds"),
-            policy=request.parameter("propagationPolicy") or None,
+            uid=request.parameter("uid") or None,
+            version=request.parameter("resourceVersion") or None,
+            policy=request.parameter("propagationPolicy") if "propagationPolicy" in parameters else None,
             orphans=boolean(request, "orphanDependents"),
-            dry_run=tuple(each for each in request.parameters.get("dryRun", ()) if each),
+            dry_run=tuple(parameters.get("dryRun", ())),
         )
-    document = parse_body(request.body, request.content_type, Expected("DeleteOptions", versions, "DeleteOptions"))
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in (None, "", "DeleteOptions"):
-        raise bad_request(f"decoded object cannot be converted to DeleteOptions: {kind}")
+    expected = Expected("DeleteOptions", versions, "DeleteOptions")
     try:
+        document = decode_body(request.body, request.content_type, expected)
+        version, kind = kind_of(document)
+        if kind not in ("", "DeleteOptions"):
+            raise InputError(f"no kind {quote(kind)} is registered for version {quote(version or 'v1')} {_SCHEME}")
         value, _ = read_document("DeleteOptions", document)
     except InputError as error:
         raise bad_request(str(error)) from error
@@ -105,6 +117,12 @@ def check_preconditions(
     """409 if this is not the object or the version that was meant. `take_empty`: an empty text is no condition."""
     metadata = stored.metadata
     name, uid, version = metadata["name"], metadata["uid"], metadata["resourceVersion"]
+    if resource is NAMESPACES:
+        for record, given, found in (("UID", options.uid, uid), ("ResourceVersion", options.version, version)):
+            if given is not None and given != found:
+                why = f"Precondition failed: {record} in precondition: {given}, {record} in object meta: {found}"
+                raise conflict(resource, name, why)
+        return
     if options.uid is not None and options.uid != uid and not (take_empty and not options.uid):
         why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid})"
         raise _precondition_failed(resource, name, f"{why}. The object might have been deleted and then recreated")
@@ -116,8 +134,9 @@ def check_preconditions(
 
 
 def _precondition_failed(resource: Resource, name: str, why: str) -> Conflict:
-    message = f"Operation cannot be fulfilled on {resource.kind} {quote(name)}: {why}"
-    return Conflict(message, details={"name": name, "kind": resource.kind})
+    qualified = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.kind}
+    return Conflict(f"Operation cannot be fulfilled on {qualified} {quote(name)}: {why}", details=details)
 
 
 class Deletions:
@@ -136,13 +155,18 @@ class Deletions:
         value = found.object
         metadata = value["metadata"]
         is_terminating = "deletionTimestamp" in metadata
+        if options.grace_seconds is not None and options.grace_seconds < 0:
+            options = replace(options, grace_seconds=1)
         if resource is NAMESPACES:
-            marked = value if is_terminating else _terminating_namespace(value, now_ns)
+            marked = value if is_terminating else _terminating_namespace(value, options, now_ns)
             finalizers = [*(metadata.get("finalizers") or ()), *(value["spec"].get("finalizers") or ())]
             return self._settle(resource, found, marked, bool(options.dry_run), is_final=not finalizers)
-        finalizers = _finalizers(metadata, options, is_terminating=is_terminating)
+        finalizers = _finalizers(resource, metadata, options)
         if resource is PODS:
             marked = _shortened(value, options, now_ns) if is_terminating else _marked_pod(value, options, now_ns)
+            if marked is value and metadata.get("deletionGracePeriodSeconds"):
+                # Its grace is running, and the request changes nothing about it.
+                return Deleted(value, False, found)
         else:
             marked = value if is_terminating or not finalizers else _mark(value, now_ns, 0)
         if finalizers != (metadata.get("finalizers") or []):
@@ -159,15 +183,25 @@ class Deletions:
         return Deleted(stored.object, False, stored)
 
 
-def _finalizers(metadata: Json, options: DeleteOptions, *, is_terminating: bool) -> list[str]:
-    """Who must still agree. The policy adds the garbage collector, but not any more once it is under way."""
-    finalizers = metadata.get("finalizers") or []
-    if is_terminating or (options.policy is None and options.orphans is None):
-        return finalizers
+def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> list[str]:
+    """Who must still agree. The policy adds the garbage collector, also while something else holds the object.
+
+    The pods of a job stay unless somebody says otherwise: so it was in the first version of its API.
+    """
+    finalizers: list[str] = metadata.get("finalizers") or []
+    if options.is_silent_on_dependents:
+        if not orphans_by_default(resource, options) or GARBAGE_FINALIZERS & set(finalizers):
+            return finalizers
+        return [*finalizers, _ORPHAN]
     policy = options.policy or ("Orphan" if options.orphans else "Background")
-    kept = [each for each in finalizers if each not in (_FOREGROUND, _ORPHAN)]
+    kept = [each for each in finalizers if each not in GARBAGE_FINALIZERS]
     added = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
-    return [*kept, *added]
+    return finalizers if {*kept, *added} == set(finalizers) else [*kept, *added]
+
+
+def orphans_by_default(resource: Resource, options: DeleteOptions) -> bool:
+    """Whether what belongs to the object stays because nobody said what is to become of it."""
+    return resource is JOBS and options.is_silent_on_dependents
 
 
 def _mark(value: Json, now_ns: int, grace: int) -> Json:
@@ -205,8 +239,15 @@ def _shortened(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
     return {**pod, "metadata": changed}
 
 
-def _terminating_namespace(namespace: Json, now_ns: int) -> Json:
+def _terminating_namespace(namespace: Json, options: DeleteOptions, now_ns: int) -> Json:
+    """Here, unlike anywhere else, not to orphan means to wait for what belongs to the namespace."""
     metadata = {**namespace["metadata"], "deletionTimestamp": time_text(now_ns)}
+    if not options.is_silent_on_dependents:
+        policy = options.policy or ("Orphan" if options.orphans else "Foreground")
+        finalizers = [each for each in metadata.get("finalizers") or () if each not in GARBAGE_FINALIZERS]
+        metadata["finalizers"] = [*finalizers, *{"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])]
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
     return {**namespace, "metadata": metadata, "status": {**namespace["status"], "phase": "Terminating"}}
 
 

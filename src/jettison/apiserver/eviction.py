@@ -42,6 +42,7 @@ Json = dict[str, Any]
 EVICTION: Final = Expected("Eviction", ("policy/v1", "policy/v1beta1"), "Eviction")
 LONGEST_SECONDS: Final = 34.0
 _TIMED_OUT: Final = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+_LOOK_SECONDS: Final = 0.01
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "EvictionByEvictionAPI"
 _MESSAGE: Final = "Eviction API: evicting"
@@ -54,6 +55,8 @@ class Settings:
 
     attempts: int = 20
     pause_seconds: float = 0.5
+    # For how long a budget whose spec has just changed may be counted before an eviction is told to come back later.
+    patience_seconds: float = 0.25
     switches: ApiSwitches = EXACT
 
     @property
@@ -122,7 +125,9 @@ class Evictions:
         self.turns = Turns()
         # Budgets as values, by name: reading one takes longer than judging by it.
         self._known: dict[tuple[str, str], _Known] = {}
-        store.follow(BUDGETS, store.version, self._forget)
+        # Which generation of a budget's spec is the newest, and since when.
+        self._specified: dict[tuple[str, str], tuple[int, float]] = {}
+        store.follow(BUDGETS, store.version, self._notice)
 
     async def evict(self, order: Order, seconds: float = LONGEST_SECONDS) -> None:
         """Delete the pod, or raise what the client is to be told."""
@@ -155,9 +160,23 @@ class Evictions:
             if turn is not None:
                 await asyncio.shield(turn)
             elif isinstance(verdict, Refused):
-                raise refused(verdict)
+                if not self._is_about_to_be_counted(verdict):
+                    raise refused(verdict)
+                await asyncio.sleep(_LOOK_SECONDS)
             else:
                 return found, verdict
+
+    def _is_about_to_be_counted(self, verdict: Refused) -> bool:
+        """Whether the refusal is only because the budget's spec is so new that nobody can have counted it yet.
+
+        Kubernetes takes longer over a write than its controller over the answer to it; here it is the other way round.
+        """
+        budget = verdict.budget
+        if budget is None or not verdict.retry_after_seconds:
+            return False
+        generation, since = self._specified.get((budget.namespace, budget.name), (0, 0.0))
+        is_new = generation > budget.status.observed_generation
+        return is_new and asyncio.get_running_loop().time() < since + self._settings.patience_seconds
 
     def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
         """Of whoever counts a budget that was asked."""
@@ -248,9 +267,13 @@ class Evictions:
         stored = self._store.put(BUDGETS, *key, {**value.object, "status": status})
         self._known[key] = known._replace(version=stored.version, budget=replace(budget, status=spent))
 
-    def _forget(self, change: Change) -> None:
+    def _notice(self, change: Change) -> None:
+        key, generation = change.stored.key, change.stored.metadata.get("generation", 0)
         if change.type is ChangeType.DELETED:
-            self._known.pop(change.stored.key, None)
+            self._known.pop(key, None)
+            self._specified.pop(key, None)
+        elif self._specified.get(key, (0, 0.0))[0] != generation:
+            self._specified[key] = (generation, asyncio.get_running_loop().time())
 
 
 def _read_budget(stored: Stored) -> _Known:

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from typing import Final
 
-from jettison.apiserver.deletion import DeleteOptions, Deletions
-from jettison.apiserver.resources import EVENTS, NAMESPACES, RESOURCES, Resource
+from jettison.apiserver.deletion import GARBAGE_FINALIZERS, DeleteOptions, Deletions
+from jettison.apiserver.leaving import terminating_conditions
+from jettison.apiserver.resources import EVENTS, NAMESPACES, PODS, RESOURCES, Resource
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Change, ChangeType, Stored
 from jettison.clock import Clock
@@ -71,20 +72,42 @@ class Housekeeping:
             if "deletionTimestamp" in namespace.metadata and not self._empty(namespace):
                 self._finish(namespace)
 
-    def _empty(self, namespace: Stored) -> int:
-        """How many objects are left after all were asked to go. Pods have their grace, finalizers their say."""
-        left = 0
-        for resource in _CONTENT:
-            for item in self._store.list(resource, namespace.key[1])[0]:
+    def _empty(self, namespace: Stored) -> bool:
+        """Whether anything is left after all was asked to go. Pods have their grace, finalizers their say.
+
+        Pods go first: what they need, the budgets among it, stays until they are gone.
+        """
+        if self._ask(PODS, namespace):
+            # Kubernetes does not count them here, so nothing seems to remain.
+            self._report(namespace, {})
+            return True
+        left = {resource: self._ask(resource, namespace) for resource in _CONTENT if resource is not PODS}
+        self._report(namespace, left)
+        return any(left.values())
+
+    def _ask(self, resource: Resource, namespace: Stored) -> list[Stored]:
+        """Ask all of them to go, and say who has not gone yet."""
+        left = []
+        for item in self._store.list(resource, namespace.key[1])[0]:
+            current = self._store.head(resource, *item.key)
+            if current is not None and "deletionTimestamp" not in current.metadata:
+                options = DeleteOptions(uid=current.uid, policy="Background")
+                self._deletions.delete(resource, *item.key, options, self._clock.now_ns())
                 current = self._store.head(resource, *item.key)
-                if current is None:
-                    continue
-                if "deletionTimestamp" not in current.metadata:
-                    options = DeleteOptions(uid=current.uid)
-                    left += not self._deletions.delete(resource, *item.key, options, self._clock.now_ns()).is_removed
-                else:
-                    left += 1
+            if current is not None:
+                left.append(current)
         return left
+
+    def _report(self, namespace: Stored, left: dict[Resource, list[Stored]]) -> None:
+        """Say on the namespace what it is waiting for."""
+        current = self._store.head(NAMESPACES, *namespace.key)
+        if current is None:
+            return
+        status = current.object["status"]
+        conditions = terminating_conditions(status.get("conditions") or [], left, self._clock.now_ns())
+        if conditions != status.get("conditions"):
+            value = {**current.object, "status": {**status, "conditions": conditions}}
+            self._store.put(NAMESPACES, *current.key, value)
 
     def _finish(self, namespace: Stored) -> None:
         current = self._store.head(NAMESPACES, *namespace.key)
@@ -93,7 +116,12 @@ class Housekeeping:
         value = current.object
         kept = [each for each in value["spec"].get("finalizers") or () if each != "kubernetes"]
         last = {**value, "spec": {**value["spec"], "finalizers": kept}}
-        if kept or current.metadata.get("finalizers"):
+        # Nothing belongs to it any more, so nobody has to wait for what does.
+        others = [each for each in current.metadata.get("finalizers") or () if each not in GARBAGE_FINALIZERS]
+        last["metadata"] = {key: each for key, each in value["metadata"].items() if key != "finalizers"}
+        if others:
+            last["metadata"]["finalizers"] = others
+        if kept or others:
             self._store.put(NAMESPACES, *current.key, last)
         else:
             self._store.remove(NAMESPACES, *current.key, last)

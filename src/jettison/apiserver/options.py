@@ -8,9 +8,18 @@ from typing import Final
 
 from jettison.apiserver.requests import Request
 from jettison.apiserver.statuses import bad_request
-from jettison.apiserver.validation.mistakes import Mistake, forbidden, invalid, refusal, required, shown, unsupported
-from jettison.engine.strconv import parse_int64, quote
-from jettison.errors import ApiError
+from jettison.apiserver.validation.mistakes import (
+    Mistake,
+    forbidden,
+    invalid,
+    refusal,
+    required,
+    shown,
+    too_long,
+    unsupported,
+)
+from jettison.engine.strconv import atoi
+from jettison.errors import ApiError, InputError
 
 DRY_RUN_ALL: Final = "All"
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
@@ -33,34 +42,46 @@ class WriteOptions:
 
 def write_options(request: Request, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions: the complaint names it."""
-    options = WriteOptions(
-        tuple(each for each in request.parameters.get("dryRun", ()) if each),
-        request.parameter("fieldValidation"),
-        request.parameter("fieldManager"),
-    )
+    options = _read(request)
     if mistakes := list(_mistakes(options)):
         raise invalid_options(kind, mistakes)
     return options
 
 
+def _read(request: Request) -> WriteOptions:
+    return WriteOptions(
+        tuple(request.parameters.get("dryRun", ())),
+        request.parameter("fieldValidation"),
+        request.parameter("fieldManager"),
+    )
+
+
 def patch_options(request: Request, *, is_apply: bool) -> WriteOptions:
     """An apply must say who applies; `force` is for applies only."""
-    options = write_options(request, "PatchOptions")
+    options = _read(request)
+    mistakes = list(_mistakes(options))
     if is_apply and not options.manager:
-        raise invalid_options("PatchOptions", [required("fieldManager", "is required for apply patch")])
-    if not is_apply and request.parameter("force"):
-        raise invalid_options("PatchOptions", [forbidden("force", "may not be specified for non-apply patch")])
+        mistakes.insert(0, required("fieldManager", "is required for apply patch"))
+    if not is_apply and "force" in request.parameters:
+        mistakes.insert(0, forbidden("force", "may not be specified for non-apply patch"))
+    if mistakes:
+        raise invalid_options("PatchOptions", mistakes)
     return options
 
 
 def _mistakes(options: WriteOptions) -> Iterable[Mistake]:
+    manager = options.manager.encode("utf-8", "replace")
+    if len(manager) > _LONGEST_MANAGER:
+        yield too_long("fieldManager", _LONGEST_MANAGER)
+    at = 0
+    for char in options.manager:
+        if not char.isprintable():
+            why = f"invalid character U+{ord(char):04X} (at position {at})"
+            yield invalid("fieldManager", options.manager, why)
+        at += len(char.encode("utf-8", "replace"))
     yield from dry_run_mistakes(options.dry_run)
     if options.validation not in _VALIDATIONS:
         yield unsupported("fieldValidation", options.validation, _VALIDATIONS)
-    if len(options.manager) > _LONGEST_MANAGER:
-        yield Mistake("fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_LONGEST_MANAGER} bytes")
-    elif not options.manager.isprintable():
-        yield invalid("fieldManager", options.manager, "should only contain printable characters")
 
 
 def dry_run_mistakes(dry_run: Iterable[str]) -> Iterable[Mistake]:
@@ -77,16 +98,17 @@ def invalid_options(kind: str, mistakes: Iterable[Mistake]) -> ApiError:
 
 
 def integer(request: Request, name: str) -> int | None:
-    """A number in the query; 400 for something else."""
-    text = request.parameter(name)
-    if not text:
+    """A number in the query; 400 for something else, and an empty text is something else."""
+    if name not in request.parameters:
         return None
-    number = parse_int64(text)
-    if number is None:
-        raise bad_request(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
-    return number
+    try:
+        return atoi(request.parameter(name))
+    except InputError as error:
+        raise bad_request(str(error).replace("strconv.Atoi", "strconv.ParseInt", 1)) from error
 
 
 def boolean(request: Request, name: str) -> bool | None:
-    """A yes or no in the query."""
-    return request.is_set(name) if request.parameter(name) else None
+    """A yes or no in the query. As in Go everything is a yes that is not clearly a no."""
+    if name not in request.parameters:
+        return None
+    return request.parameter(name).lower() not in ("0", "false")

@@ -98,7 +98,7 @@ def _conversion(why: str) -> str:
     kind, number, wanted = found.groups()
     source = {"array": "slice", "object": "map"}.get(kind, kind)
     if kind == "number":
-        source = "float64" if "." in number else "int64"
+        source = "float64" if number and "." in number else "int64"
     if wanted in _BASES:
         is_convertible = kind == "number" and wanted != "bool"
         target = "string" if wanted == "string" else wanted

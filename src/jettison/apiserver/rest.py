@@ -11,10 +11,10 @@ from typing import Any, Final
 from jettison.apiserver.admission import Admission
 from jettison.apiserver.auth import node_refusal
 from jettison.apiserver.bodies import Expected, check_object, read_object
-from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, read_delete_options
+from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.event_forms import shown_event, stored_event
 from jettison.apiserver.limits import MOST_BODY_BYTES
-from jettison.apiserver.listing import read_page, selection_of, wait_for_version, watched_version
+from jettison.apiserver.listing import read_page, wait_for_version, watched_version
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import APPLY_PATCH, PATCHERS
 from jettison.apiserver.patched import check_patched, read_patch
@@ -40,6 +40,12 @@ Json = dict[str, Any]
 Change = Callable[[Json], Json]
 
 _DELETE_VERSIONS: Final = ("v1", *(f"{group}/{version}" for group, version in GROUP_VERSIONS if group))
+
+
+_PODS_STAY: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
+    "or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 class Objects:
@@ -190,27 +196,24 @@ class Objects:
         deleted = self._deletions.delete(resource, target.namespace, name, options, self.clock.now_ns())
         if deleted.stored is not None:
             await self.store.durable(deleted.stored)
-        return _deletion_answer(resource, name, deleted, options)
+        return warned(_deletion_answer(resource, name, deleted, options), _deletion_warnings(resource, options))
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """DELETE of a collection: one by one, and what vanishes meanwhile is as good as deleted."""
         wants_table(request)
         resource = target.resource
+        page = await read_page(self.store, request, resource, target.namespace or None)
         options = read_delete_options(request, _DELETE_VERSIONS)
         options.check()
-        selection = selection_of(request, resource)
-        items, version = self.store.list(resource, target.namespace or None)
-        left: list[Json] = []
-        for item in items:
-            current = self.store.head(resource, *item.key)
-            if current is None or not selection.takes(current.object):
+        for item in page.items:
+            if self.store.head(resource, *item.key) is None:
                 continue
             self.admission.admit_deletion(resource, item.key[1])
-            left.append(self._deletions.delete(resource, *item.key, options, self.clock.now_ns()).value)
+            self._deletions.delete(resource, *item.key, options, self.clock.now_ns())
         await self.store.settled()
-        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
-        shown = [_shown(resource, each) for each in left]
-        return Response(200, encode({**head, "metadata": {"resourceVersion": str(version)}, "items": shown}))
+        # As they were before: so does Kubernetes.
+        shown = show_page(request, resource, page, self.clock.now_ns())
+        return warned(shown, _deletion_warnings(resource, options))
 
     def guard(self, request: Request, resource: Resource, value: Json, new: Json | None = None) -> None:
         """A node may write only what is its own, and of that not everything; `new` is what it wants of it, if known."""
@@ -254,6 +257,12 @@ def _deletion_answer(resource: Resource, name: str, deleted: Deleted, options: D
     if resource.group:
         details["group"] = resource.group
     return Response(code, encode(success_status(details=details)))
+
+
+def _deletion_warnings(resource: Resource, options: DeleteOptions) -> list[str]:
+    if not orphans_by_default(resource, options):
+        return []
+    return [_PODS_STAY]
 
 
 def warned(response: Response, warnings: list[str]) -> Response:

@@ -55,6 +55,8 @@ from jettison.manifests.pods import pod_from
 
 Json = dict[str, Any]
 
+_FORMER_KEY: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+
 
 def _nothing(*values: Json) -> None:
     del values
@@ -182,6 +184,20 @@ def _prepare_job(job: Json) -> None:
         job["metadata"]["labels"] = spec["template"]["metadata"]["labels"]
 
 
+def _default_budget(budget: Json) -> None:
+    """A key that once told apart two meanings of the empty selector is no part of any other selector."""
+    selector = budget["spec"].get("selector") or {}
+    expressions = selector.get("matchExpressions") or []
+    if not any(each["key"] == _FORMER_KEY for each in expressions):
+        return
+    is_alone = len(expressions) == 1 and not selector.get("matchLabels")
+    if is_alone and expressions[0]["operator"] == "Exists" and not expressions[0].get("values"):
+        return
+    kept = [each for each in expressions if each["key"] != _FORMER_KEY]
+    rest = {key: value for key, value in selector.items() if key != "matchExpressions"}
+    budget["spec"]["selector"] = {**rest, "matchExpressions": kept} if kept else rest
+
+
 def _fresh_status(struct: str) -> Callable[[Json], None]:
     def prepare(value: Json) -> None:
         value["status"] = empty_struct(struct)
@@ -198,7 +214,7 @@ POD_RULES: Final = Rules(
     validate_status=validate_pod_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
     # Old node agents spoil them, and garbage collection with them.
-    kept_by_status=("ownerReferences",),
+    kept_by_status=("ownerReferences", "deletionTimestamp"),
     complete_status=_complete_pod_status,
     warn=_warn_pod,
 )
@@ -224,6 +240,7 @@ EVENT_RULES: Final = Rules(
 )
 NEW_EVENT_RULES: Final = Rules(validate=validate_new_event, validate_update=validate_new_event_update)
 BUDGET_RULES: Final = Rules(
+    default=_default_budget,
     prepare=_fresh_status("PodDisruptionBudgetStatus"),
     name=path_segment_name,
     validate_new_metadata=_no_mistake,

@@ -12,6 +12,7 @@ from jettison.apiserver.statuses import bad_request, conflict
 from jettison.apiserver.validation.metadata import validate_metadata, validate_metadata_update
 from jettison.apiserver.validation.mistakes import Mistake, invalid, refusal
 from jettison.apiserver.validation.names import path_segment_name
+from jettison.engine.strconv import quote
 from jettison.errors import ApiError
 from jettison.manifests.times import time_text
 
@@ -139,6 +140,8 @@ def _check_same(resource: Resource, metadata: Json, old: Json, field: str, title
 def check_version(resource: Resource, metadata: Json, old: Json) -> None:
     """The object must be built on the one that is stored; no version at all means: whatever is stored."""
     given, name = metadata.get("resourceVersion", ""), old["metadata"]["name"]
+    if given and not (given.isascii() and given.isdigit()):
+        raise ApiError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
     if given in ("", "0"):
         if not resource.takes_unconditional_put:
             mistake = invalid("metadata.resourceVersion", 0, "must be specified for an update")

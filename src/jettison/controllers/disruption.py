@@ -55,6 +55,8 @@ class DisruptionController:
         self._workloads: list[View[Workload]] = []
         self._departed: dict[Key, int] = {}
         self._pace: Pace[Key] = Pace(around.clock)
+        # The generation of the spec that was counted last.
+        self._counted: dict[Key, int] = {}
         self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
         # What we wrote last, by version: to hear of it is no reason to count again.
         self._written: dict[Key, str] = {}
@@ -78,9 +80,13 @@ class DisruptionController:
         if document is None:
             self._pace.forget(key)
             self._written.pop(key, None)
+            self._counted.pop(key, None)
             return
-        if (seconds := self._pace.wait_seconds(key)) > 0:
+        generation = document["metadata"].get("generation", 0)
+        # Until a new spec was counted every eviction is told to come back in ten seconds: that does not wait.
+        if generation == self._counted.get(key) and (seconds := self._pace.wait_seconds(key)) > 0:
             raise Postponed(seconds)
+        self._counted[key] = generation
         with self._pace.working(key), suppress(NotFound):
             try:
                 await self._count(key, document)

@@ -17,6 +17,26 @@ Json = dict[str, Any]
 
 _PLAIN_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _INT32: Final = 2**31
+_NUMBERS: Final = (Type((), "int32"), Type((), "int64"))
+# Texts that have a type of their own in Go; those that a person is likely to get wrong.
+_NAMED: Final = {
+    ("ObjectMeta", "uid"): "types.UID",
+    ("OwnerReference", "uid"): "types.UID",
+    ("Preconditions", "uid"): "types.UID",
+    ("DeleteOptions", "propagationPolicy"): "v1.DeletionPropagation",
+    ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy"): "v1.UnhealthyPodEvictionPolicyType",
+    ("LabelSelectorRequirement", "operator"): "v1.LabelSelectorOperator",
+    ("Condition", "status"): "v1.ConditionStatus",
+    ("PodSpec", "restartPolicy"): "v1.RestartPolicy",
+    ("PodStatus", "phase"): "v1.PodPhase",
+    ("PodCondition", "type"): "v1.PodConditionType",
+    ("PodCondition", "status"): "v1.ConditionStatus",
+    ("NodeCondition", "type"): "v1.NodeConditionType",
+    ("NodeCondition", "status"): "v1.ConditionStatus",
+    ("Taint", "effect"): "v1.TaintEffect",
+    ("Toleration", "effect"): "v1.TaintEffect",
+    ("Toleration", "operator"): "v1.TolerationOperator",
+}
 _LAYOUT: Final = '"2006-01-02T15:04:05Z07:00"'
 _MICRO_LAYOUT: Final = '"2006-01-02T15:04:05.000000Z07:00"'
 # Where a fraction belongs, Go takes no time without one.
@@ -39,6 +59,12 @@ class Notes:
         return ".".join([*self.path, name]).replace(".[", "[")
 
 
+class _Key(str):
+    """The part of a path that is a key of a map."""
+
+    __slots__ = ()
+
+
 Reader = Callable[[Any, Notes], Any]
 
 
@@ -59,9 +85,15 @@ def empty_struct(name: str) -> Json:
 
 
 def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
-    where = ".".join(each for each in notes.path if not each.startswith("["))
+    # Fields of structs alone: Go does not say at which index or key it is.
+    fields = [each for each in notes.path if not each.startswith("[") and not isinstance(each, _Key)]
+    where = ".".join(fields)
+    is_number = wanted in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool)
+    # Which number it is matters only where another one would do.
+    found = f"number {value}" if is_number else found_kind(value)
+    name = _NAMED.get((notes.owner, fields[-1])) if fields and not wanted.shape else None
     return InputError(
-        f"json: cannot unmarshal {found_kind(value)} into Go struct field {notes.owner}.{where} of type {wanted}"
+        f"json: cannot unmarshal {found} into Go struct field {notes.owner}.{where} of type {name or wanted}"
     )
 
 
@@ -70,7 +102,7 @@ def found_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return f"number {value}"
+        return "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
@@ -164,7 +196,7 @@ def _map_reader(wanted: Type) -> Reader:
             return value
         found = {}
         for key, item in value.items():
-            notes.path.append(key)
+            notes.path.append(_Key(key))
             found[key] = "" if item is None and is_plain else read_element(item, notes)
             notes.path.pop()
         return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.validation.amounts import validate_amount, validate_share
-from jettison.apiserver.validation.mistakes import Mistake, invalid, required, too_long, unsupported
+from jettison.apiserver.validation.mistakes import Mistake, duplicate, invalid, required, too_long, unsupported
 from jettison.apiserver.validation.resources import NOT_NEGATIVE
 from jettison.apiserver.validation.selectors import validate_selector
 from jettison.engine.labels import label_key_complaints
@@ -25,7 +25,7 @@ _LONGEST_REASON: Final = 1024
 _LONGEST_MESSAGE: Final = 32 * 1024
 
 
-def validate_budget(budget: Json) -> Iterator[Mistake]:
+def validate_budget(budget: Json, *, takes_any_value: bool = False) -> Iterator[Mistake]:
     """The spec. Neither number given is fine, and is a budget that never allows anything."""
     spec = budget["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
@@ -34,16 +34,16 @@ def validate_budget(budget: Json) -> Iterator[Mistake]:
         if key in spec:
             yield from validate_amount(spec[key], f"spec.{key}")
             yield from validate_share(spec[key], f"spec.{key}")
-    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
+    yield from validate_selector(spec.get("selector") or {}, "spec.selector", takes_any_value=takes_any_value)
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _POLICIES:
         yield unsupported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES)
 
 
 def validate_budget_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """Everything may change."""
-    del old
-    yield from validate_budget(new)
+    """Everything may change. A selector that was wrong before may have values that no label has."""
+    was_wrong = any(validate_selector(old["spec"].get("selector") or {}, ""))
+    yield from validate_budget(new, takes_any_value=was_wrong)
 
 
 def validate_budget_status(new: Json, old: Json) -> Iterator[Mistake]:
@@ -60,27 +60,25 @@ def validate_budget_status(new: Json, old: Json) -> Iterator[Mistake]:
 
 def _validate_condition(condition: Json, field: str, seen: set[str]) -> Iterator[Mistake]:
     kind = condition["type"]
-    if not kind:
-        yield required(f"{field}.type", "must be set")
-    elif kind in seen:
-        yield Mistake(f"{field}.type", "FieldValueDuplicate", f'Duplicate value: "{kind}"')
-    else:
-        yield from (invalid(f"{field}.type", kind, why) for why in label_key_complaints(kind))
+    if kind in seen:
+        yield duplicate(f"{field}.type", kind)
+    yield from (invalid(f"{field}.type", kind, why) for why in label_key_complaints(kind))
     seen.add(kind)
     if condition["status"] not in ("True", "False", "Unknown"):
         yield unsupported(f"{field}.status", condition["status"], ("False", "True", "Unknown"))
     if condition.get("observedGeneration", 0) < 0:
-        yield invalid(f"{field}.observedGeneration", condition["observedGeneration"], NOT_NEGATIVE)
+        why = "must be greater than or equal to zero"
+        yield invalid(f"{field}.observedGeneration", condition["observedGeneration"], why)
     if condition["lastTransitionTime"] is None:
-        yield required(f"{field}.lastTransitionTime", "must be set")
+        yield required(f"{field}.lastTransitionTime")
     reason = condition["reason"]
     if not reason:
-        yield required(f"{field}.reason", "must be set")
-    elif len(reason) > _LONGEST_REASON:
-        yield too_long(f"{field}.reason", _LONGEST_REASON)
+        yield required(f"{field}.reason")
     elif not re.fullmatch(_REASON, reason):
         yield invalid(f"{field}.reason", reason, _REASON_RULE)
-    if len(condition["message"]) > _LONGEST_MESSAGE:
+    if len(reason.encode()) > _LONGEST_REASON:
+        yield too_long(f"{field}.reason", _LONGEST_REASON)
+    if len(condition["message"].encode()) > _LONGEST_MESSAGE:
         yield too_long(f"{field}.message", _LONGEST_MESSAGE)
 
 

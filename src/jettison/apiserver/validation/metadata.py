@@ -39,7 +39,7 @@ def validate_known_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mis
 def validate_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
     """For a change; what the client left out was filled in from the old object before."""
     former = frozenset(old.get("finalizers") or ())
-    added = [each for each in new.get("finalizers") or () if each not in former]
+    added = sorted({each for each in new.get("finalizers") or () if each not in former})
     if old.get("deletionTimestamp") and added:
         listed = ", ".join(map(quote, added))
         why = "no new finalizers can be added if the object is being deleted, found new finalizers"

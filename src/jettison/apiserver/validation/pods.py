@@ -16,6 +16,7 @@ from jettison.engine.labels import label_key_complaints, label_value_complaints
 
 Json = dict[str, Any]
 
+_MIRROR: Final = "kubernetes.io/config.mirror"
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _UPDATE_RULE: Final = (
@@ -27,10 +28,27 @@ _UPDATE_RULE: Final = (
 
 def validate_pod(pod: Json) -> Iterator[Mistake]:
     """A new pod."""
+    yield from _validate_mirror(pod)
     yield from validate_pod_spec(pod["spec"], "spec")
     yield from _validate_blanks(pod["spec"])
     if pod["spec"].get("nodeName") and pod["spec"].get("schedulingGates"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def _validate_mirror(pod: Json) -> Iterator[Mistake]:
+    """The image of a pod that a node runs on its own account is on that node."""
+    annotations = pod["metadata"].get("annotations") or {}
+    if _MIRROR in annotations and not pod["spec"].get("nodeName"):
+        why = "must set spec.nodeName if mirror pod annotation is set"
+        yield invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], why)
+
+
+def _validate_mirror_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """Nothing becomes such an image, ceases to be one or becomes that of another pod."""
+    given, former = ((each["metadata"].get("annotations") or {}).get(_MIRROR) for each in (new, old))
+    if given != former:
+        word = "add" if former is None else "remove or update"
+        yield forbidden(f"metadata.annotations[{_MIRROR}]", f"may not {word} mirror pod annotation")
 
 
 def validate_pod_spec(spec: Json, field: str) -> Iterator[Mistake]:
@@ -120,6 +138,7 @@ def _validate_node_requirement(requirement: Json, field: str) -> Iterator[Mistak
 def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     """A pod runs as it was made: only a few fields of its spec may change."""
     spec, former = new["spec"], old["spec"]
+    yield from _validate_mirror_update(new, old)
     yield from validate_pod_spec(spec, "spec")
     yield from _validate_blanks(spec)
     for key in ("containers", "initContainers"):

@@ -243,6 +243,10 @@ def test_some_namespaces_stay(api: Served, name: str) -> None:
         403,
         f'namespaces "{name}" is forbidden: this namespace may not be deleted',
     )
+    # Whoever means another namespace of that name is told so first.
+    assert api.delete(f"/api/v1/namespaces/{name}", {"preconditions": {"uid": "x"}}).code == 409
+    assert api.delete(f"/api/v1/namespaces/{name}", {"propagationPolicy": "Sometimes"}).code == 422
+    assert api.delete(f"/api/v1/namespaces/{name}", query="dryRun=All").code == 403
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from jettison.apiserver.resources import (
 from jettison.apiserver.reviews import answer_review
 from jettison.apiserver.tokens import TokenEntry
 from jettison.errors import ApiError
+from tests.apiserver.served import Served
 
 KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")])
 ADMIN, EVICTOR = User("ann", ("system:masters",), "admin"), User("bob", ("jettison:evictors",), "evictor")
@@ -49,24 +50,54 @@ def test_may_i(asker: User, spec: dict[str, Any], expected: bool) -> None:
     assert status(SELF_ACCESS_REVIEWS, spec, asker)["allowed"] is expected
 
 
-@pytest.mark.parametrize("resource", [ACCESS_REVIEWS, LOCAL_ACCESS_REVIEWS])
-def test_may_he(resource: Resource) -> None:
-    assert status(resource, {"user": "bob", **EVICT}) == {"allowed": True}
-    assert status(resource, {"user": "bob", **DELETE}) == {"allowed": False}
-    assert status(resource, {"user": "carl", **EVICT}) == {"allowed": False}
-    assert status(resource, {"groups": ["system:masters"], **ALL}) == {"allowed": True}
+def test_may_he() -> None:
+    assert status(ACCESS_REVIEWS, {"user": "bob", **EVICT}) == {"allowed": True}
+    assert status(ACCESS_REVIEWS, {"user": "bob", **DELETE}) == {"allowed": False}
+    assert status(ACCESS_REVIEWS, {"user": "carl", **EVICT}) == {"allowed": False}
+    assert status(ACCESS_REVIEWS, {"groups": ["system:masters"], **ALL}) == {"allowed": True}
 
 
-@pytest.mark.parametrize("spec", [{}, {**EVICT, "nonResourceAttributes": {"verb": "get", "path": "/"}}])
-def test_a_question_is_about_exactly_one_thing(spec: dict[str, Any]) -> None:
-    with pytest.raises(ApiError, match="exactly one of nonResourceAttributes or resourceAttributes") as caught:
-        status(SELF_ACCESS_REVIEWS, spec)
+def test_may_he_in_this_namespace() -> None:
+    review = {"metadata": {"namespace": "a"}, "spec": {"user": "bob", **EVICT}}
+    assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN)["status"] == {"allowed": True}
+
+
+PATH = {"nonResourceAttributes": {"verb": "get", "path": "/"}}
+NEITHER = (
+    "spec.resourceAttributes: Invalid value: null: "
+    "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+)
+BOTH = (
+    'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: '
+    "cannot be specified in combination with resourceAttributes"
+)
+NOBODY = 'spec.user: Invalid value: "": at least one of user or group must be specified'
+ELSEWHERE = 'spec.resourceAttributes.namespace: Invalid value: "a": must match metadata.namespace'
+NO_PATH = 'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: disallowed on this kind of request'
+
+
+@pytest.mark.parametrize(
+    ("resource", "review", "expected"),
+    [
+        (SELF_ACCESS_REVIEWS, {"spec": {}}, NEITHER),
+        (SELF_ACCESS_REVIEWS, {"spec": {**EVICT, **PATH}}, BOTH),
+        (ACCESS_REVIEWS, {"spec": EVICT}, NOBODY),
+        (ACCESS_REVIEWS, {"spec": {**EVICT, **PATH}}, f"[{BOTH}, {NOBODY}]"),
+        (LOCAL_ACCESS_REVIEWS, {"spec": {"user": "bob", **EVICT}}, ELSEWHERE),
+        (LOCAL_ACCESS_REVIEWS, {"spec": {"user": "bob", **PATH}}, NO_PATH),
+        (
+            SELF_ACCESS_REVIEWS,
+            {"metadata": {"name": "x"}, "spec": EVICT},
+            'metadata: Invalid value: {"name":"x"}: must be empty',
+        ),
+    ],
+)
+def test_a_question_that_makes_no_sense(resource: Resource, review: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        answer_review(resource, review, ADMIN, KNOWN)
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
-
-
-def test_a_question_about_nobody_makes_no_sense() -> None:
-    with pytest.raises(ApiError, match="at least one of user or group must be specified"):
-        status(ACCESS_REVIEWS, dict(EVICT))
+    assert caught.value.message == f'.authorization.k8s.io "" is invalid: {expected}'
+    assert set(caught.value.details or ()) == {"group", "causes"}
 
 
 def test_the_list_of_what_i_may() -> None:
@@ -85,3 +116,12 @@ def test_who_am_i() -> None:
         "metadata": {},
         "status": {"userInfo": {"username": "bob", "groups": ["jettison:evictors"]}},
     }
+
+
+def test_a_local_question_is_about_the_namespace_of_its_path(api: Served) -> None:
+    path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
+    about = {"verb": "get", "resource": "pods", "namespace": "default"}
+    answer = api.post(path, {"spec": {"user": "viewer", "resourceAttributes": about}})
+    assert (answer.code, answer.body["status"]) == (201, {"allowed": True})
+    answer = api.post(path, {"spec": {"user": "viewer", "resourceAttributes": {**about, "namespace": "other"}}})
+    assert (answer.code, "must match metadata.namespace" in answer.message) == (422, True)

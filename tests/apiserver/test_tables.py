@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.apiserver.media_types import parse_accept
 from jettison.apiserver.resources import RESOURCES, Resource
-from jettison.apiserver.tables import is_table_request, render
+from jettison.apiserver.tables import render
 from jettison.apiserver.tables.ages import age, short_duration
 from jettison.apiserver.tables.printers import PRINTERS
 from jettison.errors import ApiError
@@ -329,17 +328,3 @@ def test_nonsense_in_an_object_is_drawn_all_the_same(row: Resource, value: Json,
     value["metadata"] = {"name": "x", "labels": labels, "ownerReferences": labels, "creationTimestamp": labels}
     table = render(row, [value], NOW, metadata={})
     assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
-
-
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
-        ("application/json;as=Table;v=v1;g=meta.k8s.io", True),
-        ("application/json;g=meta.k8s.io;v=v1;as=Table", True),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", False),
-        ("application/json", False),
-        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", False),
-    ],
-)
-def test_a_table_is_recognised_by_all_three_parameters(accept: str, expected: bool) -> None:
-    assert is_table_request(parse_accept(accept)[0]) is expected

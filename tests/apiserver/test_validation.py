@@ -135,6 +135,88 @@ def test_a_gate_may_be_opened(api: Served) -> None:
     assert api.patch(f"{PODS}/p", {"spec": {"schedulingGates": None}}).code == 200
 
 
+def _term(*keys: str) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": "Exists"} for key in keys]}
+
+
+def _affinity(*terms: Json, **more: Any) -> Json:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}, **more}}
+
+
+NAMED = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
+PREFERRED = [{"weight": 1, "preference": _term("fast")}]
+NEAR = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+        ]
+    }
+}
+TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+NO_NUMBER = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+SHOWN = '{"MatchExpressions":[{"Key":"b","Operator":"Exists","Values":null}],"MatchFields":null}'
+
+
+@pytest.mark.parametrize(
+    ("former", "spec"),
+    [
+        ({}, {"nodeSelector": {"a": "b"}}),
+        ({"nodeSelector": {"a": "b"}}, {"nodeSelector": {"a": "b", "c": "d"}}),
+        ({}, {"affinity": _affinity(_term("a"))}),
+        ({"affinity": NEAR}, {"affinity": {**NEAR, **_affinity(_term("a"))}}),
+        ({"affinity": _affinity(_term("a"))}, {"affinity": _affinity(_term("a", "b"))}),
+        ({"affinity": _affinity(_term("a"))}, {"affinity": _affinity({**_term("a"), "matchFields": NAMED})}),
+        (
+            {"affinity": _affinity(_term("a"), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED)},
+            {"affinity": _affinity(_term("a"))},
+        ),
+    ],
+)
+def test_a_pod_behind_a_gate_may_become_choosier(api: Served, former: Json, spec: Json) -> None:
+    gates = [{"name": "a/b"}]
+    assert api.post(PODS, pod_document("p", schedulingGates=gates, **former)).code == 201
+    document = api.get(f"{PODS}/p").body
+    document["spec"].update(spec)
+    answer = api("PUT", f"{PODS}/p", document)
+    assert answer.code == 200, answer.message
+    assert {key: answer.body["spec"][key] for key in spec} == spec
+    assert api.patch(f"{PODS}/p", {"spec": {"schedulingGates": None}}).code == 200
+    assert api.patch(f"{PODS}/p", {"spec": {"nodeSelector": {"later": "x"}}}).code == 422
+
+
+@pytest.mark.parametrize(
+    ("former", "spec", "text"),
+    [
+        (
+            {"nodeSelector": {"a": "b"}},
+            {"nodeSelector": {"a": "c"}},
+            'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed',
+        ),
+        ({"nodeSelector": {"a": "b"}}, {"nodeSelector": None}, "spec.nodeSelector: Invalid value: null: only"),
+        ({"affinity": _affinity(_term("a"))}, {"affinity": None}, f"{TERMS}: Invalid value: null: {NO_NUMBER}"),
+        (
+            {"affinity": _affinity(_term("a"), _term("c"))},
+            {"affinity": _affinity(_term("b"))},
+            f"{TERMS}: Invalid value: [{SHOWN}]: {NO_NUMBER}",
+        ),
+        (
+            {"affinity": _affinity(_term("a"))},
+            {"affinity": _affinity(_term("b"))},
+            f"{TERMS}[0]: Invalid value: {SHOWN}: only additions are allowed (no mutations or deletions)",
+        ),
+        ({"affinity": _affinity({})}, {"affinity": _affinity(_term("b"))}, "only additions are allowed"),
+        ({}, {"affinity": {**NEAR, **_affinity(_term("a"))}}, "pod updates may not change fields other than"),
+        ({"affinity": NEAR}, {"affinity": _affinity(_term("a"))}, "pod updates may not change fields other than"),
+    ],
+)
+def test_a_pod_behind_a_gate_never_becomes_less_choosy(api: Served, former: Json, spec: Json, text: str) -> None:
+    assert api.post(PODS, pod_document("p", schedulingGates=[{"name": "a/b"}], **former)).code == 201
+    document = api.get(f"{PODS}/p").body
+    document["spec"].update(spec)
+    answer = api("PUT", f"{PODS}/p", document)
+    assert (answer.code, text in answer.message) == (422, True), answer.message
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [

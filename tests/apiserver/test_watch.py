@@ -167,6 +167,17 @@ def test_a_table_has_its_columns_once(api: Served) -> None:
     assert found[1]["object"]["rows"][0]["cells"][0] == "b"
 
 
+def test_metadata_alone(api: Served) -> None:
+    api.pod("a")
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    found = events(watched(api, query, ("DELETE", f"{POD_PATH}/a"), accept=accept))
+    assert [each["type"] for each in found] == ["ADDED", "BOOKMARK", "MODIFIED"]
+    assert all(each["object"]["kind"] == "PartialObjectMetadata" for each in found)
+    assert all(set(each["object"]) == {"kind", "apiVersion", "metadata"} for each in found)
+    assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
 def test_a_slow_watcher_is_dropped_and_nobody_waits_for_it(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_BUFFERED_BYTES", 4000)
     monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)

@@ -169,6 +169,34 @@ def test_an_announcement_that_nobody_acted_upon_is_taken_back(kubeconfig: Path) 
     play(kubeconfig, scene)
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "why"),
+    [
+        ("v1", "ReplicationController", 'found no controllers for pod "p"'),
+        ("batch/v1", "CronJob", "cronjobs.batch does not implement the scale subresource"),
+        ("batch/v9", "CronJob", 'no matches for kind "CronJob" in version "batch/v9"'),
+        ("apps/v1", "ReplicaSet", 'found no controllers for pod "p"'),
+    ],
+)
+def test_an_owner_that_is_not_there(kubeconfig: Path, version: str, kind: str, why: str) -> None:
+    """Said as Kubernetes says it, which serves more kinds than we."""
+
+    async def scene(ground: Playground) -> None:
+        owner = {"apiVersion": version, "kind": kind, "name": "gone", "uid": "u", "controller": True}
+        await ground.pod("p", await ground.node("n"), owner=owner)
+        await ground.budget(maxUnavailable=1)
+
+        async def failure() -> Json | None:
+            return condition_of(await ground.client.get(BUDGETS, "web", ground.namespace), "DisruptionAllowed")
+
+        async with controlled(ground.client, DISRUPTION):
+            failed = await until(failure)
+        assert failed is not None
+        assert (failed["reason"], failed["message"]) == ("SyncFailed", why)
+
+    play(kubeconfig, scene)
+
+
 def test_what_people_are_told(kubeconfig: Path) -> None:
     """The events of the specification's table, each with its words."""
 

@@ -56,13 +56,6 @@ class Admission:
         elif resource is PRIORITY_CLASSES:
             self._check_default_class(value, old["metadata"]["name"])
 
-    def admit_deletion(self, resource: Resource, name: str) -> None:
-        """Some things the machine cannot be without."""
-        if resource is NAMESPACES and name in IMMORTAL_NAMESPACES:
-            raise forbidden(resource, name, "this namespace may not be deleted")
-        if resource is PRIORITY_CLASSES and name in SYSTEM_CLASSES:
-            raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
-
     def _give_priority(self, pod: Json, name: str) -> None:
         spec = pod["spec"]
         class_name = spec.get("priorityClassName", "")
@@ -96,6 +89,18 @@ class Admission:
             if each.object.get("globalDefault") and each.key[1] != name:
                 why = f"PriorityClass {each.key[1]} is already marked as default. Only one default can exist"
                 raise forbidden(PRIORITY_CLASSES, name, why)
+
+
+def check_namespace_deletion(resource: Resource, name: str) -> None:
+    """Some things the machine cannot be without."""
+    if resource is NAMESPACES and name in IMMORTAL_NAMESPACES:
+        raise forbidden(resource, name, "this namespace may not be deleted")
+
+
+def check_class_deletion(resource: Resource, name: str) -> None:
+    """As above; only that Kubernetes asks it first, before it knows whether this is the object that was meant."""
+    if resource is PRIORITY_CLASSES and name in SYSTEM_CLASSES:
+        raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
 
 def _surplus(what: str, given: object, computed: object) -> str:

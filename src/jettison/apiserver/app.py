@@ -23,12 +23,13 @@ from jettison.apiserver.auth import Authenticator, denial, is_allowed
 from jettison.apiserver.bodies import read_object
 from jettison.apiserver.container_logs import ContainerLogs
 from jettison.apiserver.eviction import Evictions, Settings
+from jettison.apiserver.forms import form_of, wants_yaml
 from jettison.apiserver.limits import read_body
 from jettison.apiserver.log_query import LogSource
-from jettison.apiserver.media_types import JSON
+from jettison.apiserver.media_types import JSON, YAML
 from jettison.apiserver.options import write_options
 from jettison.apiserver.parts import Parts
-from jettison.apiserver.presenting import Response, encode, show_value, wants_table
+from jettison.apiserver.presenting import Response, encode, show_document
 from jettison.apiserver.requests import Request, Target, method_not_allowed
 from jettison.apiserver.resources import BINDINGS, GROUP_VERSIONS
 from jettison.apiserver.rest import Objects, expected
@@ -36,6 +37,8 @@ from jettison.apiserver.reviews import answer_review
 from jettison.apiserver.statuses import failure_status, forbidden, internal_error, unknown_path
 from jettison.apiserver.store import Store
 from jettison.apiserver.watch import Watcher, open_watch
+from jettison.apiserver.writing import check_namespace
+from jettison.apiserver.yaml_writing import yaml_of
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
@@ -95,22 +98,28 @@ class Application:
             return
         try:
             request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
-            self._authorize(request, scope)
-            if request.is_watch:
-                await self._watch(request, receive, send)
+            try:
+                response = await self._serve(request, scope, receive, send)
+            except ApiError as error:
+                response = _failure(error)
+            if response is None:
                 return
-            if request.target is not None and request.target.subresource == "log" and request.verb == "get":
-                await self._log(request, request.target, receive, send)
-                return
-            response = await self._respond(request, scope, receive)
-            if response.content_type == JSON and request.wants_indentation:
-                response = replace(response, body=msgspec.json.format(response.body, indent=2))
-        except ApiError as error:
-            response = _failure(error)
+            response = await _written(request, response)
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
         await _send(send, response)
+
+    async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """An answer with an end; None if it was sent as it came about."""
+        self._authorize(request, scope)
+        if request.is_watch:
+            await self._watch(request, receive, send)
+            return None
+        if request.target is not None and request.target.subresource == "log" and request.verb == "get":
+            await self._log(request, request.target, receive, send)
+            return None
+        return await self._respond(request, scope, receive)
 
     def _authorize(self, request: Request, scope: Scope) -> None:
         token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
@@ -152,13 +161,19 @@ class Application:
         return self._handlers[verb, target.subresource]
 
     async def _review(self, request: Request, target: Target) -> Response:
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
         what = expected(target.resource)
         review, _ = read_object(request.body, request.content_type, what, options.validation)
-        return show_value(
-            target.resource, answer_review(target.resource, review, request.user, self._authenticator), 201
-        )
+        metadata = dict(review.get("metadata") or {})
+        check_namespace(metadata, target.namespace)
+        metadata.pop("namespace", None)
+        if target.namespace:
+            metadata["namespace"] = target.namespace
+        review = {**review, "metadata": metadata}
+        answer = answer_review(target.resource, review, request.user, self._authenticator)
+        kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
+        return show_document(request, target.resource.group, {**kind, **answer}, 201)
 
     async def _watch(self, request: Request, receive: Receive, send: Send) -> None:
         target = request.target
@@ -251,6 +266,18 @@ def _failure(error: ApiError) -> Response:
     if error.retry_after_seconds > 0:
         headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
     return Response(error.code, encode(failure_status(error)), headers=headers)
+
+
+async def _written(request: Request, response: Response) -> Response:
+    """JSON as the client wants to read it."""
+    if response.content_type != JSON or not response.body:
+        return response
+    if wants_yaml(request, is_refusal=response.code >= 400):
+        # Thousands of objects take most of a second, in which others are to be served too.
+        return replace(response, body=await asyncio.to_thread(yaml_of, response.body), content_type=YAML)
+    if request.wants_indentation:
+        return replace(response, body=msgspec.json.format(response.body, indent=2))
+    return response
 
 
 async def _send(send: Send, response: Response) -> None:

@@ -5,7 +5,7 @@ The server runs no clock on a pod's grace: whoever runs the pod says that it has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -145,14 +145,24 @@ class Deletions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions, now_ns: int) -> Deleted:
-        """Delete one object, or begin to."""
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        now_ns: int,
+        admit: Callable[[Json], None] | None = None,
+    ) -> Deleted:
+        """Delete one object, or begin to; `admit` refuses what is as it was expected, and still must stay."""
         options.check()
         found = self._store.head(resource, namespace, name)
         if found is None:
             raise not_found(resource, name)
         check_preconditions(resource, found, options)
         value = found.object
+        if admit is not None:
+            admit(value)
         metadata = value["metadata"]
         is_terminating = "deletionTimestamp" in metadata
         if options.grace_seconds is not None and options.grace_seconds < 0:

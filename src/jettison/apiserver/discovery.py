@@ -41,7 +41,7 @@ def document(path: str, accept: str) -> Document | None:
     if path not in ("/api", "/apis"):
         return _legacy().get(path)
     for choice in parse_accept(accept):
-        if not choice.takes_json:
+        if choice.content_type != JSON:
             continue
         wanted = choice.parameters
         if not wanted.get("as"):

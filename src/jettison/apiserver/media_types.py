@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 JSON = "application/json"
+YAML = "application/yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,9 @@ class MediaType:
     parameters: Mapping[str, str]
 
     @property
-    def takes_json(self) -> bool:
-        """Whether JSON is an answer to it; `as=` asks for JSON of another shape, the caller looks at that."""
-        return self.name in (JSON, "application/*", "*/*")
+    def content_type(self) -> str:
+        """What we answer it with, empty if we cannot; `as=` asks for another shape, the caller looks at that."""
+        return JSON if self.name in (JSON, "application/*", "*/*") else YAML if self.name == YAML else ""
 
 
 # A client sends the same few headers all the time; hostile ones are cut by the limit on headers.

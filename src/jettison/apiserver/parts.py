@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
+from jettison.apiserver.forms import form_of
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import PATCHERS
 from jettison.apiserver.patched import read_patch
-from jettison.apiserver.presenting import Response, encode, wants_table
+from jettison.apiserver.presenting import Response, encode, show_document
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import BUDGETS, PODS
 from jettison.apiserver.rest import Objects, warned
@@ -41,7 +42,7 @@ class Parts:
 
     async def evict(self, request: Request, target: Target) -> Response:
         """POST of an eviction."""
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
         seconds = _timeout(request)
         body, warnings = read_eviction(request, options)
@@ -67,7 +68,7 @@ class Parts:
 
     async def bind(self, request: Request, target: Target) -> Response:
         """POST of a binding: the pod belongs to that node from now on."""
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
         binding, warnings = read_object(request.body, request.content_type, BINDING, options.validation)
         name = target.name or binding["metadata"].get("name", "")
@@ -87,15 +88,15 @@ class Parts:
 
     async def read_scale(self, request: Request, target: Target) -> Response:
         """GET of how many."""
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         found = self._objects.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise not_found(target.resource, target.name)
-        return _show_scale(found.object)
+        return _show_scale(request, found.object)
 
     async def write_scale(self, request: Request, target: Target) -> Response:
         """PUT or PATCH of how many: a change of the object itself, and of nothing else in it."""
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         is_put = request.method == "PUT"
         options = write_options(request, "UpdateOptions") if is_put else patch_options(request, is_apply=False)
 
@@ -113,7 +114,7 @@ class Parts:
         if stored is not None:
             await self._objects.store.durable(stored)
             value = stored.object
-        return _show_scale(value)
+        return _show_scale(request, value)
 
     def _wanted_scale(self, request: Request, options: WriteOptions, old: Json, *, is_put: bool) -> Json:
         if is_put:
@@ -126,7 +127,7 @@ class Parts:
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """PUT of a namespace without the finalizers that have done their work."""
-        wants_table(request, may_be_table=False)
+        form_of(request, has_table=False)
         return await self._objects.update(request, target)
 
 
@@ -203,8 +204,8 @@ def _scale(value: Json) -> Json:
     }
 
 
-def _show_scale(value: Json) -> Response:
-    return Response(200, encode(_scale(value)))
+def _show_scale(request: Request, value: Json) -> Response:
+    return show_document(request, "autoscaling", _scale(value))
 
 
 def _selector_text(selector: Json) -> str:

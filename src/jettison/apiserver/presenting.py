@@ -1,27 +1,24 @@
-"""Objects and lists as bytes: straight from what is stored wherever possible, as a table where one is asked for."""
+"""Objects and lists as bytes: straight from what is stored, unless a table or the metadata alone is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from jettison.apiserver import tables
+from jettison.apiserver import forms, tables
 from jettison.apiserver.event_forms import shown_event
+from jettison.apiserver.forms import form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.listing import Page
-from jettison.apiserver.media_types import JSON, parse_accept
+from jettison.apiserver.media_types import JSON
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import NEW_EVENTS, Resource
 from jettison.apiserver.stored import Stored
-from jettison.errors import ApiError
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
-
-_REPRESENTATIONS: Final = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
-_WATCHABLE: Final = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,47 +31,50 @@ class Response:
     headers: Sequence[tuple[bytes, bytes]] = field(default=())
 
 
-def wants_table(request: Request, *, may_be_table: bool = True) -> bool:
-    """Whether the first wish that we can fulfil is a table; 406 when there is none."""
-    if not request.accept or request.accept == JSON:
-        return False
-    for choice in parse_accept(request.accept):
-        if may_be_table and tables.is_table_request(choice):
-            return True
-        if choice.takes_json and not choice.parameters.get("as"):
-            return False
-    raise _not_acceptable(request)
-
-
-def _not_acceptable(request: Request) -> ApiError:
-    """In Kubernetes' words, of which only JSON is true of us; what was refused just now is not offered again."""
-    refused = {choice.name for choice in parse_accept(request.accept)} - {JSON}
-    listed = (*_REPRESENTATIONS, *(_WATCHABLE if request.method == "GET" else ()))
-    known = ", ".join(each for each in listed if each.partition(";")[0] not in refused)
-    message = f"406: Not Acceptable\n\nAvailable representations: {known}"
-    return ApiError(message, code=406, reason="NotAcceptable", details={})
-
-
 def show_object(request: Request, resource: Resource, stored: Stored, now_ns: int, code: int = 200) -> Response:
     """One object."""
-    if wants_table(request):
-        metadata = {"resourceVersion": stored.metadata["resourceVersion"]}
-        return _table(request, resource, [stored], metadata, now_ns, code)
-    return Response(code, document(resource, stored))
+    if not form_of(request).shape:
+        return Response(code, document(resource, stored))
+    return show_value(request, resource, stored.object, now_ns, code)
 
 
-def show_value(resource: Resource, value: Json, code: int = 200) -> Response:
-    """An object that is not stored: a dry run, or a part of an object that has a kind of its own."""
-    return Response(code, encode({"kind": resource.kind, "apiVersion": resource.api_version, **value}))
+def show_value(request: Request, resource: Resource, value: Json, now_ns: int, code: int = 200) -> Response:
+    """An object that is not stored: a dry run, or what has just been deleted."""
+    if form_of(request).shape == forms.TABLE:
+        metadata = {key: value["metadata"][key] for key in ("resourceVersion",) if key in value["metadata"]}
+        return Response(code, _table(request, resource, [value], metadata, now_ns))
+    shown = shown_event(value) if resource is NEW_EVENTS else value
+    document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
+    return show_document(request, resource.group, document, code)
+
+
+def show_document(request: Request, group: str, document: Json, code: int = 200) -> Response:
+    """What there is no table of: a part of an object that has a kind of its own, or an answer that is never kept."""
+    form = form_of(request, has_table=False)
+    match form.shape:
+        case forms.METADATA:
+            return Response(code, encode(metadata_of(document, form.api_version)))
+        case forms.METADATA_LIST:
+            raise not_of_this_shape(group, document["kind"], form.shape)
+    return Response(code, encode(document))
 
 
 def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> Response:
-    """A list."""
-    if wants_table(request):
-        return _table(request, resource, page.items, page.metadata, now_ns, 200)
-    head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
-    items = b",".join(_item(resource, item) for item in page.items)
-    return Response(200, b'%s,"items":[%s]}' % (head[:-1], items))
+    """A list. Where Kubernetes has the metadata of nothing to show, it shows null."""
+    form = form_of(request)
+    match form.shape:
+        case forms.TABLE:
+            objects = [item.object for item in page.items]
+            return Response(200, _table(request, resource, objects, page.metadata, now_ns))
+        case forms.METADATA:
+            raise not_of_this_shape(resource.group, resource.kind, form.shape)
+        case forms.METADATA_LIST:
+            items = [metadata_of(item.object, form.api_version) for item in page.items] or None
+            head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
+            return Response(200, encode({**head, "items": items}))
+    start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
+    bodies = b",".join(_item(resource, item) for item in page.items)
+    return Response(200, b'%s,"items":[%s]}' % (start[:-1], bodies))
 
 
 def document(resource: Resource, stored: Stored) -> bytes:
@@ -89,13 +89,14 @@ def _item(resource: Resource, stored: Stored) -> bytes:
 
 
 def _table(
-    request: Request, resource: Resource, items: Sequence[Stored], metadata: Mapping[str, Any], now_ns: int, code: int
-) -> Response:
+    request: Request, resource: Resource, objects: Sequence[Json], metadata: Mapping[str, Any], now_ns: int
+) -> bytes:
     drawn = tables.render(
         resource,
-        [item.object for item in items],
+        objects,
         now_ns,
         metadata=metadata,
         include_object=request.parameter("includeObject"),
+        api_version=form_of(request).api_version,
     )
-    return Response(code, encode(drawn))
+    return encode(drawn)

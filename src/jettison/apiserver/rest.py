@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jettison.apiserver.admission import Admission
+from jettison.apiserver.admission import Admission, check_class_deletion, check_namespace_deletion
 from jettison.apiserver.auth import node_refusal
 from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.event_forms import shown_event, stored_event
+from jettison.apiserver.forms import form_of
 from jettison.apiserver.limits import MOST_BODY_BYTES
 from jettison.apiserver.listing import read_page, wait_for_version, watched_version
 from jettison.apiserver.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.patch import APPLY_PATCH, PATCHERS
 from jettison.apiserver.patched import check_patched, read_patch
-from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value, wants_table
+from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
 from jettison.apiserver.statuses import already_exists, forbidden, not_found, success_status
@@ -59,6 +60,7 @@ class Objects:
 
     async def read(self, request: Request, target: Target) -> Response:
         """GET of an object, not older than the version that the client has seen."""
+        form_of(request)
         await wait_for_version(self.store, watched_version(request))
         found = self.store.get(target.resource, target.namespace, target.name)
         if found is None:
@@ -67,13 +69,13 @@ class Objects:
 
     async def list_all(self, request: Request, target: Target) -> Response:
         """GET of a collection; listing a namespace that does not exist is fine and finds nothing."""
-        wants_table(request)
+        form_of(request)
         page = await read_page(self.store, request, target.resource, target.namespace or None)
         return show_page(request, target.resource, page, self.clock.now_ns())
 
     async def create(self, request: Request, target: Target) -> Response:
         """POST to a collection."""
-        wants_table(request)
+        form_of(request)
         options = write_options(request, "CreateOptions")
         resource = target.resource
         value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
@@ -99,14 +101,14 @@ class Objects:
         if taken is not None:
             raise _taken(resource, taken)
         if options.is_dry_run:
-            return warned(show_value(resource, _shown(resource, value), 201), warnings)
+            return warned(show_value(request, resource, value, self.clock.now_ns(), 201), warnings)
         written = self.store.put(resource, namespace, name, value, most_bytes=MOST_BODY_BYTES)
         stored = await self.store.durable(written)
         return warned(show_object(request, resource, stored, self.clock.now_ns(), 201), warnings)
 
     async def update(self, request: Request, target: Target) -> Response:
         """PUT of an object, or of its status."""
-        wants_table(request)
+        form_of(request)
         options = write_options(request, "UpdateOptions")
         resource = target.resource
         value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
@@ -125,7 +127,7 @@ class Objects:
 
     async def patch(self, request: Request, target: Target) -> Response:
         """PATCH of an object, or of its status."""
-        wants_table(request)
+        form_of(request)
         media_type = request.content_type.partition(";")[0].strip().lower()
         if media_type not in PATCHERS:
             raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
@@ -157,7 +159,7 @@ class Objects:
         """Store what `make` makes of the object. An object that was only waiting for this change is removed by it."""
         stored, value = self.apply(request, target, make, is_dry_run=options.is_dry_run)
         if stored is None:
-            return warned(show_value(target.resource, _shown(target.resource, value)), warnings)
+            return warned(show_value(request, target.resource, value, self.clock.now_ns()), warnings)
         await self.store.durable(stored)
         return warned(show_object(request, target.resource, stored, self.clock.now_ns()), warnings)
 
@@ -186,21 +188,29 @@ class Objects:
 
     async def delete(self, request: Request, target: Target) -> Response:
         """DELETE of an object."""
-        wants_table(request)
+        form_of(request)
         resource, name = target.resource, target.name
         options = read_delete_options(request, _DELETE_VERSIONS)
-        self.admission.admit_deletion(resource, name)
-        found = self.store.head(resource, target.namespace, name)
-        if found is not None:
-            self.guard(request, resource, found.object)
-        deleted = self._deletions.delete(resource, target.namespace, name, options, self.clock.now_ns())
+        options.check()
+        check_class_deletion(resource, name)
+
+        def admit(value: Json) -> None:
+            check_namespace_deletion(resource, name)
+            self.guard(request, resource, value)
+
+        deleted = self._deletions.delete(resource, target.namespace, name, options, self.clock.now_ns(), admit)
         if deleted.stored is not None:
             await self.store.durable(deleted.stored)
-        return warned(_deletion_answer(resource, name, deleted, options), _deletion_warnings(resource, options))
+        code = 202 if options.orphans is False and not deleted.is_removed else 200
+        if resource.answers_with_object or not deleted.is_removed:
+            response = show_value(request, resource, deleted.value, self.clock.now_ns(), code)
+        else:
+            response = Response(code, encode(_deletion_status(resource, deleted)))
+        return warned(response, _deletion_warnings(resource, options))
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """DELETE of a collection: one by one, and what vanishes meanwhile is as good as deleted."""
-        wants_table(request)
+        form_of(request)
         resource = target.resource
         page = await read_page(self.store, request, resource, target.namespace or None)
         options = read_delete_options(request, _DELETE_VERSIONS)
@@ -208,7 +218,7 @@ class Objects:
         for item in page.items:
             if self.store.head(resource, *item.key) is None:
                 continue
-            self.admission.admit_deletion(resource, item.key[1])
+            check_class_deletion(resource, item.key[1])
             self._deletions.delete(resource, *item.key, options, self.clock.now_ns())
         await self.store.settled()
         # As they were before: so does Kubernetes.
@@ -249,14 +259,12 @@ def _is_finished(resource: Resource, value: Json) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _deletion_answer(resource: Resource, name: str, deleted: Deleted, options: DeleteOptions) -> Response:
-    code = 202 if options.orphans is False and not deleted.is_removed else 200
-    if resource.answers_with_object or not deleted.is_removed:
-        return show_value(resource, _shown(resource, deleted.value), code)
-    details = {"name": name, "kind": resource.plural, "uid": deleted.value["metadata"]["uid"]}
+def _deletion_status(resource: Resource, deleted: Deleted) -> Json:
+    metadata = deleted.value["metadata"]
+    details = {"name": metadata["name"], "kind": resource.plural, "uid": metadata["uid"]}
     if resource.group:
         details["group"] = resource.group
-    return Response(code, encode(success_status(details=details)))
+    return success_status(details=details)
 
 
 def _deletion_warnings(resource: Resource, options: DeleteOptions) -> list[str]:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jettison.apiserver.auth import Authenticator, User, is_allowed, readable_paths
 from jettison.apiserver.resources import Resource
 from jettison.apiserver.roles import Access, Grant, grants
 from jettison.apiserver.validation.mistakes import Mistake, invalid, refusal
-from jettison.errors import ApiError
 
 Json = Mapping[str, Any]
 
@@ -28,17 +27,45 @@ def answer_review(resource: Resource, review: Json, asker: User, known: Authenti
             status = {"userInfo": {"username": asker.name, "groups": list(asker.groups)}}
         case "SelfSubjectRulesReview":
             status = _rules(asker)
-        case "SelfSubjectAccessReview":
-            status = _verdict(asker, _access(resource, spec))
-        case _:
-            status = _verdict(_subject(resource, spec, known), _access(resource, spec))
+        case kind:
+            _check(kind, spec, review.get("metadata") or {}, resource.group)
+            user = asker if kind == "SelfSubjectAccessReview" else _subject(spec, known)
+            status = _verdict(user, _access(spec))
     return {"metadata": {}, **review, "status": status}
 
 
-def _subject(resource: Resource, spec: Json, known: Authenticator) -> User:
+def _check(kind: str, spec: Json, metadata: Json, group: str) -> None:
+    """422, and Kubernetes has forgotten by then of which kind the question was."""
+    if mistakes := list(_mistakes(kind, spec, metadata)):
+        raise refusal(group, "", "", mistakes)
+
+
+def _mistakes(kind: str, spec: Json, metadata: Json) -> Iterator[Mistake]:
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    is_local = kind == "LocalSubjectAccessReview"
+    # The path stands in the message as in Go's memory, where names of fields begin with a capital.
+    in_memory = None if path is None else {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+    if about is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        yield invalid("spec.nonResourceAttributes", in_memory, why)
+    if about is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid("spec.resourceAttributes", None, why)
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        yield invalid("spec.user", "", "at least one of user or group must be specified")
+    if any(
+        value for key, value in metadata.items() if key != "managedFields" and not (is_local and key == "namespace")
+    ):
+        yield invalid("metadata", metadata, "must be empty except for namespace" if is_local else "must be empty")
+    if is_local and about is not None and about.get("namespace", "") != metadata.get("namespace", ""):
+        where = "spec.resourceAttributes.namespace"
+        yield invalid(where, about.get("namespace", ""), "must match metadata.namespace")
+    if is_local and path is not None:
+        yield invalid("spec.nonResourceAttributes", in_memory, "disallowed on this kind of request")
+
+
+def _subject(spec: Json, known: Authenticator) -> User:
     name, groups = spec.get("user") or "", spec.get("groups") or []
-    if not name and not groups:
-        raise _refusal(resource, invalid("spec.user", "", "at least one of user or group must be specified"))
     role = "admin" if _MASTERS in groups else ""
     subject = None if role else known.named(name)
     return subject or User(name, tuple(groups), role)
@@ -57,18 +84,11 @@ def _verdict(user: User, access: Access) -> dict[str, Any]:
     return {"allowed": is_allowed(user, access)}
 
 
-def _access(resource: Resource, spec: Json) -> Access:
-    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if about is not None and path is None:
+def _access(spec: Json) -> Access:
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    if about is not None:
         return Access(about.get("verb") or "", **{key: about.get(key) or "" for key in _ATTRIBUTES})
-    if path is not None and about is None:
-        return Access(path.get("verb") or "", path=path.get("path") or "")
-    why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-    raise _refusal(resource, invalid("spec.resourceAttributes", about, why))
-
-
-def _refusal(resource: Resource, mistake: Mistake) -> ApiError:
-    return refusal(resource.group, resource.kind, "", [mistake])
+    return Access(path.get("verb") or "", path=path.get("path") or "")
 
 
 def _rules_of(grant: Grant) -> Iterable[dict[str, Any]]:

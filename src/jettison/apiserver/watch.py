@@ -11,10 +11,11 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from jettison.apiserver import tables
+from jettison.apiserver import forms, tables
+from jettison.apiserver.forms import form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.listing import selection_of, wait_for_version, watched_version
 from jettison.apiserver.options import boolean, integer, invalid_options
-from jettison.apiserver.presenting import document, encode, wants_table
+from jettison.apiserver.presenting import document, encode
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import Resource
 from jettison.apiserver.selection import Selection
@@ -47,7 +48,11 @@ class Watcher:
         self._selection: Selection = selection_of(request, resource)
         self._name = self._selection.name
         self._include = request.parameter("includeObject")
-        self._is_table = wants_table(request)
+        self._form = form_of(request)
+        if self._form.shape == forms.TABLE:
+            tables.check_include(self._include)
+        if self._form.shape == forms.METADATA_LIST:
+            raise not_of_this_shape(resource.group, resource.kind, self._form.shape)
         self._has_columns = False
         self._is_bookmarked = request.is_set("allowWatchBookmarks")
         self._buffer: list[bytes] = []
@@ -134,9 +139,12 @@ class Watcher:
         self._push(b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored)))
 
     def _shown(self, stored: Stored) -> bytes:
-        if not self._is_table:
-            return document(self._resource, stored)
-        return self._table([stored.object], stored.version)
+        match self._form.shape:
+            case forms.TABLE:
+                return self._table([stored.object], stored.version)
+            case forms.METADATA:
+                return encode(metadata_of(stored.object, self._form.api_version))
+        return document(self._resource, stored)
 
     def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:
         drawn = tables.render(
@@ -146,20 +154,24 @@ class Watcher:
             metadata={"resourceVersion": str(version)},
             include_object=self._include,
             has_columns=not self._has_columns,
+            api_version=self._form.api_version,
         )
         self._has_columns = True
         return encode(drawn)
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
         version = self._store.version
-        if self._is_table:
-            shown = self._table([], version)
-        else:
-            metadata: dict[str, Any] = {"resourceVersion": str(version)}
-            if annotations:
-                metadata["annotations"] = annotations
-            kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
-            shown = encode({**kind, "metadata": metadata})
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if annotations:
+            metadata["annotations"] = annotations
+        match self._form.shape:
+            case forms.TABLE:
+                shown = self._table([], version)
+            case forms.METADATA:
+                shown = encode(metadata_of({"metadata": metadata}, self._form.api_version))
+            case _:
+                kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
+                shown = encode({**kind, "metadata": metadata})
         return b'{"type":"BOOKMARK","object":%s}\n' % shown
 
     def _push(self, line: bytes) -> None:

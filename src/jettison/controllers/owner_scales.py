@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from jettison.controllers.served_kinds import plural_of, read_resources
@@ -12,6 +12,13 @@ from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import Kind
 
 _SCALE: Final = "scale"
+_NO_SCALE: Final = "does not implement the scale subresource"
+# Kubernetes always serves these, and so says other things of them than of a kind that it has never heard of. A server
+# that does without them has no object of them either.
+_ABSENT: Final[Mapping[tuple[str, str], ScaleFailure | None]] = {
+    ("v1", "ReplicationController"): None,
+    ("batch/v1", "CronJob"): ScaleFailure(f"cronjobs.batch {_NO_SCALE}"),
+}
 
 
 async def read_scales(
@@ -27,6 +34,8 @@ async def read_scales(
             resource = plural_of(owner.kind, served[owner.api_version])
             if resource is not None:
                 scales[owner] = await _read(client, owner, resource, served[owner.api_version], namespace)
+            elif (owner.api_version, owner.kind) in _ABSENT:
+                scales[owner] = _ABSENT[owner.api_version, owner.kind]
         except (ApiError, InputError) as error:
             scales[owner] = ScaleFailure(str(error))
     return scales
@@ -38,7 +47,7 @@ async def _read(
     group, _, version = owner.api_version.rpartition("/")
     if not any(each.get("name") == f"{plural}/{_SCALE}" for each in resources):
         qualified = f"{plural}.{group}" if group else plural
-        return ScaleFailure(f"{qualified} does not implement the scale subresource")
+        return ScaleFailure(f"{qualified} {_NO_SCALE}")
     try:
         found = await client.get(Kind(group, plural, version=version), owner.name, namespace, _SCALE)
     except NotFound:

@@ -12,7 +12,7 @@ from jettison.controllers.object_state import node_name_of
 from jettison.errors import ManifestError
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent
-from jettison.runtimes.kube.kinds import NAMESPACES, PODS
+from jettison.runtimes.kube.kinds import NAMESPACES, PODS, Kind
 from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access
 from tests.controllers.staging import until
 from tests.live.served import serving
@@ -113,6 +113,41 @@ def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -
     changes = asyncio.run(scene())
     assert _story(changes) == [("brief", "new"), ("twice", "new"), ("brief", "gone"), ("brief", "new")]
     assert [each.newest["metadata"]["resourceVersion"] for each in changes] == ["3", "5", "6", "8"]
+
+
+class _SetUpAnew(KubeClient):
+    """First it is at version 9; then its state is lost, and it is at version 2."""
+
+    def __init__(self) -> None:
+        self.lists = 0
+        self.asked: list[str] = []
+
+    async def list(self, *_: object, **__: object) -> Listing:
+        self.lists += 1
+        return Listing([], "9" if self.lists == 1 else "2")
+
+    async def watch(self, kind: Kind, since: str = "", *_: object, **__: object) -> AsyncIterator[Sequence[WatchEvent]]:
+        self.asked.append(since)
+        if since == "9":
+            yield [WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "2"}})]
+        await asyncio.Event().wait()
+
+
+def test_a_server_that_has_lost_its_state_is_listed_again() -> None:
+    """It would tell nothing until it had come as far as before."""
+
+    async def scene() -> list[str]:
+        client = _SetUpAnew()
+        running = asyncio.create_task(Cache(client, PODS, "", SystemClock(), 60).run())
+
+        async def is_followed() -> bool:
+            return client.asked == ["9", "2"]
+
+        await until(is_followed)
+        running.cancel()
+        return client.asked
+
+    assert asyncio.run(scene()) == ["9", "2"]
 
 
 def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> None:

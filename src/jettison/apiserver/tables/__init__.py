@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from jettison.apiserver.media_types import MediaType
+from jettison.apiserver.forms import TABLE, metadata_of
 from jettison.apiserver.resources import Resource
 from jettison.apiserver.statuses import bad_request
 from jettison.apiserver.tables.printers import PLAIN, PRINTERS
@@ -19,10 +19,13 @@ from jettison.engine.strconv import quote
 _GROUP_VERSION = "meta.k8s.io/v1"
 
 
-def is_table_request(choice: MediaType) -> bool:
-    """Whether this choice of an Accept header asks for a table in the version that we draw."""
-    wanted = choice.parameters
-    return choice.takes_json and (wanted.get("as"), wanted.get("g"), wanted.get("v")) == ("Table", "meta.k8s.io", "v1")
+def check_include(include_object: str) -> None:
+    """400 for a wish that is none of the three."""
+    if include_object not in ("", "Metadata", "Object", "None"):
+        raise bad_request(
+            f"Unable to convert to Table as requested: includeObject: Invalid value: {quote(include_object)}:"
+            " must be 'Metadata', 'Object', 'None', or empty"
+        )
 
 
 def render(
@@ -33,29 +36,28 @@ def render(
     metadata: Mapping[str, Any],
     include_object: str = "",
     has_columns: bool = True,
+    api_version: str = _GROUP_VERSION,
 ) -> dict[str, Any]:
     """A table. In a watch only the first one has columns; later events carry rows alone."""
-    if include_object not in ("", "Metadata", "Object", "None"):
-        raise bad_request(
-            f"Unable to convert to Table as requested: includeObject: Invalid value: {quote(include_object)}:"
-            " must be 'Metadata', 'Object', 'None', or empty"
-        )
+    check_include(include_object)
     printer = PRINTERS.get(resource.qualified, PLAIN)
     rows = [
-        {"cells": printer.cells(each, now_ns), "object": _row_object(resource, each, include_object)}
+        {"cells": printer.cells(each, now_ns), "object": _row_object(resource, each, include_object, api_version)}
         for each in objects
     ]
     columns = _columns(printer.columns) if has_columns else None
-    head = {"kind": "Table", "apiVersion": _GROUP_VERSION, "metadata": dict(metadata)}
+    head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
     return {**head, "columnDefinitions": columns, "rows": rows}
 
 
-def _row_object(resource: Resource, value: Mapping[str, Any], include_object: str) -> dict[str, Any] | None:
+def _row_object(
+    resource: Resource, value: Mapping[str, Any], include_object: str, api_version: str
+) -> dict[str, Any] | None:
     if include_object == "None":
         return None
     if include_object == "Object":
         return {"kind": resource.kind, "apiVersion": resource.api_version, **value}
-    return {"kind": "PartialObjectMetadata", "apiVersion": _GROUP_VERSION, "metadata": value["metadata"]}
+    return metadata_of(value, api_version)
 
 
 @cache

@@ -60,6 +60,11 @@ def spec_value(spec: Json) -> Json:
     return shown
 
 
+def term_value(term: Json) -> Any:
+    """As above, for one term of a node selector."""
+    return _typed(Type((), "NodeSelectorTerm"), term)
+
+
 def _name(key: str) -> str:
     return _NAMES.get(key, key[:1].upper() + key[1:])
 

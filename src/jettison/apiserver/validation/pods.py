@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.validation.containers import validate_containers
+from jettison.apiserver.validation.gated_pods import restored_affinity, validate_narrowing
 from jettison.apiserver.validation.metadata import validate_labels
 from jettison.apiserver.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.validation.names import NameRule, label_name, subdomain_name
@@ -161,6 +162,8 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
         if gate not in _gates(former):
             why = f"only deletion is allowed, but found new scheduling gate '{gate}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", why)
+    if _gates(former):
+        yield from validate_narrowing(spec, former)
     restored = _restored(spec, former)
     # Only what Kubernetes knows counts: a field that nobody knows makes no difference.
     if restored != former and (difference := spec_difference(former, restored)):
@@ -220,6 +223,10 @@ def _restored(spec: Json, former: Json) -> Json:
             restored[key] = [{**each, "image": before.get("image")} for each, before in pairs]
     for key in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _take(restored, former, key)
+    if _gates(former):
+        _take(restored, former, "nodeSelector")
+        affinity = restored_affinity(spec, former)
+        _take(restored, {} if affinity is None else {"affinity": affinity}, "affinity")
     if former.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         _take(restored, former, "terminationGracePeriodSeconds")
     return restored

@@ -27,12 +27,27 @@ import ssl
 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """
 
+UNTYPED = """
+import jettison.cli.guard
+from jettison.cli.resident import forget_annotations
+from jettison.engine.pods import Pod
+from jettison.manifests.pods import PodDocument, pod_from
+forget_annotations()
+print(pod_from.__annotations__, Pod.__init__.__annotations__, len(Pod.__annotations__) > 10)
+print(pod_from({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}))
+"""
+
 
 def test_an_agent_with_everything_loaded_has_neither_openssl_nor_click() -> None:
     """And OpenSSL can still be had by whoever needs it."""
     done = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "\n"
+
+
+def test_functions_forget_their_types_and_values_do_not() -> None:
+    done = subprocess.run([sys.executable, "-c", UNTYPED], capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "{} {} True\n/p\n", done.stderr
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--help",), 0), (("--no-such",), 2), (("--node-memory", "x"), 2)])

@@ -9,12 +9,14 @@ probes load OpenSSL by themselves. Who talks to an API needs them, and is told s
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -36,8 +38,11 @@ def main() -> NoReturn:
         if doer in _LEAN:
             load_lean()
         orders = import_module("jettison.cli.orders").decode_orders(data)
+        carry_out = import_module(f"jettison.cli.{doer}").carry_out
+        if doer in _LEAN:
+            forget_annotations()
         # From here on it is for the doer to say what a signal means.
-        code = import_module(f"jettison.cli.{doer}").carry_out(orders)
+        code = carry_out(orders)
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     sys.exit(code)
@@ -55,6 +60,13 @@ def load_lean() -> None:
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+def forget_annotations() -> None:
+    """Of functions. Their types are for those who read and check the program; here they are the room of ten pods."""
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and (each.__module__ or "").startswith("jettison."):
+            del each.__annotations__
 
 
 def _read_orders() -> bytes:

@@ -15,7 +15,6 @@ SOURCE = ROOT / "src" / "jettison"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(path.parent for path in MODULES if path.name == "__init__.py")
 
-LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
 SHORTEST_CHARTER = 80
 # Names that say nothing about what lives inside, so that everything ends up there.
@@ -47,10 +46,8 @@ def test_the_layers_hold() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_modules_fit_into_a_head(path: Path) -> None:
-    """At most 400 lines, and no function above 60."""
-    lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= LONGEST_MODULE, f"{lines} lines"
+def test_functions_fit_into_a_head(path: Path) -> None:
+    """No function is longer than 60 lines. A module is as long as its idea, so nothing counts its lines."""
     long = [
         f"{node.name} has {length} lines"
         for node in _functions(path)

@@ -6,10 +6,17 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
+from jettison.agent import journal_reading
+from jettison.agent.recorded_steps import step_from
+from jettison.agent.records import STEP, Encoder, Look, Step
+from jettison.cli.journal_lines import journal_lines
 from jettison.engine.admission import admit_under_pressure
 from jettison.engine.decide import Evict, decide
 from jettison.engine.history import History
@@ -20,7 +27,7 @@ from jettison.engine.pods import Pod, limits, requests
 from jettison.engine.policy import build_policy
 from jettison.engine.signals import Condition, readings
 from jettison.engine.snapshot import Layout, NodeStats, PodUsage, Snapshot
-from jettison.errors import JettisonError
+from jettison.errors import JettisonError, ManifestError
 from jettison.manifests.config_files import parse_config_file
 from jettison.manifests.document_files import parse_documents
 from jettison.manifests.documents import PriorityClasses, prepare_pod
@@ -28,6 +35,7 @@ from jettison.manifests.history import SavedHistory, encode_history, parse_histo
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.pods import parse_pods, pod_from
 from jettison.manifests.summary import parse_summary
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 from tests.builders import MI, document, node, policy, snapshot
 from tests.manifests.test_pods import DOCUMENT as POD
 from tests.manifests.test_summary import DOCUMENT as SUMMARY
@@ -107,12 +115,38 @@ def read_manifests(data: bytes) -> None:
         matches_node(each["spec"], {"zone": "a"})
 
 
+def read_kubeconfig(data: bytes) -> None:
+    """Up to where a connection would be made: files are named in it, and certificates are inside."""
+    from jettison.runtimes.kube.credentials import authentication, trust
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        access = load_access(Overrides(kubeconfig=file.name), {})
+    authentication(access)
+    if access.authority_pem or access.credentials.certificate_pem:
+        trust(access)
+
+
+def read_record(data: bytes) -> None:
+    """A record of the journal, as `journal` and `why` show it."""
+    record = journal_reading._record(data)
+    if record is None:
+        raise ManifestError("a spoiled record is passed over")
+    assert all(line.isprintable() for line in journal_lines(record))
+    if record.kind == STEP:
+        step_from(record.data)
+
+
 READERS: dict[str, Callable[[bytes], None]] = {
     "pods": read_pods,
     "summary": read_summary,
     "config": read_config,
     "history": read_history,
     "manifests": read_manifests,
+    "kubeconfig": read_kubeconfig,
+    "step": read_record,
+    "fact": read_record,
 }
 
 
@@ -150,12 +184,40 @@ SMALL_POD = {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}},
     },
 }
+KUBECONFIG = {
+    "current-context": "here",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority": "/dev/null"}}],
+    "users": [
+        {"name": "u", "user": {"token": "t", "client-key-data": "eA==", "exec": {"command": "true", "args": ["a"]}}}
+    ],
+    "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+}
+FACT = {
+    "version": 1,
+    "kind": "fact",
+    "time": 1_900_000_000_000_000_000,
+    "node": "n1",
+    "pods": [["default", "web", "u1"]],
+    "event": "pod_evicted",
+    "values": {"pod": "default/web", "message": "m", "took_ns": 5, "available": 7, "threshold": "memory.available<1Gi"},
+}
+
+
+def _step_document() -> Any:
+    view = snapshot(0, node(memory=0), [Pod("a", uid="a")], {"a": PodUsage(MI, 1, MI)})
+    step = Step(10**18, "n1", STARVED, History(), [Look(view, decide(STARVED, History(), view))])
+    return json.loads(msgspec.json.encode(Encoder().step(step)))
+
+
 VALID: dict[str, Any] = {
     "pods": {"kind": "List", "items": [POD, POD]},
     "summary": SUMMARY,
     "config": CONFIG,
     "history": _history_document(),
     "manifests": {"kind": "List", "items": [CLASS, SMALL_POD]},
+    "kubeconfig": KUBECONFIG,
+    "step": _step_document(),
+    "fact": FACT,
 }
 
 

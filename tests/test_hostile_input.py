@@ -57,10 +57,11 @@ def test_wrong_types_at_every_level(kind: str) -> None:
     """Each place of a valid document replaced by each wrong value, and then used as far as it can be."""
     valid, reader = VALID[kind], READERS[kind]
     refused = 0
-    for path in places(valid):
+    for number, path in enumerate(places(valid)):
         if kind == "pods" and path[:2] == ("items", 1):
             continue
-        for wrong in WRONG:
+        # A step has 150 places, of which many are alike: each gets another fifth of the values.
+        for wrong in WRONG[number % 5 :: 5] if kind == "step" else WRONG:
             data = encoded(with_value(valid, path, wrong))
             try:
                 refused += attempt(lambda data=data: reader(data)) is not None  # type: ignore[misc]

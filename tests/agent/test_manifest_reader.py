@@ -46,9 +46,9 @@ def test_one_child_reads_all_and_is_gone_afterwards() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("kind: [", r"a.yaml, line \d: "),
+        ("kind: [", r"a.yaml:\d: "),
         ("- 1", "a.yaml: a document has no kind"),
-        ("{kind: Pod, ~: 1}", "a.yaml: cannot be written as JSON"),
+        ("{kind: Pod, ~: 1}", "a.yaml: a NoneType cannot be a key"),
     ],
 )
 def test_a_mistake_is_told_and_the_next_file_is_read(reader: ManifestReader, text: str, why: str) -> None:

@@ -113,7 +113,7 @@ def test_a_broken_file_leaves_its_pods_alone(node: Node) -> None:
     assert node.pods()["a"].pod.uid == before
     node.pods()
     assert len(node.said) == 1
-    assert "line" in str(node.said[0])
+    assert "a.yaml:3: did not find" in str(node.said[0])
 
 
 def test_what_was_right_in_a_file_with_a_mistake_survives_the_next_mistake(node: Node) -> None:

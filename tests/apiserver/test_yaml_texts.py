@@ -70,7 +70,7 @@ def test_what_it_cannot(text: str) -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(InputError, match="yaml: "):
+    with pytest.raises(InputError, match="yaml:1: not UTF-8"):
         parse_yaml(b"\xff\xfe")
 
 

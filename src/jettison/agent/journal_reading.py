@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from jettison.agent.journal_files import SegmentReader, segments
-from jettison.errors import ObservationFailed
+from jettison.errors import ManifestError, ObservationFailed
+from jettison.manifests.decoding import bounded, decode
 from jettison.runtimes.linux.kernel_files import reason
 
 PodName = tuple[str, str, str]
@@ -51,7 +52,7 @@ class PodQuery:
 class _Envelope(msgspec.Struct):
     version: int
     kind: str
-    time: int
+    time: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     node: str
     pods: list[PodName]
     evicts: list[str] = msgspec.field(default_factory=list)
@@ -61,6 +62,7 @@ class _Envelope(msgspec.Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
+_VALUES = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,10 @@ class Record:
     @property
     def values(self) -> dict[str, Any]:
         """What a fact says."""
-        found: dict[str, Any] = msgspec.json.decode(self.values_data)
-        return found
+        try:
+            return decode(_VALUES, bounded(self.values_data, "values"), "values")
+        except ManifestError as error:
+            return {"unreadable": str(error)}
 
 
 def read_journal(
@@ -129,8 +133,8 @@ def _documents(directory: Path, *, newest_first: bool) -> Iterator[bytes]:
 
 def _record(data: bytes) -> Record | None:
     try:
-        envelope = _ENVELOPE.decode(data)
-    except msgspec.MsgspecError:
+        envelope = decode(_ENVELOPE, data, "record")
+    except ManifestError:
         return None
     return Record(
         envelope.version,

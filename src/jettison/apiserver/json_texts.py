@@ -10,16 +10,12 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from jettison.errors import InputError
+from jettison.manifests.decoding import is_too_deep, without_surrogates
 
 _decode = msgspec.json.Decoder().decode
 _KEY: Final = re.compile(rb'"\s*:')
 _LONG_NUMBER: Final = re.compile(rb"\d{19}")
-# A text without an end goes to the end: trying again behind its quote would take the square of the time.
-_BRACKET_OR_TEXT: Final = re.compile(rb'[][{}]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _UINT64: Final = 2**64
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
-# No Kubernetes object has 20 levels. Whoever walks a value behind this door may do so by recursion.
-DEEPEST: Final = 100
 # As upstream; and a path is no longer than its text, so a hundred of them may still be too much to say.
 _MOST_DUPLICATES: Final = 100
 _MOST_DUPLICATE_CHARS: Final = 65_536
@@ -39,7 +35,7 @@ _PLACES: Final = {
 
 def parse_json(data: bytes) -> Any:
     """The value, or an InputError with what Go would say."""
-    if data.count(b"[") + data.count(b"{") > DEEPEST and _is_too_deep(data):
+    if is_too_deep(data):
         raise InputError("exceeded max depth")
     try:
         value = _decode(data)
@@ -48,26 +44,12 @@ def parse_json(data: bytes) -> Any:
     return _within_64_bits(value) if _LONG_NUMBER.search(data) else value
 
 
-def _is_too_deep(data: bytes) -> bool:
-    """Counts brackets outside texts; a broken document may be called deep, and is refused one way or the other."""
-    depth = 0
-    for token in _BRACKET_OR_TEXT.finditer(data):
-        first = token[0][0]
-        if first in b"[{":
-            depth += 1
-            if depth > DEEPEST:
-                return True
-        elif first in b"]}":
-            depth -= 1
-    return False
-
-
 def _parse_slowly(data: bytes) -> Any:
     """Go takes more than the standard: broken UTF-8 and lone surrogates become U+FFFD."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
-        return _within_64_bits(_scrubbed(value))
+        return _within_64_bits(without_surrogates(value))
     except json.JSONDecodeError as error:
         raise InputError(_complaint(text, error)) from error
     except (RecursionError, ValueError) as error:
@@ -119,16 +101,6 @@ def _within_64_bits(value: Any) -> Any:
     return value
 
 
-def _scrubbed(value: Any) -> Any:
-    if isinstance(value, str):
-        return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", value)
-    if isinstance(value, dict):
-        return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_scrubbed(item) for item in value]
-    return value
-
-
 def depth_of(value: Any) -> int:
     """How many objects and lists are around its innermost part, itself included: none for a number."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
@@ -154,7 +126,7 @@ def duplicate_keys(data: bytes, value: Any) -> list[str]:
     found: dict[str, None] = {}
     room = _MOST_DUPLICATE_CHARS
     for path in _duplicates(pairs, []):
-        found[_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", path)] = None
+        found[without_surrogates(path)] = None
         room -= len(path)
         if room < 0 or len(found) == _MOST_DUPLICATES:
             break

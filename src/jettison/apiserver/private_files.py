@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from jettison.errors import InputError
+from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 
 
 def make_private_folder(folder: Path) -> None:
@@ -38,7 +39,7 @@ def write_private(path: Path, content: bytes) -> None:
 def read_private(path: Path) -> bytes | None:
     """The content, or None where there is no such file yet."""
     try:
-        return path.read_bytes()
+        return read_plain(path, LARGEST_STATE)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -17,7 +17,8 @@ import msgspec
 
 from jettison.apiserver.private_files import read_private, write_private
 from jettison.apiserver.roles import ROLES
-from jettison.errors import InputError
+from jettison.errors import InputError, ManifestError
+from jettison.manifests.decoding import decode
 
 _TOKEN_BYTES = 32
 # No blank: it would end the token in the header that carries it.
@@ -39,6 +40,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: tuple[TokenEntry, ...] = ()
 
 
+_DECODER = msgspec.json.Decoder(_File)
+
+
 def ensure_tokens(path: Path, wanted: Mapping[str, str]) -> tuple[TokenEntry, ...]:
     """All entries of the file, after a new token was added for each user of `wanted` (user: role) without one."""
     found = _read(path)
@@ -58,9 +62,9 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
     if content is None:
         return ()
     try:
-        entries = msgspec.json.decode(content, type=_File).tokens
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` is not a file of tokens: {error}") from error
+        entries = decode(_DECODER, content, str(path)).tokens
+    except ManifestError as error:
+        raise InputError(f"not a file of tokens: {error}") from error
     _check(path, entries)
     return entries
 

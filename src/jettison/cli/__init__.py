@@ -20,6 +20,9 @@ def main() -> None:
     """Run the command in `sys.argv` and end the process."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         import_module("jettison.cli.closed_streams").replace_them()
+    for stream in (sys.stdout, sys.stderr):
+        # A name may hold bytes that are no text, and a terminal's alphabet may lack what a message says.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if sys.argv[1:2] in (["up"], ["node"]):
         import_module("jettison.cli.resident").main()
     import_module("jettison.cli.program").program.main()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jettison.cli.controller_choice import choose_controllers
+from jettison.cli.go_flags import WholeNumber
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.api_switches import API_PROFILES
 
@@ -25,7 +26,7 @@ _OPTIONS = (
     ),
     click.option(
         "--terminated-pod-gc-threshold",
-        type=int,
+        type=WholeNumber(),
         default=_DEFAULTS.terminated_pods,
         metavar="NUMBER",
         show_default=True,
@@ -33,7 +34,7 @@ _OPTIONS = (
     ),
     click.option(
         "--evicted-pod-limit",
-        type=click.IntRange(min=0),
+        type=WholeNumber(0),
         metavar="NUMBER",
         help="Of more pods that a node evicted the oldest go. [default: only the threshold above]",
     ),

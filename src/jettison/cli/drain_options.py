@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jettison.cli.cluster import dry_run_option, duration_ns, read_dry_run
-from jettison.cli.go_flags import go_switch
+from jettison.cli.go_flags import WholeNumber, go_switch
 from jettison.engine.drain import DrainRules
 from jettison.engine.label_selector_text import parse_label_selector
 from jettison.errors import InputError, JettisonError
@@ -19,7 +19,11 @@ from jettison.runtimes.kube.client import CHUNK
 Callback = Callable[..., Any]
 
 grace_period_option = click.option(
-    "--grace-period", type=int, default=-1, metavar="SECONDS", help="Negative: what each pod says; 0: at once."
+    "--grace-period",
+    type=WholeNumber(),
+    default=-1,
+    metavar="SECONDS",
+    help="Negative: what each pod says; 0: at once.",
 )
 progress_option = click.option(
     "--progress/--no-progress", default=None, help="Counts and causes on standard error; by default on a terminal."
@@ -36,13 +40,18 @@ _OPTIONS = (
     click.option(
         "--skip-wait-for-delete-timeout",
         "skip_wait_seconds",
-        type=int,
+        type=WholeNumber(),
         default=0,
         metavar="SECONDS",
         help="Above 0, ignore pods that should have been gone for longer.",
     ),
     click.option(
-        "--chunk-size", "chunk", type=int, default=CHUNK, show_default=True, help="Objects per list request; 0: all."
+        "--chunk-size",
+        "chunk",
+        type=WholeNumber(),
+        default=CHUNK,
+        show_default=True,
+        help="Objects per list request; 0: all.",
     ),
     dry_run_option,
 )

@@ -1,13 +1,35 @@
-"""Flags as Go programs take them: `--force`, `--force=false`, and never the next word as the value of a bare one."""
+"""Flags as Go programs take them: `--force`, `--force=false`, and never the next word as the value of a bare one.
+
+Numbers likewise: what has more than 64 bits is none, and neither are `1_000` and digits of other alphabets.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 Callback = Callable[..., Any]
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INT64 = 2**63 - 1
+
+
+class WholeNumber(click.IntRange):
+    """An integer of 64 bits, or of fewer values; every number that a command takes is one of these."""
+
+    def __init__(self, least: int = -_INT64, most: int = _INT64) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Before Python reads it: thousands of digits take it seconds, and it takes more than Go does."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            said = value if len(value) <= 40 else f"{value[:40]}…"
+            self.fail(f"`{said}` is not a whole number from {self.min} to {self.max}", param, ctx)
+        return int(super().convert(value, param, ctx))
 
 
 class GoFlag(click.Option):

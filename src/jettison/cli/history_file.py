@@ -11,6 +11,7 @@ from jettison.cli.node_input import shown
 from jettison.engine.history import History
 from jettison.errors import ActionFailed, InputError
 from jettison.manifests.history import SavedHistory, encode_history, parse_history
+from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 from jettison.runtimes.linux.kernel_files import reason
 
 
@@ -20,7 +21,7 @@ def load_history(path: str, node: str) -> History:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             # It will be replaced, and root could replace /dev/null.
             raise InputError(f"--history: `{shown(path)}` is not a regular file")
-        saved = parse_history(Path(path).read_bytes(), shown(path))
+        saved = parse_history(read_plain(Path(path), LARGEST_STATE), shown(path))
     except FileNotFoundError:
         return History()
     except OSError as error:

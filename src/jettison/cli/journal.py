@@ -11,6 +11,7 @@ import msgspec
 
 from jettison.agent.journal_reading import PodQuery, Record, read_journal
 from jettison.agent.records import STEP
+from jettison.cli.go_flags import WholeNumber
 from jettison.cli.journal_lines import journal_lines
 from jettison.cli.output import JSON, TABLE, remark
 from jettison.cli.watched_node import WatchedNode, watched_node_options
@@ -35,7 +36,7 @@ def instant(text: str) -> int:
 @click.argument("pod", required=False)
 @click.option("--since", type=instant, metavar="WHEN", help="A time, or how long ago: `10m`.")
 @click.option("--until", type=instant, metavar="WHEN", help="The same; what happened at that time is left out.")
-@click.option("-n", "--tail", type=click.IntRange(1), metavar="N", help="Only the newest N records.")
+@click.option("-n", "--tail", type=WholeNumber(1), metavar="N", help="Only the newest N records.")
 @click.option(
     "-o",
     "--output",

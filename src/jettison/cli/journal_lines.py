@@ -7,7 +7,7 @@ journal has ten thousand of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,7 +17,8 @@ from jettison.agent.records import STEP
 from jettison.agent.safe_text import printable
 from jettison.cli.amounts import short
 from jettison.engine.signals import ROWS, Signal
-from jettison.manifests.decoding import Wire
+from jettison.errors import ManifestError
+from jettison.manifests.decoding import Wire, decode
 from jettison.manifests.times import time_text
 
 _WIDEST_EVENT = 18
@@ -59,7 +60,7 @@ class _Alarm(Wire):
 class _Step(Wire):
     acts: bool
     alarm: _Alarm
-    looks: list[_Look]
+    looks: Annotated[list[_Look], msgspec.Meta(min_length=1)]
 
 
 _STEP = msgspec.json.Decoder(_Step)
@@ -74,13 +75,13 @@ def journal_lines(record: Record, about: PodQuery | None = None) -> Iterator[str
         yield _fact(record.time_ns, record.event, record.values)
         return
     try:
-        step = _STEP.decode(record.data)
-    except msgspec.MsgspecError as error:
+        step = decode(_STEP, record.data, "step")
+    except ManifestError as error:
         yield _line(record.time_ns, "step", "", {"unreadable": str(error)})
         return
     look = step.looks[-1]
     for fact in look.facts if about is None else ():
-        event = fact.pop("event", "")
+        event = str(fact.pop("event", ""))
         if event not in _BORING:
             yield _fact(record.time_ns, event, fact)
     chosen = [pod for pod in record.pods if pod[2] in record.evicts and (about is None or about.matches(pod))]
@@ -91,7 +92,7 @@ def journal_lines(record: Record, about: PodQuery | None = None) -> Iterator[str
 def _fact(time_ns: int, event: str, values: Mapping[str, Any]) -> str:
     left_out = ("pod", "uid", *_REPEATED.get(event, ()))
     shown = {name: value for name, value in values.items() if name not in left_out}
-    return _line(time_ns, event, values.get("pod") or "", shown)
+    return _line(time_ns, event, str(values.get("pod") or ""), shown)
 
 
 def _decision(time_ns: int, step: _Step, decision: _Decision, pods: list[str], *, is_told: bool) -> Iterator[str]:

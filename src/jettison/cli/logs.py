@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from jettison.agent.journal_reading import PodQuery
+from jettison.cli.go_flags import WholeNumber
 from jettison.cli.log_files import PodLogs, find_pod_logs, log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.cli.output import remark
@@ -23,7 +24,7 @@ from jettison.runtimes.protocol import PodStatus
 @click.argument("pod")
 @click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
+@click.option("--tail", type=WholeNumber(0), metavar="N", help="Begin with the last N lines.")
 @click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
 @watched_node_options
 def command(node: WatchedNode, pod: str, container: str | None, follow: bool, tail: int | None, previous: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from jettison.cli.go_flags import WholeNumber
 from jettison.cli.guard_options import guard_options
 from jettison.cli.host_options import absolute
 from jettison.cli.kubelet_flags import KubeletCommand
@@ -22,7 +23,7 @@ from jettison.cli.resident import Deliver
 @click.option("--node-ip", metavar="ADDRESS", default="", help="Of this node. [default: the one that reaches the API]")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=WholeNumber(0, 65535),
     default=0,
     help="Where the API asks for logs. [default: one that is free]",
 )

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ActionFailed, ManifestError, ObservationFailed
+from jettison.manifests.decoding import read_json
 from jettison.runtimes.linux.kernel_files import reason
 
 NAME = "node.json"
@@ -28,6 +29,9 @@ class NodeCard:
     is_dry_run: bool = False
     # What the machine did not permit at that start, one line each.
     lacks: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(NodeCard)
 
 
 def short_path(node_dir: Path, directory: Path) -> str:
@@ -49,10 +53,10 @@ def read_card(directory: Path) -> NodeCard | None:
     """None where there is none: the first agent has not come that far yet."""
     path = directory / NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=NodeCard)
+        return read_json(path, _DECODER)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ObservationFailed(f"cannot understand `{path}`: {error}") from error
+    except ManifestError as error:
+        raise ObservationFailed(f"cannot understand {error}") from error

@@ -12,11 +12,14 @@ import click
 from jettison.engine.pods import Pod
 from jettison.engine.snapshot import Layout, NodeStats, PodUsage
 from jettison.errors import InputError, ManifestError
+from jettison.manifests.plain_files import BYTE_ORDER_MARK, read_given, unreadable
 from jettison.manifests.pods import parse_pods
 from jettison.manifests.summary import layout_of, parse_summary
-from jettison.runtimes.linux.kernel_files import reason
 
 STANDARD_INPUT = "-"
+LARGEST_LIST = 512 * 2**20
+"""A list of 50,000 pods has 350 MB."""
+
 ENDED = ("Succeeded", "Failed")
 
 SUMMARY_HINT = "expected what `kubectl get --raw /api/v1/nodes/NAME/proxy/stats/summary` prints"
@@ -45,13 +48,17 @@ def shown(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else click.format_filename(path)
 
 
-def read_input(path: str) -> bytes:
-    """The file, or standard input for `-`. A byte order mark, which Windows' shells like to write, is dropped."""
+def read_input(path: str, most: int = LARGEST_LIST) -> bytes:
+    """The file, or standard input for `-`."""
+    if path != STANDARD_INPUT:
+        return read_given(Path(path), most)
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
+        data = sys.stdin.buffer.read(most + 1)
     except OSError as error:
-        raise InputError(f"cannot read `{shown(path)}`: {reason(error)}") from error
-    return data.removeprefix(b"\xef\xbb\xbf")
+        raise unreadable(shown(path), error) from error
+    if len(data) > most:
+        raise ManifestError(f"{shown(path)}: more than {most} bytes")
+    return data.removeprefix(BYTE_ORDER_MARK)
 
 
 def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from jettison.engine.taints import Taint
+from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings
 
 
@@ -73,7 +74,10 @@ _DOERS: dict[type[AnyOrders], str] = {Orders: "guard", JoinOrders: "joining", Cl
 
 def encode_orders(orders: AnyOrders) -> bytes:
     """To be sent."""
-    return _DOERS[type(orders)].encode() + b"\n" + msgspec.json.encode(orders, enc_hook=str)
+    try:
+        return _DOERS[type(orders)].encode() + b"\n" + msgspec.json.encode(orders, enc_hook=str)
+    except UnicodeEncodeError as error:
+        raise InputError(f"`{error.object}` is not UTF-8, and would have to be written into records") from error
 
 
 def decode_orders(data: bytes) -> AnyOrders:

@@ -15,7 +15,7 @@ from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.kubelet_fields import API_VERSION, KIND, KubeletConfig
 from jettison.engine.policy import KUBELET, PROFILES, Policy, Switches, build_policy
 from jettison.errors import Complaint, InputError, ManifestError, PolicyError
-from jettison.manifests.config_files import ConfigFile, drop_in_paths, parse_config_file
+from jettison.manifests.config_files import LARGEST_FILE, ConfigFile, drop_in_paths, parse_config_file
 
 DEFAULTS_ASSUMED = (
     "no --config: assuming the defaults, those of a kubelet with an empty configuration file; "
@@ -211,7 +211,7 @@ def _without(file: ConfigFile, complaint: Complaint) -> ConfigFile:
 def _read(path: str, errors: list[Finding]) -> ConfigFile | None:
     name = shown(path)
     try:
-        return parse_config_file(read_input(path), name)
+        return parse_config_file(read_input(path, LARGEST_FILE), name)
     except ManifestError as error:
         placed = re.fullmatch(rf"{re.escape(name)}(?::(\d+))?: (.*)", str(error), re.DOTALL)
         line, said = placed.groups() if placed is not None else (None, str(error))

@@ -16,6 +16,8 @@ import msgspec
 
 from jettison.errors import InputError, ManifestError, ObservationFailed
 from jettison.events import INVALID_POD
+from jettison.manifests.decoding import bounded, decode
+from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host import reports, runs
 from jettison.runtimes.host.phases import FAILED, Seen
@@ -107,8 +109,8 @@ def _lives(container: ContainerRecord) -> bool:
 def _read(path: Path) -> PodRecord | None:
     """A record is appended to the file as a line; the last whole one counts, and half of one may be behind it."""
     try:
-        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
-    except FileNotFoundError:
+        lines = read_plain(path, LARGEST_STATE).rstrip(b"\n").split(b"\n")
+    except (FileNotFoundError, ManifestError):
         return None
     except OSError as error:
         raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
@@ -117,8 +119,8 @@ def _read(path: Path) -> PodRecord | None:
 
 def _decode(line: bytes) -> PodRecord | None:
     try:
-        record = _DECODER.decode(line)
+        record = decode(_DECODER, bounded(line, "record"), "record")
         checked_uid(record.uid)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError):
+    except InputError:
         return None
     return record

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from jettison.cli.go_flags import WholeNumber
 from jettison.cli.guard_options import guard_options
 from jettison.cli.kubelet_flags import KubeletCommand
 from jettison.cli.orders import ClusterOrders, Orders
@@ -23,13 +24,13 @@ _API = ("127.0.0.1", 6443)
 @click.command(cls=KubeletCommand)
 @click.option(
     "--nodes",
-    type=click.IntRange(1, MOST_NODES),
+    type=WholeNumber(1, MOST_NODES),
     metavar="N",
     help="A cluster: the Kubernetes API on --listen, its controllers and N nodes, each as large as --node-memory says.",
 )
 @click.option(
     "--evicted-pod-limit",
-    type=click.IntRange(min=0),
+    type=WholeNumber(0),
     metavar="NUMBER",
     help="With --nodes: of more pods that nodes evicted the oldest go. [default: of more than 12500 that ended]",
 )

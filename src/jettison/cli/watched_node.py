@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from jettison.agent.http_client import fetch
 from jettison.agent.recorder import read_history
 from jettison.cli.host_options import Callback, default_node_name, state_dir_option
 from jettison.cli.node_card import NodeCard, read_card
 from jettison.engine.history import History
-from jettison.errors import ActionFailed, InputError, ObservationFailed
+from jettison.errors import ActionFailed, InputError, ManifestError, ObservationFailed
+from jettison.manifests.decoding import decode_anything
 from jettison.runtimes.linux.kernel_files import reason
 
 PATIENCE_SECONDS = 3.0
@@ -76,8 +76,8 @@ class WatchedNode:
         if answer.content_type != "application/json":
             return text
         try:
-            return msgspec.json.decode(answer.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return decode_anything(answer.body, "answer")
+        except ManifestError as error:
             raise ObservationFailed(f"the agent of node `{self.name}` did not answer with JSON: {error}") from error
 
 

@@ -15,7 +15,9 @@ import yaml
 
 from jettison.engine.kubelet_config import Source
 from jettison.errors import InputError, ManifestError
-from jettison.manifests.plain_yaml import PlainLoader, look_through
+from jettison.manifests.decoding import bounded, without_surrogates
+from jettison.manifests.plain_files import plain_text
+from jettison.manifests.plain_yaml import PlainLoader, complaints, look_through
 
 # etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
 LARGEST_FILE = 2**20
@@ -51,17 +53,12 @@ def parse_config_file(data: bytes, name: str) -> ConfigFile:
     """The document in `data`, or a ManifestError that names the line. More than one document: the first counts."""
     if len(data) > LARGEST_FILE:
         raise ManifestError(f"{name}: {len(data)} bytes, a KubeletConfiguration has at most {LARGEST_FILE}")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ManifestError(f"{name}:{line}: not UTF-8 at byte {error.start}") from error
+    text = plain_text(data, name)
     if not text.lstrip().startswith("{"):
         return _from_yaml(text, name)
+    bounded(data, name)
     try:
-        document = json.loads(text, parse_constant=_no_number)
-    except RecursionError as error:
-        raise ManifestError(f"{name}: nested too deeply to be a KubeletConfiguration") from error
+        document = without_surrogates(json.loads(text, parse_constant=_no_number))
     except ValueError as error:
         return _from_braces(text, name, error)
     try:
@@ -119,7 +116,7 @@ def _from_yaml(text: str, name: str) -> ConfigFile:
 
 def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
     """The first document as nodes and as values, and how many documents there are that say something."""
-    try:
+    with complaints(text, name):
         look_through(text, name)
         loader = PlainLoader(text)
         node = loader.get_node() if loader.check_node() else None
@@ -128,14 +125,6 @@ def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
         while loader.check_node():
             other = loader.get_node()
             count += other is not None and other.value != ""
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise ManifestError(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise ManifestError(f"{name}:{line}: control characters are not allowed") from error
-    except (ValueError, LookupError) as error:
-        raise ManifestError(f"{name}: a value is not what its tag says, or a number of over 4300 digits") from error
     return node, document, count
 
 

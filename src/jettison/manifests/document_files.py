@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
 from jettison.errors import ManifestError
-from jettison.manifests.plain_yaml import PlainLoader, look_through
+from jettison.manifests.plain_yaml import load_documents
 
 
 def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
     """Every document of a file that is not empty; each must be an object with a kind. A v1 List is unpacked."""
-    try:
-        look_through(text, source)
-        found = list(yaml.load_all(text, Loader=PlainLoader))
-    except (yaml.YAMLError, LookupError, ValueError) as error:
-        where = getattr(error, "problem_mark", None)
-        place = f", line {where.line + 1}" if where is not None else ""
-        said = getattr(error, "problem", None) or str(error)
-        raise ManifestError(f"{source}{place}: {said}") from error
+    found = load_documents(text, source, refuses_duplicates=True)
     return [document for each in found if each is not None for document in _unpacked(each, source)]
 
 

@@ -1,6 +1,8 @@
-"""Reading a file from a directory into which others put things: what is there may be anything but a file.
+"""Reading a file that others wrote: what is there may be anything but a file, and of any size.
 
-Whoever opens a pipe waits for somebody to write to it, and a device never ends. An agent that waits guards nobody.
+Opening a pipe waits for a writer, a device never ends, and a sparse file of a terabyte takes no disk at all. An agent
+that waits guards nothing. Nothing else in the program opens a document: `read_plain` is for what lies in a directory,
+`read_given` for what an operator names on the command line.
 """
 
 from __future__ import annotations
@@ -9,19 +11,66 @@ import os
 import stat
 from pathlib import Path
 
-from jettison.errors import ManifestError
+from jettison.errors import InputError, ManifestError
+
+LARGEST_STATE = 64 * 2**20
+"""Of the files that this program writes for itself the largest is a pod's record: some copies of a manifest, which has
+8 MiB at most."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Without O_NONBLOCK opening a pipe would wait; a plain file does not know it.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_plain(path: Path, most: int) -> bytes:
     """Its bytes, at most so many. Raises the kernel's OSError, and ManifestError where there is no file, or more."""
-    # Without O_NONBLOCK opening a pipe would wait; a plain file does not know it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    descriptor = _opened(path)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ManifestError(f"{path}: not a plain file")
-    with os.fdopen(descriptor, "rb") as file:
-        # By what is read and not by the size that it had: a file may grow meanwhile.
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ManifestError(f"{path}: more than {most} bytes")
+    return _all_of(descriptor, path, most)
+
+
+def read_given(path: Path, most: int) -> bytes:
+    """What an operator points at, which may be a pipe: shells make one of `<(command)`. Raises InputError only.
+
+    A pipe without a writer is empty. A byte order mark, which Windows' shells like to write, is dropped.
+    """
+    try:
+        descriptor = _opened(path)
+        # A pipe that has a writer is waited for: the command behind it takes its time.
+        os.set_blocking(descriptor, True)
+        return _all_of(descriptor, path, most).removeprefix(BYTE_ORDER_MARK)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path | str, error: OSError) -> InputError:
+    """The one way in which a file that cannot be read is worded."""
+    return InputError(f"cannot read `{path}`: {(error.strerror or str(error)).lower()}")
+
+
+def plain_text(data: bytes, name: str) -> str:
+    """UTF-8 without a byte order mark, or a ManifestError with the line at which it is something else."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ManifestError(f"{name}:{line}: not UTF-8 at byte {error.start}") from error
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, _FLAGS)
+    except ValueError as error:  # a NUL in a path that some document names
+        raise ManifestError(f"{str(path)!r} is not the name of a file") from error
+
+
+def _all_of(descriptor: int, path: Path, most: int) -> bytes:
+    with os.fdopen(descriptor, "rb", closefd=True) as file:
+        found = os.fstat(descriptor)
+        # Before it is read, because that would take as much memory; and after, because a file may grow meanwhile.
+        data = b"" if stat.S_ISREG(found.st_mode) and found.st_size > most else file.read(most + 1)
+        if len(data) > most or found.st_size > most:
+            raise ManifestError(f"{path}: more than {most} bytes")
     return data

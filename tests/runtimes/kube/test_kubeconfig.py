@@ -163,7 +163,7 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path: Path, content: bytes) -> None
 
 
 def test_an_explicit_file_must_exist_and_something_must() -> None:
-    with pytest.raises(InputError, match="cannot read kubeconfig `/no/where`: no such file"):
+    with pytest.raises(InputError, match="cannot read `/no/where`: no such file"):
         load_access(Overrides(kubeconfig="/no/where"), {})
     with pytest.raises(InputError, match="no kubeconfig found"):
         load_access(NOTHING, {})

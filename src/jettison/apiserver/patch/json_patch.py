@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from jettison.apiserver.json_texts import DEEPEST, depth_of
+from jettison.apiserver.json_texts import depth_of
 from jettison.apiserver.patch.refusals import impossible, undecodable
 from jettison.errors import ApiError
+from jettison.manifests.decoding import DEEPEST
 
 MOST_OPERATIONS: Final = 10_000
 MOST_COPIED_BYTES: Final = 3 * 1024 * 1024

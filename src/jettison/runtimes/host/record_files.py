@@ -20,6 +20,8 @@ import msgspec
 
 from jettison import events
 from jettison.errors import ActionFailed, InputError, ManifestError
+from jettison.manifests.decoding import bounded, decode
+from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 from jettison.runtimes.host.records import PodRecord
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.linux import kernel_files
@@ -104,8 +106,11 @@ class RecordFiles:
                 await asyncio.wait([self._syncing])
 
     def _read(self, path: Path, records: list[PodRecord], broken: list[str]) -> None:
-        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
         why = ""
+        try:
+            lines = read_plain(path, LARGEST_STATE).rstrip(b"\n").split(b"\n")
+        except ManifestError as error:  # a pipe, a directory, or more than all that we ever write
+            lines, why = [], str(error)
         for line in reversed(lines):
             found = self._decode(line, path.name.removesuffix(_SUFFIX))
             if isinstance(found, PodRecord):
@@ -120,9 +125,9 @@ class RecordFiles:
 
     def _decode(self, line: bytes, uid: str) -> PodRecord | str:
         try:
-            record = self._decoder.decode(line)
+            record = decode(self._decoder, bounded(line, "record"), "record")
             return record if checked_uid(record.uid) == uid else f"it speaks of pod `{record.uid}`"
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError) as error:
+        except InputError as error:
             return str(error)
 
     def _encode(self, record: PodRecord) -> bytes:

@@ -13,10 +13,13 @@ from typing import Any
 import httpx2
 
 from jettison.errors import InputError
+from jettison.manifests.decoding import decode_anything
+from jettison.manifests.plain_files import plain_text, read_given
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _UNAUTHORIZED = 401
+_LARGEST_TOKEN = 2**20
 
 
 def trust(access: Access) -> ssl.SSLContext:
@@ -87,10 +90,7 @@ class _Bearer(httpx2.Auth):
         path = self._credentials.token_file
         if path is None:
             return self._credentials.token
-        try:
-            return path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the token file `{path}`: {error}") from error
+        return plain_text(read_given(path, _LARGEST_TOKEN), f"token file `{path}`").strip()
 
 
 class _Plugin(httpx2.Auth):
@@ -124,13 +124,17 @@ class _Plugin(httpx2.Auth):
             output, _ = await process.communicate()
         except OSError as error:
             raise InputError(f"kubeconfig: cannot run `{plugin.command}`: {error.strerror}") from error
+        except ValueError as error:  # a NUL, or `=` in the name of a variable
+            raise InputError(f"kubeconfig: cannot run `{plugin.command}`: {error}") from error
         if process.returncode:
             raise InputError(f"kubeconfig: `{plugin.command}` failed with exit code {process.returncode}")
         try:
-            token = json.loads(output)["status"]["token"]
-        except (ValueError, KeyError, TypeError) as error:
+            found = decode_anything(output, plugin.command)["status"]["token"]
+        except (InputError, KeyError, TypeError) as error:
             raise InputError(f"kubeconfig: `{plugin.command}` printed no ExecCredential with a token") from error
-        return str(token)
+        if not isinstance(found, str):
+            raise InputError(f"kubeconfig: `{plugin.command}` printed a token that is no text")
+        return found
 
     def _request(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"interactive": False}

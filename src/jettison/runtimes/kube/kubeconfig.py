@@ -14,16 +14,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from msgspec import Struct
 from msgspec import field as wire_field
 
 from jettison.errors import InputError
 from jettison.manifests.decoding import convert
+from jettison.manifests.plain_files import plain_text, read_given
+from jettison.manifests.plain_yaml import load_documents
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Those of clouds with hundreds of clusters have 1 MiB; certificates are as long as their authors like.
+_LARGEST: Final = 8 * 2**20
 
 
 class _Variable(Struct):
@@ -143,9 +145,15 @@ class _Merged:
     def add(self, path: Path) -> None:
         document = _read(path)
         self.paths.append(path)
-        self._current = self._current or _text(document.get("current-context"))
+        current = document.get("current-context") or ""
+        if not isinstance(current, str):
+            raise InputError(f"kubeconfig `{path}`: current-context is a {type(current).__name__}, expected a name")
+        self._current = self._current or current
         for kind in ("cluster", "user", "context"):
-            for entry in document.get(f"{kind}s") or ():
+            entries = document.get(f"{kind}s") or []
+            if not isinstance(entries, list):
+                raise InputError(f"kubeconfig `{path}`: {kind}s is a {type(entries).__name__}, expected a list")
+            for entry in entries:
                 if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                     raise InputError(f"kubeconfig `{path}`: an entry of {kind}s has no name")
                 self._entries.setdefault((kind, entry["name"]), (entry.get(kind) or {}, path))
@@ -176,19 +184,24 @@ def _paths(overrides: Overrides, environment: Mapping[str, str]) -> list[Path]:
     if overrides.kubeconfig:
         return [Path(overrides.kubeconfig).expanduser()]
     if listed := environment.get("KUBECONFIG"):
-        return [path for each in listed.split(os.pathsep) if each and (path := Path(each)).exists()]
+        return [Path(each) for each in listed.split(os.pathsep) if each and _exists(Path(each))]
     usual = Path(environment.get("HOME", "")) / ".kube" / "config"
-    return [usual] if usual.is_absolute() and usual.exists() else []
+    return [usual] if usual.is_absolute() and _exists(usual) else []
+
+
+def _exists(path: Path) -> bool:
+    """What is there and cannot be looked at is there: reading it will say why not."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.load(path.read_bytes(), Loader=_LOADER)  # noqa: S506  a safe loader, the one in C
-    except OSError as error:
-        raise InputError(f"cannot read kubeconfig `{path}`: {(error.strerror or str(error)).lower()}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        said = str(error).splitlines()[0]
-        raise InputError(f"kubeconfig `{path}` is not YAML: {said}") from error
+    name = f"kubeconfig `{path}`"
+    documents = load_documents(plain_text(read_given(path, _LARGEST), name), name)
+    # Of several the first counts, as for kubectl.
+    document = documents[0] if documents else None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -245,10 +258,7 @@ def _pem(data: str | None, path: str | None, directory: Path) -> bytes | None:
 
 
 def _file(path: str, directory: Path) -> bytes:
-    try:
-        return (directory / path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read `{directory / path}`: {(error.strerror or str(error)).lower()}") from error
+    return read_given(directory / path, _LARGEST)
 
 
 def _in_cluster(environment: Mapping[str, str]) -> Access:
@@ -257,11 +267,7 @@ def _in_cluster(environment: Mapping[str, str]) -> Access:
         raise InputError("no kubeconfig found: name one with --kubeconfig or KUBECONFIG, or a server with --server")
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=_file("namespace", _SERVICE_ACCOUNT).decode().strip() or "default",
+        namespace=plain_text(_file("namespace", _SERVICE_ACCOUNT), "namespace").strip() or "default",
         authority_pem=_file("ca.crt", _SERVICE_ACCOUNT),
         credentials=Credentials(token_file=_SERVICE_ACCOUNT / "token"),
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

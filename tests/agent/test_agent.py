@@ -352,3 +352,28 @@ def test_the_loop_wakes_when_a_grace_period_ends() -> None:
     assert stage.agent._seconds_to_next_change() == 2
     stage.step(2)
     assert stage.evicted() == ["a"]
+
+
+class _TakesItsTime(ScriptedRuntime):
+    """As a real one does: no process has ended when it was just told to."""
+
+    async def evict(self, order: Eviction) -> None:
+        await asyncio.sleep(0.01)
+        await super().evict(order)
+
+
+def test_the_cause_is_said_before_the_effect() -> None:
+    """The signal goes out first, and the time it took is that of the signal; but a log is read from top to bottom."""
+    clock, facts = HandClock(), Facts()
+    runtime = _TakesItsTime(clock, [pod("a")])
+    agent = Agent(runtime, HARD, clock, Records(), Broadcast(clock, facts))
+
+    async def starve() -> None:
+        runtime.available = 50 * MI
+        await agent.step(Alarm("memcg", clock.monotonic_ns()))
+        while "PodEvicted" not in facts.names():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(starve(), 10))
+    order = ["ThresholdCrossed", "ThresholdMet", "PodsRanked", "EvictionStarted", "PodEvicted"]
+    assert [name for name in facts.names() if name in order] == order

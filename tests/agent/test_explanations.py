@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.agent.explanations import explain, span
+from jettison.agent.amounts import span
+from jettison.agent.explanations import explain
 from jettison.agent.journal import Journal
 from jettison.agent.journal_reading import PodQuery
 from jettison.agent.recorder import JournalRecorder

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import get_args
 
 import msgspec
+import pytest
 
 from jettison import events
-from jettison.agent.fact_values import name_of, pods_of, values_of
+from jettison.agent.fact_values import name_of, pods_of, value_pairs, values_of
 from jettison.engine.evictions import Eviction
 from jettison.engine.facts import Fact as EngineFact
 from jettison.events import Fact
@@ -42,3 +43,23 @@ def test_json_can_hold_whatever_a_fact_says() -> None:
 
     assert values["errors"] == ["cannot remove `\\udcff`", "ü"]
     assert msgspec.json.decode(msgspec.json.encode(values)) == values
+
+
+@pytest.mark.parametrize(
+    ("values", "pairs"),
+    [
+        (
+            {"threshold": "memory.available<100Mi", "available": 99 * 2**20},
+            ["threshold=memory.available<100Mi", "available=99Mi"],
+        ),
+        ({"threshold": "pid.available<10", "available": 2**20}, ["threshold=pid.available<10", "available=1048576"]),
+        ({"available": 2**20}, ["available=1048576"]),
+        ({"decided_ns": 1_400_000, "freed_bytes": 2048}, ["decided=1.4ms", "freed_bytes=2Ki"]),
+        ({"why": 'say "a"=\\b'}, [r'why="say \"a\"=\\b"']),
+        ({"why": "one\ntwo\x1b[2J"}, [r'why="one\ntwo\x1b[2J"']),
+        ({"why": "", "who": None, "all": [], "is_hard": True, "list": ["a b", "c"]}, ["is_hard=true", 'list="a b; c"']),
+    ],
+)
+def test_a_value_is_one_word_and_says_its_unit(values: dict[str, object], pairs: list[str]) -> None:
+    """Whatever it holds: who splits a line at blanks and equals signs must not be led astray by a pod."""
+    assert value_pairs(values) == pairs

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jettison.agent.journal import Journal
-from jettison.agent.journal_files import segment_path
+from jettison.agent.journal_files import MAGIC, segment_path, segments
 from jettison.agent.recorder import JournalRecorder
 from jettison.engine.decide import decide
 from jettison.engine.history import History
@@ -170,3 +173,61 @@ def test_a_torn_journal_is_told_as_far_as_it_goes(guarded: Guarded, tmp_path: Pa
 
     assert shown
     assert guarded.here("journal").stdout.startswith(shown)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7])
+def test_the_newest_lines_are_as_many_as_were_asked_for(unguarded: Guarded, count: int) -> None:
+    """A step has several lines, so it is lines that are counted and not records."""
+    everything = unguarded.here("journal").stdout.splitlines()
+
+    assert unguarded.here("journal", "-n", str(count)).stdout.splitlines() == everything[-count:]
+
+
+def test_a_value_cannot_pass_for_another_value(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "node" / "n1" / "journal")
+    base = {"version": 1, "time": 10**18, "node": "n1", "pods": []}
+    why = 'a "quoted" thing pod=other\nsecond line'
+    journal.append({**base, "kind": "fact", "event": "action_failed", "values": {"what": 'x"y', "why": why}})
+    journal.close()
+
+    (line,) = run("journal", "--state-dir", str(tmp_path)).stdout.splitlines()
+
+    assert line.endswith(r'what="x\"y" why="a \"quoted\" thing pod=other\nsecond line"')
+
+
+def test_what_is_recorded_later_is_followed(tmp_path: Path) -> None:
+    """Over a new segment, with the filters, until Ctrl-C, which ends it without a word."""
+    directory = tmp_path / "node" / "n1" / "journal"
+    journal = Journal.open(directory)
+
+    def say(event: str, pod: str) -> None:
+        pods = [["default", pod, f"uid-{pod}"]]
+        record = {"version": 1, "time": 10**18, "node": "n1", "pods": pods, "kind": "fact", "event": event}
+        journal.append({**record, "values": {"pod": f"default/{pod}", "uid": f"uid-{pod}"}})
+
+    for number in range(3):
+        say(f"old_{number}", "web")
+    line = [sys.executable, "-m", "jettison", "journal", "web", "-f", "-n", "2", "--state-dir", str(tmp_path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert [following.stdout.readline().split()[1] for _ in range(2)] == ["old_1", "old_2"]
+        say("new_1", "other")
+        say("new_2", "web")
+        journal.close()
+        number = max(number for number, _ in segments(directory))
+        segment_path(directory, number + 1).write_bytes(MAGIC)
+        journal = Journal.open(directory)
+        say("new_3", "web")
+        assert [following.stdout.readline().split()[1] for _ in range(2)] == ["new_2", "new_3"]
+        following.send_signal(signal.SIGINT)
+        rest, errors = following.communicate(timeout=30)
+    journal.close()
+    assert (rest, errors, following.returncode) == ("", "", 130)
+
+
+def test_what_is_followed_has_no_end_of_its_own(guarded: Guarded) -> None:
+    done = guarded.here("journal", "-f", "--until", "1h")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "error: --until ends what --follow would go on with: give one of them\n",
+    )

@@ -119,6 +119,8 @@ def test_without_a_configuration_the_defaults_are_assumed_and_said() -> None:
     assert answer("rank", *MEMORY)["chosenBy"] == "starved"
     assert "note: no --config: assuming the defaults" in run("rank", *MEMORY).stderr
     assert answer("rank", *MEMORY, "--eviction-hard=")["chosenBy"] == "default"
+    for chosen in ("", "memory.available<1Gi"):
+        assert "assuming" not in run("rank", *MEMORY, "--eviction-hard", chosen).stderr
 
 
 def test_drop_ins_count(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from jettison.cli.host_options import default_node_name, default_state_dir
+from jettison.cli.program import program
 from jettison.cli.watched_node import WatchedNode
 from jettison.errors import ObservationFailed
 from tests.cli.guarded import Guarded
@@ -82,3 +85,57 @@ def test_a_socket_that_nobody_listens_on_is_no_agent(tmp_path: Path) -> None:
 def test_the_agents_own_words_are_passed_on(guarded: Guarded) -> None:
     with pytest.raises(ObservationFailed, match=r"the agent of node `.*` says: no such path, there are /configz"):
         WatchedNode(guarded.name, guarded.node_state).ask("/nowhere")
+
+
+def test_a_node_whose_agent_runs_goes_before_one_that_is_dead(guarded: Guarded, tmp_path: Path) -> None:
+    """Also before one that has this host's name."""
+    (tmp_path / "node" / default_node_name()).mkdir(parents=True)
+    (tmp_path / "node" / guarded.name).symlink_to(guarded.node_state)
+
+    done = run("pods", "--state-dir", str(tmp_path))
+
+    assert "leak" in done.stdout
+    assert done.stderr == (
+        f"note: this is node `{guarded.name}`, whose agent runs; there is also {default_node_name()}\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["why", "journal", "logs"])
+def test_the_node_that_knows_a_pod_is_found(guarded: Guarded, unguarded: Guarded, tmp_path: Path, command: str) -> None:
+    (tmp_path / "node" / "a").mkdir(parents=True)
+    (tmp_path / "node" / "b").symlink_to(guarded.node_state)
+
+    done = run(command, "shop/leak", "--state-dir", str(tmp_path))
+    assert (done.exit_code, done.stdout) == (0, guarded.here(command, "shop/leak").stdout)
+    nobody = run(command, "nobody", "--state-dir", str(tmp_path))
+    assert nobody.exit_code == 1
+
+    (tmp_path / "node" / "c").symlink_to(unguarded.node_state)
+    several = run(command, "shop/leak", "--state-dir", str(tmp_path))
+    assert several.exit_code == 0
+    assert "note: this is from node `" in several.stderr
+    assert "which --node-name chooses" in several.stderr
+
+
+def test_every_command_takes_the_state_directory_in_the_same_way() -> None:
+    context = click.Context(program)
+    commands = {name: program.get_command(context, name) for name in program.list_commands(context)}
+    options = {
+        name: (option.envvar, option.default, option.help)
+        for name, command in commands.items()
+        for option in getattr(command, "params", ())
+        if isinstance(option, click.Option) and option.name == "state_dir"
+    }
+
+    assert {"up", "node", "serve", *COMMANDS} <= options.keys()
+    assert set(options.values()) == {("JETTISON_STATE_DIR", default_state_dir, options["up"][2])}
+
+
+def test_serve_takes_it_from_the_environment(tmp_path: Path) -> None:
+    environment = {**os.environ, "JETTISON_STATE_DIR": str(tmp_path / "state")}
+    line = [sys.executable, "-m", "jettison", "serve", "--listen", "127.0.0.1:0", "--controllers=-"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        server.terminate()
+    assert str(tmp_path / "state" / "admin.kubeconfig") in said

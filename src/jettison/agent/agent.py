@@ -106,16 +106,20 @@ class Agent:
             snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
             orders = self._record(snapshot, outcome, alarm)
         # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
+        begun: list[Callable[[], None]] = []
         if isinstance(outcome.decision, Evict):
-            for order in orders:
-                self._begin(order, started_ns, is_for_pressure=outcome.decision.at_most_one)
+            is_for_pressure = outcome.decision.at_most_one
+            begun = [self._begin(order, started_ns, is_for_pressure=is_for_pressure) for order in orders]
             self._soon(self.recorder.settle)
         else:
             is_urgent = alarm is not None and alarm.source == CLOSE_ALARM
             self._soon(lambda: self.recorder.prepare(snapshot, is_urgent=is_urgent))
         if _outlives(before) != _outlives(self.history):
             self._soon(lambda: self.recorder.history(self.history))
+        # The cause before the effect, though the effect came first.
         self._say(*outcome.facts)
+        for say in begun:
+            self._soon(say)
         await self.runtime.report(self.history.conditions)
 
     def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
@@ -175,9 +179,12 @@ class Agent:
         ending = self.endings.get(order.pod.uid)
         return ending is None or ending.is_making_room
 
-    def _begin(self, order: Eviction, started_ns: int, *, is_for_pressure: bool) -> None:
+    def _begin(self, order: Eviction, started_ns: int, *, is_for_pressure: bool) -> Callable[[], None]:
+        """Returns what says so, with the time it took until the signals were sent and not until it is said."""
         self._spawn(self._end(order, self._told(order, is_for_pressure=is_for_pressure)))
-        self._soon(lambda: self.emit(events.EvictionStarted(order, self.clock.monotonic_ns() - started_ns)))
+        took_ns: list[int] = []
+        self._soon(lambda: took_ns.append(self.clock.monotonic_ns() - started_ns))
+        return lambda: self.emit(events.EvictionStarted(order, took_ns[0]))
 
     async def preempt(self, order: Eviction) -> None:
         """End a pod that makes room for a critical one; returns when it has stopped or was given up."""

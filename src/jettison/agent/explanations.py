@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jettison.agent.amounts import span
 from jettison.agent.journal_reading import PodName, Record
 from jettison.agent.recorded_steps import RecordedStep, StarvedRecord
 from jettison.agent.safe_text import printable
@@ -230,10 +231,3 @@ def _line(label: str, text: str) -> Iterator[str]:
 
 def _name(pod: PodName) -> str:
     return printable(f"{pod[0]}/{pod[1]}")
-
-
-def span(nanoseconds: int) -> str:
-    """A length of time for people: `0.4 ms`, `1.9 s`."""
-    if nanoseconds < 10**9:
-        return f"{nanoseconds / 10**6:.1f} ms"
-    return f"{nanoseconds / 10**9:.1f} s"

@@ -13,12 +13,18 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
+import msgspec
+
+from jettison.agent.amounts import short, span
+from jettison.agent.safe_text import quoted
 from jettison.engine.evictions import Eviction
 from jettison.engine.pods import Pod
+from jettison.engine.signals import ROWS, Resource, Signal
 from jettison.engine.snapshot import Reading
 from jettison.engine.thresholds import Threshold
 from jettison.events import Fact
 
+_SIGNALS = frozenset(signal.value for signal in Signal)
 _INSIDE_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -35,6 +41,37 @@ def _snake(name: str) -> str:
 def values_of(fact: Fact) -> dict[str, Any]:
     """Flat, in the order of the fact's fields; JSON can hold every value."""
     return dict(pair for field in fields(fact) for pair in _pairs(field.name, getattr(fact, field.name)))
+
+
+def with_amounts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for people: bytes as `99Mi`. What is available or there in all is of the signal of its threshold."""
+    signal = str(values.get("threshold", "")).partition("<")[0]
+    resource = ROWS[Signal(signal)].resource if signal in _SIGNALS else None
+    resources = {"available": resource, "capacity": resource, "freed_bytes": Resource.EPHEMERAL_STORAGE}
+    return {name: _amount(value, resources.get(name)) for name, value in values.items()}
+
+
+def _amount(value: object, resource: Resource | None) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return short(value, resource) if resource is not None and is_number else value  # type: ignore[arg-type]
+
+
+def value_pairs(values: Mapping[str, Any]) -> list[str]:
+    """`name=value` for each value that says something, as lines for people have them: `decided=1.4ms`."""
+    texts = ((name.removesuffix("_ns"), _value_text(name, value)) for name, value in with_amounts(values).items())
+    return [f"{name}={quoted(text)}" for name, text in texts if text]
+
+
+def _value_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and name.endswith("_ns"):
+        return span(value).replace(" ", "")
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode() if value else ""
+    return "" if value is None else str(value).strip()
 
 
 def pods_of(fact: Fact) -> list[Pod]:

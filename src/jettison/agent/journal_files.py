@@ -69,10 +69,9 @@ class SegmentReader:
         """Bytes now; the writer may add more at any moment."""
         return os.fstat(self._fd).st_size
 
-    def frames(self) -> Iterator[tuple[int, int]]:
-        """Place and length of every payload that is wholly there, whatever is in it."""
+    def frames(self, place: int = len(MAGIC)) -> Iterator[tuple[int, int]]:
+        """Place and length of every payload that is wholly there, whatever is in it, from where a frame begins."""
         size = self.size if self.is_ours else 0
-        place = len(MAGIC)
         while place + _HEADER.size <= size:
             length, _ = self._header(place)
             if not 0 < length <= LARGEST_PAYLOAD or place + _HEADER.size + length > size:

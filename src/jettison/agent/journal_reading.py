@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jettison.agent.journal_files import SegmentReader, segments
+from jettison.agent.journal_files import MAGIC, SegmentReader, segments
 from jettison.errors import ManifestError, ObservationFailed
 from jettison.manifests.decoding import bounded, decode
 from jettison.runtimes.linux.kernel_files import reason
@@ -113,6 +113,40 @@ def read_journal(
             yield record
 
 
+class JournalFollower:
+    """Reads on where it stopped: over new segments, and over old ones that were dropped before it came to them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._number = -1
+        self._place = 0
+
+    def news(self) -> Iterator[Record]:
+        """Whole records that were added since the last call, oldest first; at the first call all there are."""
+        try:
+            for number, path in segments(self._directory):
+                if number < self._number:
+                    continue
+                if number > self._number:
+                    self._number, self._place = number, len(MAGIC)
+                try:
+                    reader = SegmentReader(path)
+                except FileNotFoundError:
+                    continue  # dropped by the agent since we looked
+                with reader:
+                    yield from self._read(reader)
+        except OSError as error:
+            raise _unreadable(self._directory, error) from error
+
+    def _read(self, reader: SegmentReader) -> Iterator[Record]:
+        for place, length in reader.frames(self._place):
+            self._place = place + length
+            document = reader.document(place, length)
+            record = None if document is None else _record(document)
+            if record is not None:
+                yield record
+
+
 def _documents(directory: Path, *, newest_first: bool) -> Iterator[bytes]:
     try:
         found = segments(directory)
@@ -128,7 +162,11 @@ def _documents(directory: Path, *, newest_first: bool) -> Iterator[bytes]:
                     if document is not None:
                         yield document
     except OSError as error:
-        raise ObservationFailed(f"cannot read the journal in `{directory}`: {reason(error)}") from error
+        raise _unreadable(directory, error) from error
+
+
+def _unreadable(directory: Path, error: OSError) -> ObservationFailed:
+    return ObservationFailed(f"cannot read the journal in `{directory}`: {reason(error)}")
 
 
 def _record(data: bytes) -> Record | None:

@@ -8,3 +8,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def quoted(text: str) -> str:
+    """A value of a `name=value` line: in quotes, and with escapes, where it could be taken for more than one value."""
+    if text and text.isprintable() and not set(text) & set(' "=\\'):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable(escaped)}"'

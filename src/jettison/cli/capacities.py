@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from jettison.cli.amounts import whole
+from jettison.agent.amounts import whole
 from jettison.cli.node_input import read_summary, shown
 from jettison.engine.kubelet_fields import KubeletConfig
 from jettison.engine.quantity import parse

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jettison.cli.amounts import amount_data, precise, short
+from jettison.agent.amounts import amount_data, precise, short
 from jettison.cli.config_input import ConfigInput, NodeArguments, config_options, on_node, refuse_two_standard_inputs
 from jettison.cli.config_warnings import config_warnings
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jettison.cli.amounts import short
+from jettison.agent.amounts import short
 from jettison.cli.config_input import ConfigInput
 from jettison.cli.findings import Finding
 from jettison.cli.provenance import GRACE, HARD, RECLAIM, SOFT, Provenance, thresholds_with_provenance

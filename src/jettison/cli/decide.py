@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jettison.cli.amounts import precise
+from jettison.agent.amounts import precise
 from jettison.cli.decision_report import decision_data, decision_text
 from jettison.cli.history_file import load_history, save_history
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand

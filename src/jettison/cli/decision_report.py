@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from jettison.agent.amounts import precise
 from jettison.agent.safe_text import printable
-from jettison.cli.amounts import precise
 from jettison.cli.ranking_report import pod_data, ranking_data
 from jettison.cli.reasons import why_critical
 from jettison.engine.decide import Decision, Evict, Nothing, Reclaim

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
-from jettison.cli.amounts import short
 from jettison.cli.diagnosis import Check, Machine, State
 from jettison.cli.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option

@@ -88,7 +88,7 @@ _NAMES = (
 
 
 def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
-    state_dir = absolute(options["state_dir"])
+    state_dir = options["state_dir"]
     name = options["node_name"]
     node_dir = options["node_dir"]
     settings = HostSettings(

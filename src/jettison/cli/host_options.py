@@ -39,8 +39,9 @@ state_dir_option = click.option(
     default=default_state_dir,
     envvar="JETTISON_STATE_DIR",
     metavar="DIR",
-    help="Records, journal and socket. [default: $JETTISON_STATE_DIR, or /var/lib/jettison, or for users other than"
-    " root ~/.local/state/jettison]",
+    callback=lambda _context, _option, path: absolute(path),
+    help="Records, journals and sockets of nodes; objects, certificates and tokens of an API. [default:"
+    " $JETTISON_STATE_DIR, or /var/lib/jettison, or for users other than root ~/.local/state/jettison]",
 )
 
 

@@ -11,18 +11,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jettison.agent.explanations import span
+from jettison.agent.fact_values import value_pairs
 from jettison.agent.journal_reading import PodQuery, Record
 from jettison.agent.records import STEP
 from jettison.agent.safe_text import printable
-from jettison.cli.amounts import short
-from jettison.engine.signals import ROWS, Signal
 from jettison.errors import ManifestError
 from jettison.manifests.decoding import Wire, decode
-from jettison.manifests.times import time_text
+from jettison.manifests.times import milli_time_text
 
 _WIDEST_EVENT = 18
-_SIGNALS = frozenset(signal.value for signal in Signal)
 # Said when the eviction started, and the same when it is over.
 _REPEATED = {
     "pod_evicted": ("reason", "signal", "grace_seconds", "message"),
@@ -113,26 +110,5 @@ def _decision(time_ns: int, step: _Step, decision: _Decision, pods: list[str], *
 
 
 def _line(time_ns: int, event: str, pod: str, values: Mapping[str, Any]) -> str:
-    when = f"{time_text(time_ns)[:-1]}.{time_ns // 10**6 % 1000:03d}Z"
-    signal = str(values.get("threshold", "")).partition("<")[0]
-    pairs = [f"{name.removesuffix('_ns')}={_quoted(_text(name, value, signal))}" for name, value in values.items()]
-    words = " ".join(filter(None, (pod, *(pair for pair in pairs if not pair.endswith("=")))))
-    return printable(f"{when}  {event.ljust(_WIDEST_EVENT)}  {words}").rstrip()
-
-
-def _text(name: str, value: object, signal: str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int) and name.endswith("_ns"):
-        return span(value).replace(" ", "")
-    if isinstance(value, int) and name in ("available", "capacity") and signal in _SIGNALS:
-        return short(value, ROWS[Signal(signal)].resource)
-    if isinstance(value, list):
-        return "; ".join(map(str, value))
-    if isinstance(value, dict):
-        return msgspec.json.encode(value).decode() if value else ""
-    return "" if value is None else str(value).strip()
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in text else text
+    words = " ".join(filter(None, (pod, *value_pairs(values))))
+    return printable(f"{milli_time_text(time_ns)}  {event.ljust(_WIDEST_EVENT)}  {words}").rstrip()

@@ -35,15 +35,13 @@ class PodLogs:
         return [path.name for path in _entries(self.directory) if path.is_dir()]
 
 
-def find_pod_logs(logs_dir: Path, query: PodQuery) -> PodLogs:
+def find_pod_logs(logs_dir: Path, query: PodQuery) -> PodLogs | None:
     """Of several pods with that name, the one that wrote last; pods of several namespaces are for the user to tell."""
     found = [logs for path in _entries(logs_dir) if (logs := _pod_logs(path)) and query.matches(_named(logs))]
     names = sorted({str(logs) for logs in found})
-    if not found:
-        raise JettisonError(f"there are no logs of a pod `{query}`")
     if len(names) > 1:
         raise JettisonError(f"which pod is meant? there are {', '.join(names)}")
-    return max(found, key=_last_written)
+    return max(found, key=last_written, default=None)
 
 
 def runs_of(directory: Path) -> list[int]:
@@ -135,8 +133,9 @@ def _named(logs: PodLogs) -> tuple[str, str, str]:
     return logs.namespace, logs.name, logs.uid
 
 
-def _last_written(logs: PodLogs) -> float:
-    newest = 0.0
+def last_written(logs: PodLogs) -> int:
+    """When, in nanoseconds."""
+    newest = 0
     for container in logs.containers:
         directory = logs.directory / container
         for run in runs_of(directory)[-1:]:
@@ -144,15 +143,15 @@ def _last_written(logs: PodLogs) -> float:
     return newest
 
 
-def size_and_time(path: Path) -> tuple[int, float]:
-    """Zeros for a file that was cleared away meanwhile."""
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes, and when it was written last in nanoseconds. Zeros for a file that was cleared away meanwhile."""
     try:
         found = path.stat()
     except FileNotFoundError:
-        return 0, 0.0
+        return 0, 0
     except OSError as error:
         raise _unreadable(path, error) from error
-    return found.st_size, found.st_mtime
+    return found.st_size, found.st_mtime_ns
 
 
 def _entries(directory: Path) -> list[Path]:

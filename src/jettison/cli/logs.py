@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from jettison.agent.journal_reading import PodQuery
 from jettison.cli.go_flags import WholeNumber
-from jettison.cli.log_files import PodLogs, find_pod_logs, log_blocks, runs_of
+from jettison.cli.log_files import PodLogs, find_pod_logs, last_written, log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.cli.output import remark
 from jettison.cli.recorded_pods import read_record, recorded_status
-from jettison.cli.watched_node import WatchedNode, watched_node_options
+from jettison.cli.watched_node import WatchedNode, first_to_know, watched_nodes_options
 from jettison.errors import InputError, JettisonError, ManifestError
 from jettison.runtimes.host.logs import log_file
 from jettison.runtimes.host.phases import TERMINAL
@@ -26,15 +27,17 @@ from jettison.runtimes.protocol import PodStatus
 @click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
 @click.option("--tail", type=WholeNumber(0), metavar="N", help="Begin with the last N lines.")
 @click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
-@watched_node_options
-def command(node: WatchedNode, pod: str, container: str | None, follow: bool, tail: int | None, previous: bool) -> None:
+@watched_nodes_options
+def command(
+    nodes: Sequence[WatchedNode], pod: str, container: str | None, follow: bool, tail: int | None, previous: bool
+) -> None:
     """What a container of POD wrote to standard output and standard error.
 
     POD is a name, `namespace/name`, or a uid. Logs outlive their pod until the disk is needed.
     """
     if follow and previous:
         raise InputError("--previous has ended, there is nothing to --follow")
-    logs = find_pod_logs(node.logs_dir, PodQuery.parse(pod))
+    node, logs = _find(nodes, PodQuery.parse(pod))
     name = _container(logs, container, _status(node, logs))
     directory = logs.directory / name
     run = _run(logs, name, directory, is_previous=previous)
@@ -50,6 +53,21 @@ def command(node: WatchedNode, pod: str, container: str | None, follow: bool, ta
             remark("note", f"container `{name}` was started again, this is run {run}")
         elif not block:
             sys.stdout.buffer.flush()
+
+
+def _find(nodes: Sequence[WatchedNode], query: PodQuery) -> tuple[WatchedNode, PodLogs]:
+    def look(node: WatchedNode) -> tuple[int, PodLogs] | None:
+        found = find_pod_logs(node.logs_dir, query)
+        return None if found is None else (last_written(found), found)
+
+    known = first_to_know(nodes, look)
+    if known is None:
+        raise JettisonError(f"there are no logs of a pod `{query}`")
+    node, logs, others = known
+    if others:
+        also = ", ".join(others)
+        remark("note", f"this is from node `{node.name}`; also on {also}, which --node-name chooses")
+    return node, logs
 
 
 def _print(path: Path, tail: int | None) -> int:

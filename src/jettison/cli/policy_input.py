@@ -21,6 +21,7 @@ DEFAULTS_ASSUMED = (
     "no --config: assuming the defaults, those of a kubelet with an empty configuration file; "
     "`--eviction-hard=` takes them away"
 )
+_DEFAULT = "default"
 # Each round finds what the one before hid; a real file needs two or three.
 _MOST_ROUNDS = 50
 # A document that is wrong about these is no KubeletConfiguration; there is nothing more to find in it.
@@ -123,15 +124,21 @@ class PolicyInput:
 
 
 def read_policy(arguments: ConfigArguments, profile: str, remarks: Remarks) -> PolicyInput:
-    """For commands about a node: with neither file nor directory the defaults are assumed, and that is said."""
+    """For commands about a node: with neither file nor directory defaults are assumed; said where they are in force."""
     sources = read_sources(arguments)
     if arguments.file is None and arguments.directory is None:
-        sources = replace(sources, file=ConfigFile(Source("default", {"apiVersion": API_VERSION, "kind": KIND})))
-        remarks.notes.append(DEFAULTS_ASSUMED)
+        sources = replace(sources, file=ConfigFile(Source(_DEFAULT, {"apiVersion": API_VERSION, "kind": KIND})))
     policy = load_policy(sources, PROFILES[profile])
+    if sources.file is not None and sources.file.source.name == _DEFAULT and not _is_chosen(policy):
+        remarks.notes.append(DEFAULTS_ASSUMED)
     remarks.warnings += sources.warnings
     remarks.warnings += policy.config.warnings
     return PolicyInput(policy, sources)
+
+
+def _is_chosen(policy: Policy) -> bool:
+    """Whether the operator said which hard thresholds there are, so that none of them is a default."""
+    return "evictionHard" in policy.config.origins
 
 
 def load_policy(sources: Sources, switches: Switches = KUBELET) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jettison.cli.amounts import amount_data, precise, short
+from jettison.agent.amounts import amount_data, precise, short
 from jettison.cli.policy_input import PolicyInput
 from jettison.cli.tables import NOTHING, table
 from jettison.cli.threshold_states import State, ThresholdState

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jettison.cli.amounts import amount_data, precise
+from jettison.agent.amounts import amount_data, precise
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.node_input import LAYOUT_NAMES, NodeInput, layout_from, only_one_from_standard_input, read_node
 from jettison.cli.node_options import node_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jettison.cli.amounts import amount_data, short, signed
+from jettison.agent.amounts import amount_data, short, signed
 from jettison.cli.reasons import why_before_next, why_critical, why_here
 from jettison.cli.tables import NOTHING, table
 from jettison.engine.pods import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jettison.cli.amounts import precise, short, signed
+from jettison.agent.amounts import precise, short, signed
 from jettison.engine.pods import Pod
 from jettison.engine.quantity import Quantity
 from jettison.engine.ranking import Candidate, Ranking

@@ -14,7 +14,7 @@ from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
 from jettison.cli.controller_options import controller_options
 from jettison.cli.controller_process import ControllerProcess, split
-from jettison.cli.host_options import absolute, default_state_dir
+from jettison.cli.host_options import state_dir_option
 from jettison.cli.until_told import greet, until_told
 from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
@@ -27,13 +27,7 @@ _CONTROLLERS = "controllers"
 
 
 @click.command("serve", short_help="The Kubernetes API on this machine.")
-@click.option(
-    "--state-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=default_state_dir,
-    metavar="DIR",
-    help="Objects, certificates, tokens and kubeconfigs. [default: /var/lib/jettison, or ~/.local/state/jettison]",
-)
+@state_dir_option
 @click.option(
     "--listen",
     default="127.0.0.1:6443",
@@ -64,7 +58,7 @@ def command(
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)
     users = {**PEOPLE, _CONTROLLERS: "admin", **{f"{NODE_PREFIX}{checked_node_name(name)}": "node" for name in nodes}}
-    cluster = Cluster(absolute(state_dir), endpoint, users, switches=settings.switches)
+    cluster = Cluster(state_dir, endpoint, users, switches=settings.switches)
     controllers = split(partial(_control, cluster, names, settings)) if names else None
     if names and controllers is None:
         return 0

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
-from jettison.cli.amounts import short
 from jettison.cli.node_view import NodeView
 from jettison.cli.tables import NOTHING, table
 from jettison.engine.durations import SECOND_NS, duration_text

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from jettison.agent.http_client import fetch
 from jettison.agent.recorder import read_history
+from jettison.agent.unix_address import unix_address
 from jettison.cli.host_options import Callback, default_node_name, state_dir_option
 from jettison.cli.node_card import NodeCard, read_card
+from jettison.cli.output import remark
 from jettison.engine.history import History
 from jettison.errors import ActionFailed, InputError, ManifestError, ObservationFailed
 from jettison.manifests.decoding import decode_anything
@@ -22,6 +25,8 @@ from jettison.runtimes.linux.kernel_files import reason
 
 PATIENCE_SECONDS = 3.0
 """An agent answers within milliseconds, on a starving node perhaps within one second."""
+
+T = TypeVar("T")
 
 _OF_ROOT = Path("/var/lib/jettison")
 
@@ -55,6 +60,21 @@ class WatchedNode:
         return self.directory / ("files" if card is None else card.node_dir) / "logs"
 
     @property
+    def is_live(self) -> bool:
+        """Whether its agent listens; one that may not be asked counts as live."""
+        path = self.directory / "agent.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(PATIENCE_SECONDS)
+            try:
+                with unix_address(path) as address:
+                    probe.connect(address)
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+                return False
+            except OSError:
+                return True
+        return True
+
+    @property
     def history(self) -> History:
         """What the agent remembers between two steps; it is on file as soon as it matters."""
         try:
@@ -81,24 +101,63 @@ class WatchedNode:
             raise ObservationFailed(f"the agent of node `{self.name}` did not answer with JSON: {error}") from error
 
 
-def find_node(state_dir: Path, name: str | None) -> WatchedNode:
-    """The node that is meant: by name, or this host's, or the only one there is."""
+def find_nodes(state_dir: Path) -> list[WatchedNode]:
+    """All nodes that have left anything there, by name."""
     nodes = state_dir / "node"
     try:
-        found = sorted(path.name for path in nodes.iterdir() if path.is_dir())
+        return [WatchedNode(path.name, path) for path in sorted(nodes.iterdir()) if path.is_dir()]
     except FileNotFoundError:
-        found = []
+        return []
     except OSError as error:
         raise ObservationFailed(f"cannot read `{nodes}`: {reason(error)}") from error
-    if name is None:
-        own = default_node_name()
-        name = own if own in found or len(found) != 1 else found[0]
-        if name not in found and found:
-            raise InputError(f"which node is meant? --node-name is one of {', '.join(found)}")
-    if name not in found:
-        others = f", there is {', '.join(found)}" if found else f"; `jettison up` makes one{_hint(state_dir)}"
+
+
+def find_node(state_dir: Path, name: str | None) -> WatchedNode:
+    """The node that is meant: by name, or else one whose agent runs: this host's, or the only one."""
+    found = find_nodes(state_dir)
+    if name is not None or not found:
+        return _named(state_dir, found, name or default_node_name())
+    return choose_node(found)
+
+
+def choose_node(found: Sequence[WatchedNode]) -> WatchedNode:
+    """One of several that nobody has named: this host's or the only one, and of those whose agent runs if any does."""
+    live = [node for node in found if node.is_live]
+    eligible = live or found
+    own = default_node_name()
+    chosen = next((node for node in eligible if node.name == own), eligible[0])
+    if chosen.name != own and len(eligible) > 1:
+        names = ", ".join(node.name for node in eligible)
+        raise InputError(f"which node is meant? --node-name is one of {names}")
+    if live and len(found) > len(live):
+        others = ", ".join(node.name for node in found if node not in live)
+        remark("note", f"this is node `{chosen.name}`, whose agent runs; there is also {others}")
+    return chosen
+
+
+def _named(state_dir: Path, found: Sequence[WatchedNode], name: str) -> WatchedNode:
+    node = next((node for node in found if node.name == name), None)
+    if node is None:
+        names = ", ".join(node.name for node in found)
+        others = f", there is {names}" if names else f"; `jettison up` makes one{_hint(state_dir)}"
         raise InputError(f"there is no node `{name}` in `{state_dir}`{others}")
-    return WatchedNode(name, nodes / name)
+    return node
+
+
+def first_to_know(
+    nodes: Sequence[WatchedNode], look: Callable[[WatchedNode], tuple[int, T] | None]
+) -> tuple[WatchedNode, T, list[str]] | None:
+    """Of the nodes that have an answer the one whose answer has the largest number, and the names of the others."""
+    answers = [(answer, node) for node in nodes if (answer := look(node)) is not None]
+    if not answers:
+        return None
+    (_, newest), chosen = max(answers, key=lambda each: each[0][0])
+    return chosen, newest, [node.name for _, node in answers if node is not chosen]
+
+
+def names_of(nodes: Sequence[WatchedNode]) -> str:
+    """For messages: `node `a``, or `any of the nodes a, b`."""
+    return f"node `{nodes[0].name}`" if len(nodes) == 1 else f"any of the nodes {', '.join(n.name for n in nodes)}"
 
 
 def _hint(state_dir: Path) -> str:
@@ -114,7 +173,19 @@ def watched_node_options(command: Callback) -> Callback:
     def found(*arguments: Any, state_dir: Path, node_name: str | None, **options: Any) -> Any:
         return command(*arguments, node=find_node(state_dir, node_name), **options)
 
-    by_name: Callable[[Callback], Callback] = click.option(
-        "--node-name", metavar="NAME", help="Which node. [default: this host's, or the only one there is]"
-    )
-    return state_dir_option(by_name(found))
+    return state_dir_option(_by_name("Which node. [default: this host's, or the only one whose agent runs]")(found))
+
+
+def watched_nodes_options(command: Callback) -> Callback:
+    """The command gets `nodes: Sequence[WatchedNode]`, at least one, to look for a pod in."""
+
+    @wraps(command)
+    def found(*arguments: Any, state_dir: Path, node_name: str | None, **options: Any) -> Any:
+        nodes = find_nodes(state_dir) if node_name is None else []
+        return command(*arguments, nodes=nodes or [find_node(state_dir, node_name)], **options)
+
+    return state_dir_option(_by_name("Which node. [default: the one that knows the pod]")(found))
+
+
+def _by_name(text: str) -> Callable[[Callback], Callback]:
+    return click.option("--node-name", metavar="NAME", help=text)

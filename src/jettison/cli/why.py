@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,27 +13,33 @@ from jettison.agent.journal_reading import PodName, PodQuery, Record, read_journ
 from jettison.agent.stories import Story, tell
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.ranking_report import ranking_data
-from jettison.cli.watched_node import WatchedNode, watched_node_options
+from jettison.cli.watched_node import WatchedNode, first_to_know, names_of, watched_nodes_options
 from jettison.errors import JettisonError
 from jettison.manifests.times import exact_time_text
 
+# More than there are between any two instants on record.
+_EVICTED_FIRST_NS = 2**63
 _STARTED = "eviction_started"
 
 
 @click.command()
 @click.argument("pod")
 @output_option
-@watched_node_options
-def command(node: WatchedNode, pod: str, output: str) -> None:
+@watched_nodes_options
+def command(nodes: Sequence[WatchedNode], pod: str, output: str) -> None:
     """Why POD was evicted, or why it was not.
 
     POD is a name, `namespace/name`, or a uid. Of several pods with that name it is the one that was evicted last, or
-    else the one that was heard of last.
+    else the one that was heard of last. Of several nodes it is the one on which that was.
     """
-    remarks = Remarks()
-    story = _story(node, PodQuery.parse(pod), remarks)
-    if story is None:
-        raise JettisonError(f"no pod `{pod}` is on record for node `{node.name}`")
+    query = PodQuery.parse(pod)
+    found = first_to_know(nodes, lambda node: _told(node, query))
+    if found is None:
+        raise JettisonError(f"no pod `{pod}` is on record for {names_of(nodes)}")
+    node, (story, remarks), others = found
+    if len(nodes) > 1:
+        also = f"; also on record on {', '.join(others)}, which --node-name chooses" if others else ""
+        remarks.notes.append(f"this is from node `{node.name}`{also}")
     emit(output, remarks, lambda: "\n".join(explain(story)), lambda: _data(node, story))
 
 
@@ -54,6 +60,19 @@ class _Seen:
                 if record.event == _STARTED:
                     self.evicted.setdefault((namespace, name), uid)
             yield record
+
+
+def _told(node: WatchedNode, query: PodQuery) -> tuple[int, tuple[Story, Remarks]] | None:
+    """With when it happened: an eviction goes before everything else that was heard of a pod."""
+    remarks = Remarks()
+    story = _story(node, query, remarks)
+    if story is None:
+        return None
+    times = [record.time_ns for record in story.facts.values()]
+    if story.step is not None:
+        times.append(story.step.time_ns)
+    newest_ns = max(times, default=0)
+    return newest_ns + (0 if story.started is None else _EVICTED_FIRST_NS), (story, remarks)
 
 
 def _story(node: WatchedNode, query: PodQuery, remarks: Remarks) -> Story | None:

@@ -57,6 +57,11 @@ def _second_text(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00") + "Z"
 
 
+def milli_time_text(time_ns: int) -> str:
+    """To the millisecond: for people who compare what happened within one second."""
+    return f"{time_text(time_ns)[:-1]}.{time_ns // 10**6 % 1000:03d}Z"
+
+
 def exact_time_text(time_ns: int) -> str:
     """To the nanosecond where there are any; `parse_time` gives the same number back."""
     fraction = time_ns % 10**9

@@ -25,12 +25,11 @@ from typing import Any
 import msgspec
 
 from jettison import events
-from jettison.agent.fact_values import name_of, values_of
-from jettison.agent.safe_text import printable
+from jettison.agent.fact_values import name_of, value_pairs, values_of, with_amounts
 from jettison.clock import SystemClock
 from jettison.engine import facts
 from jettison.events import Fact
-from jettison.manifests.times import time_text
+from jettison.manifests.times import milli_time_text
 
 BUFFER_BYTES = 256 * 1024
 
@@ -194,24 +193,10 @@ class _Output:
 
 
 def _json(time_ns: int, level: str, event: str, values: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode({"time": time_text(time_ns), "level": level, "event": event, **values}) + b"\n"
+    head = {"time": milli_time_text(time_ns), "level": level, "event": event}
+    return msgspec.json.encode({**head, **with_amounts(values)}) + b"\n"
 
 
 def _logfmt(time_ns: int, level: str, event: str, values: Mapping[str, Any]) -> bytes:
-    head = {"time": time_text(time_ns), "level": level, "event": event}
-    pairs = (f"{name}={_logfmt_value(value)}" for name, value in {**head, **values}.items() if value is not None)
-    return (" ".join(pairs) + "\n").encode(errors="backslashreplace")
-
-
-def _logfmt_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = value if isinstance(value, str) else str(value) if isinstance(value, int | float) else _json_text(value)
-    text = printable(text.strip())
-    if text and not set(text) & set(' "=\\'):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _json_text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    head = {"time": milli_time_text(time_ns), "level": level, "event": event}
+    return (" ".join(value_pairs({**head, **values})) + "\n").encode(errors="backslashreplace")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.cli.amounts import amount_data, precise, short, signed
+from jettison.agent.amounts import amount_data, precise, short, signed
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Resource
 

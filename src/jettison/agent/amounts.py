@@ -1,4 +1,4 @@
-"""Amounts of bytes, inodes and processes: short for people, exact for programs."""
+"""Amounts of bytes, inodes, processes and time: short for people, exact for programs."""
 
 from __future__ import annotations
 
@@ -51,6 +51,13 @@ def amount_data(quantity: Quantity | None) -> dict[str, Any] | None:
         return None
     number = whole(quantity)
     return {"text": shortened(str(quantity)), "value": number if -(2**63) <= number < 2**63 else None}
+
+
+def span(nanoseconds: int) -> str:
+    """A length of time for people: `0.4 ms`, `1.9 s`."""
+    if nanoseconds < 10**9:
+        return f"{nanoseconds / 10**6:.1f} ms"
+    return f"{nanoseconds / 10**9:.1f} s"
 
 
 def _digits(number: int) -> str:

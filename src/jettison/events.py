@@ -19,9 +19,6 @@ from jettison.engine.signals import Reclaimable
 NOT_STARTED = "StartError"
 """The reason of a container that finished because it could not be started; containerd's word."""
 
-INVALID_POD = "InvalidPod"
-"""The reason of a pod that was refused because its document asks for what the runtime cannot do."""
-
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
@@ -150,6 +147,20 @@ class PodRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class PodWaiting:
+    """It may run here, and something that it asks for is not to be had; it is tried again in so many seconds.
+
+    `reason` is what its status says of its containers, `event` the reason of the Kubernetes Event.
+    """
+
+    pod: Pod
+    reason: str
+    message: str
+    event: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerStarted:
     """A container's main process runs."""
 
@@ -231,6 +242,7 @@ Fact = (
     | PodCleanedUp
     | PodAdmitted
     | PodRejected
+    | PodWaiting
     | ContainerStarted
     | ContainerStopping
     | ContainerFinished

@@ -159,14 +159,22 @@ def test_a_dry_run_preempts_nobody() -> None:
     assert message.endswith("; but for the dry run default/small would have made room")
 
 
-def test_what_cannot_run_is_not_admitted_first() -> None:
-    """Nor does anybody make room for it."""
+def test_no_pod_makes_room_for_one_that_cannot_run() -> None:
+    """It is let in all the same, to wait: a node does not answer Failed for what it cannot run."""
     door = Door()
     door.knock(manifest("big", "3Gi"))
-    assert door.knock(manifest("impossible", "1Gi", priority=2_000_000_000)) == [False]
-    assert door.runtime.rejections == [("impossible", "InvalidPod", "no such thing here")]
-    assert door.names() == ["PodAdmitted", "PodRejected"]
+    assert door.knock(manifest("impossible", "1Gi", priority=2_000_000_000)) == [True]
+    assert door.runtime.rejections == []
+    assert door.names() == ["PodAdmitted", "PodAdmitted"]
     assert door.runtime.evictions == []
+
+
+def test_what_cannot_run_is_admitted_like_any_other() -> None:
+    """A kubelet, too, asks for room before it pulls an image."""
+    door = Door()
+    door.knock(manifest("big", "3Gi"))
+    assert door.knock(manifest("impossible", "3Gi")) == [False]
+    assert [rejection[1] for rejection in door.runtime.rejections] == ["OutOfmemory"]
 
 
 def test_nobody_to_preempt() -> None:

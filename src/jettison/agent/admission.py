@@ -38,7 +38,8 @@ class NodeIdentity:
 class Admitter:
     """Admits pods one after another: two at once would both see the same room.
 
-    `check` raises a ManifestError for a pod that the runtime cannot run whatever room there is.
+    `check` raises a ManifestError for a pod that the runtime cannot run whatever room there is. Such a pod is admitted
+    like any other, as a kubelet admits a pod before it pulls its images, and waits in the runtime.
     """
 
     def __init__(
@@ -66,28 +67,23 @@ class Admitter:
     async def admit(self, manifest: PodManifest) -> bool:
         """Start the pod, or remember it as rejected."""
         pod = manifest.pod
-        verdict = self._possible(manifest)
-        if verdict.is_admitted:
-            verdict = admit_under_pressure(pod, sorted(self.conditions()))
+        verdict = admit_under_pressure(pod, sorted(self.conditions()))
         if verdict.is_admitted:
             verdict = await self._fit(manifest)
         if not verdict.is_admitted:
             self.emit(events.PodRejected(pod, verdict.reason, verdict.message))
-            is_impossible = verdict.reason == events.INVALID_POD
-            said = verdict.message if is_impossible else verdict.status_message
-            await self.runtime.reject(manifest, verdict.reason, said)
+            await self.runtime.reject(manifest, verdict.reason, verdict.status_message)
             return False
         self.emit(events.PodAdmitted(pod))
         await self.runtime.start(manifest)
         return True
 
-    def _possible(self, manifest: PodManifest) -> Admission:
-        """Asked first: nobody should make room for a pod that cannot run."""
+    def _is_possible(self, manifest: PodManifest) -> bool:
         try:
             self._check(manifest)
-        except ManifestError as error:
-            return Admission(False, events.INVALID_POD, str(error))
-        return Admission(True)
+        except ManifestError:
+            return False
+        return True
 
     async def _fit(self, manifest: PodManifest) -> Admission:
         pod = manifest.pod
@@ -103,6 +99,9 @@ class Admitter:
         if recovery.remaining:
             # Upstream reports the first check that failed, and resources are checked first.
             return short[0].refusal if short and not pod.is_critical else elsewhere or short[0].refusal
+        if recovery.evictions and not self._is_possible(manifest):
+            # It waits without using anything, and no pod makes room for that.
+            return Admission(True)
         if self._is_dry_run and recovery.evictions:
             names = ", ".join(str(order.pod) for order in recovery.evictions)
             said = f"{short[0].refusal.message}; but for the dry run {names} would have made room"

@@ -70,6 +70,10 @@ def _details(story: Story) -> Iterator[str]:
         count = f"{values['kills']} process" if values["kills"] == 1 else f"{values['kills']} processes"
         where = f"{count} of container {values['container']}"
         yield from _line("kernel", f"the OOM killer ended {where} at {time_text(kill.time_ns)}")
+    waiting = story.after("pod_waiting", story.started)
+    if waiting is not None and story.after("container_started", waiting) is None:
+        values = waiting.values
+        yield from _line("waits", f"{values['message'].strip()}; tried again after {values['seconds']} s")
     rejected = story.after("pod_rejected", story.started)
     if rejected is not None:
         yield from _line("rejected", f"{rejected.values['reason']}: {rejected.values['message'].strip()}")

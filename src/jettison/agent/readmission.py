@@ -10,7 +10,6 @@ from typing import Any
 from jettison.clock import Clock
 from jettison.engine.signals import Condition
 from jettison.engine.wording import DEADLINE_EXCEEDED
-from jettison.events import INVALID_POD
 from jettison.runtimes.protocol import Hosting, PodStatus
 
 FIRST_DELAY_NS = 10 * 10**9
@@ -146,8 +145,5 @@ class Readmitter:
 
 
 def _was_turned_out(status: PodStatus) -> bool:
-    """Evicted, preempted or not admitted, rather than failed by itself, out of time or impossible: its reason says so.
-
-    What a bare host cannot do it cannot do later either.
-    """
-    return status.phase == "Failed" and status.reason not in ("", DEADLINE_EXCEEDED, INVALID_POD)
+    """Evicted, preempted or not admitted, rather than failed by itself or out of time: its reason says so."""
+    return status.phase == "Failed" and status.reason not in ("", DEADLINE_EXCEEDED)

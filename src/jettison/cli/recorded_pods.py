@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 
 from jettison.errors import InputError, ManifestError, ObservationFailed
-from jettison.events import INVALID_POD
 from jettison.manifests.decoding import bounded, decode
 from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host import reports, runs
-from jettison.runtimes.host.phases import FAILED, Seen
+from jettison.runtimes.host.phases import Seen
 from jettison.runtimes.host.probe_specs import ProbeKind
 from jettison.runtimes.host.records import ContainerRecord, PodRecord, Verdict, boot_id
+from jettison.runtimes.host.refusals import Refusal, read_spec
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.spec import ContainerSpec, pod_spec
+from jettison.runtimes.host.spec import ContainerSpec, PodSpec
 from jettison.runtimes.linux.kernel_files import reason
 from jettison.runtimes.linux.mounts import PROC
 from jettison.runtimes.linux.processes import read_process
@@ -63,12 +63,11 @@ def recorded_status(record: PodRecord) -> PodStatus:
     """As the agent would tell it; ready is what runs and has no probe that would have to be asked."""
     document = record.document
     manifest = PodManifest(pod_from(document, record.uid), document, record.origin)
-    try:
-        spec = pod_spec(document, str(manifest.pod))
-    except ManifestError as error:
-        return _without_containers(manifest, record.verdict or Verdict(FAILED, INVALID_POD, str(error)))
     if record.verdict is not None and not record.containers:
         return _without_containers(manifest, record.verdict)
+    spec = read_spec(manifest)
+    if isinstance(spec, Refusal):
+        return reports.pod_status(manifest, PodSpec(()), record, spec.inits, spec.regulars, spec.trouble)
     inits, regulars = _seen(record, spec.init_containers), _seen(record, spec.containers)
     return reports.pod_status(manifest, spec, record, inits, regulars)
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.errors import ActionFailed, PodGone
-from jettison.runtimes.host import system_calls
+from jettison.errors import ActionFailed, ManifestError, PodGone
+from jettison.runtimes.host import pod_worker, refusals, runs, system_calls
+from jettison.runtimes.host.spec import PodSpec
 from jettison.runtimes.linux.cgroups import Cgroup
 from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
 from tests.runtimes.host.pods import (
@@ -119,35 +120,109 @@ def test_a_rejected_pod_is_remembered_until_it_is_stopped(tmp_path: Path) -> Non
     play(tmp_path, scenario)
 
 
+PULLING, MISCONFIGURED = "ImagePullBackOff", "CreateContainerConfigError"
+
+
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "reason", "event", "told"),
     [
-        document(),
-        document(container([])),
-        document(container(SLEEPS, "../../x")),
-        document(container(SLEEPS, volumeMounts=[{"name": "s", "mountPath": "/"}])),
-        document(container(SLEEPS), volumes=[{"name": "s", "secret": {"secretName": "s"}}]),
+        (document(), MISCONFIGURED, "Failed", "Error: spec.containers: required value"),
+        (document(container([], image="nginx")), PULLING, "Failed", 'Failed to pull image "nginx": container `c`: no '),
+        (document(container([], image=5)), PULLING, "Failed", 'Failed to pull image "5": '),
+        (document(container([], image="a\n\x1b[31m")), PULLING, "Failed", r'Failed to pull image "a\n\x1b[31m": '),
+        (document(container(SLEEPS, "../../x")), MISCONFIGURED, "Failed", "Error: container name `../../x` is not a "),
+        (
+            document(container(SLEEPS), volumes=[{"name": "s", "secret": {"secretName": "s"}}]),
+            MISCONFIGURED,
+            "FailedMount",
+            "MountVolume.SetUp failed: volume `s`: a bare host has only emptyDir and hostPath",
+        ),
+        (
+            document(container(SLEEPS), volumes=[{"name": "kube-api-access-x7p2q", "projected": {"sources": []}}]),
+            MISCONFIGURED,
+            "FailedMount",
+            "MountVolume.SetUp failed: volume `kube-api-access-x7p2q`: a bare host has only emptyDir and hostPath; `au",
+        ),
+        (
+            document(container(SLEEPS, lifecycle={"postStart": {"exec": {"command": ["true"]}}})),
+            MISCONFIGURED,
+            "Failed",
+            "Error: container `c`: lifecycle.postStart: ",
+        ),
     ],
 )
-def test_what_a_bare_host_cannot_do_is_a_failed_pod(tmp_path: Path, spec: dict[str, object]) -> None:
+def test_what_a_bare_host_does_not_have_is_waited_for(
+    tmp_path: Path, spec: dict[str, object], reason: str, event: str, told: str
+) -> None:
+    """Never Failed: whatever owns the pod would replace it at once, for ever."""
+
     async def scenario(scene: Scene) -> None:
-        wanted = replace(manifest(container(SLEEPS)), document=spec)
-        await scene.supervisor.start(wanted)
+        await scene.supervisor.start(replace(manifest(container(SLEEPS)), document=spec))
         status = scene.status()
-        assert (status.phase, status.reason) == ("Failed", "InvalidPod")
-        assert status.message.startswith("default/a: ")
-        assert [fact.reason for fact in scene.said(events.PodRejected)] == ["InvalidPod"]
+        assert (status.phase, status.reason) == ("Pending", "")
+        assert [(each.state, each.reason) for each in status.containers] == [("waiting", reason)]
+        assert scene.condition("Ready").status == "False"
+        (fact,) = scene.said(events.PodWaiting)
+        assert (fact.event, fact.seconds) == (event, 10)
+        assert fact.message.startswith(told)
         assert not scene.places.found()
+        assert scene.supervisor.active() == []
+        await scene.supervisor.stop("uid-a")
+        assert scene.supervisor.statuses() == []
+        assert scene.files.load().records == ()
 
     play(tmp_path, scenario)
 
 
-def test_a_document_that_cannot_be_written_is_a_failed_pod(tmp_path: Path) -> None:
+def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 s doubling to 5 min, as a kubelet pulls an image; whatever changes on the host is found out that way."""
+    monkeypatch.setattr(pod_worker, "_SET_UP_AGAIN", 1 / 64)
+    monkeypatch.setattr(runs, "LONGEST_BACK_OFF", 4 / 64)
+
+    async def scenario(scene: Scene) -> None:
+        wanted = manifest(container(SLEEPS))
+        monkeypatch.setattr(refusals, "pod_spec", refuse)
+        await scene.supervisor.start(wanted)
+        await until(lambda: len(scene.said(events.PodWaiting)) >= 5)
+        monkeypatch.undo()
+        assert [64 * fact.seconds for fact in scene.said(events.PodWaiting)][:5] == [1, 2, 4, 4, 4]
+        assert (await scene.phase("Running")).containers[0].state == "running"
+
+    def refuse(document: object, source: str) -> PodSpec:
+        raise ManifestError(f"{source}: not today")
+
+    play(tmp_path, scenario)
+
+
+def test_a_pod_that_waits_can_be_evicted_found_again_and_run_out_of_time(tmp_path: Path) -> None:
+    async def begin(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container([]), name="preempted"))
+        await scene.supervisor.evict(eviction(scene.status("preempted").pod))
+        assert (scene.status("preempted").phase, scene.status("preempted").reason) == ("Failed", "Evicted")
+        await scene.supervisor.start(manifest(container([]), name="late", activeDeadlineSeconds=1))
+        assert (await scene.phase("Failed", "late")).reason == "DeadlineExceeded"
+        await scene.supervisor.start(manifest(container([]), name="waits"))
+
+    async def go_on(scene: Scene) -> None:
+        assert scene.status("preempted").reason == "Evicted"
+        assert scene.status("late").reason == "DeadlineExceeded"
+        status = scene.status("waits")
+        assert (status.phase, status.containers[0].reason) == ("Pending", "ImagePullBackOff")
+
+    twice(tmp_path, begin, go_on)
+
+
+def test_a_document_that_cannot_be_written_is_waited_for(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         spec = document(container(SLEEPS))
         spec["metadata"]["annotations"] = {"x": "\ud800"}
         await scene.supervisor.start(replace(manifest(container(SLEEPS)), document=spec))
-        assert scene.status().reason == "InvalidPod"
+        assert scene.status().phase == "Pending"
+        assert "cannot be written as JSON" in scene.container().message
+        await scene.supervisor.stop("uid-a")
+        assert scene.files.load().records == ()
 
     play(tmp_path, scenario)
 

@@ -108,6 +108,8 @@ def _events_of(fact: Fact) -> Iterator[tuple[Event, str]]:
         yield Event(WARNING, "ExceededGracePeriod", message, fact.eviction.pod), ""
     elif isinstance(fact, events.PodRejected):
         yield Event(WARNING, fact.reason, fact.message, fact.pod), ""
+    elif isinstance(fact, events.PodWaiting):
+        yield Event(WARNING, fact.event, fact.message, fact.pod), ""
     elif isinstance(fact, events.DeadlineExceeded):
         yield Event(NORMAL, wording.DEADLINE_EXCEEDED, wording.DEADLINE_MESSAGE, fact.pod), ""
     elif isinstance(fact, events.KillFailed):

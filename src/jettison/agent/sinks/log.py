@@ -50,6 +50,7 @@ _LEVELS: Mapping[type[Fact], str] = {
     events.EvictionStarted: WARNING,
     events.EvictionTimedOut: ERROR,
     events.PodRejected: WARNING,
+    events.PodWaiting: WARNING,
     events.ContainerBackOff: WARNING,
     events.ProbeFailed: WARNING,
     events.OutOfMemoryKill: ERROR,

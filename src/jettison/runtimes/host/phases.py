@@ -104,9 +104,9 @@ def _true(kind: str, generation: int) -> PodCondition:
 
 
 def container_status(
-    pod: Pod, each: Seen, *, will_restart: bool, is_initializing: bool, trouble: str = ""
+    pod: Pod, each: Seen, *, will_restart: bool, is_initializing: bool, reason: str = "", trouble: str = ""
 ) -> ContainerStatus:
-    """`trouble` is what keeps the whole pod from starting."""
+    """`trouble` is what keeps the whole pod from starting, and `reason` what that is called."""
     record = each.record
     told = ContainerStatus(
         record.name,
@@ -119,8 +119,8 @@ def container_status(
         last=None if record.last is None else _end(pod, record.name, record.last),
     )
     if record.state in ("waiting", "starting"):
-        reason = "PodInitializing" if is_initializing else "ContainerCreating"
-        return replace(told, state="waiting", reason=reason, message=trouble)
+        usual = "PodInitializing" if is_initializing else "ContainerCreating"
+        return replace(told, state="waiting", reason=reason or usual, message=trouble)
     if record.state == "terminated" and will_restart and record.back_off:
         identity = f"container={record.name} pod={pod.name}_{pod.namespace}({pod.uid})"
         message = f"back-off {_short(record.back_off)} restarting failed {identity}"

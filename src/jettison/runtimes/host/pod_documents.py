@@ -121,9 +121,10 @@ class ResourcesWire(Wire):
 
 
 class ContainerWire(Wire):
-    """A container, without its image: a bare host has none."""
+    """A container. Its image is only told of in messages: a bare host has none."""
 
     name: str = ""
+    image: Any = None
     command: list[str] | None = None
     args: list[str] | None = None
     working_dir: str | None = None

@@ -7,8 +7,9 @@ a script: that way a pod found after a restart of the agent needs hardly any cod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jettison import events
@@ -22,30 +23,30 @@ from jettison.runtimes.host.ending import Ending, clean_up
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household, PodHome
 from jettison.runtimes.host.kept_answers import KeptAnswer
+from jettison.runtimes.host.phases import Seen
 from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord
+from jettison.runtimes.host.refusals import FAILED_MOUNT, NO_CGROUP, Refusal, Trouble, not_set_up, read_spec
 from jettison.runtimes.host.spec import ContainerSpec, PodSpec
 from jettison.runtimes.host.wake import Wake
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
 # Between two attempts to set up what a pod needs before any of its containers.
-_SET_UP_AGAIN = 10.0
+_SET_UP_AGAIN = runs.FIRST_BACK_OFF
 
 
 class PodWorker:
     """One pod. `begun`, `stopped` and `cleaned` are resolved when it has come that far."""
 
-    def __init__(self, household: Household, manifest: PodManifest, spec: PodSpec, record: PodRecord) -> None:
+    def __init__(self, household: Household, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> None:
         self.manifest = manifest
         self.record = record
-        self._spec = spec
         self._household = household
         self._woken = Wake()
-        self._home = PodHome(household, manifest.pod, spec.grace_seconds, self._woken.set)
         self._place = household.places.of_pod(manifest.pod)
-        known = {each.name: each for each in record.containers}
-        self._inits = [self._container(each, known) for each in spec.init_containers]
-        self._regulars = [self._container(each, known) for each in spec.containers]
-        self._trouble = ""
+        # Set while the pod waits for what this host does not have: then it has no containers, and runs nothing.
+        self._refusal = spec if isinstance(spec, Refusal) else None
+        self._trouble = None if self._refusal is None else self._refusal.trouble
+        self._take_up(PodSpec((), deadline_seconds=spec.deadline_seconds) if isinstance(spec, Refusal) else spec)
         self._ending: Ending | None = None
         # Found after a restart: nobody waits for an eviction that was under way, so its end must be told from here.
         self._is_resumed = False
@@ -61,6 +62,11 @@ class PodWorker:
         self.begun: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[None] = loop.create_future()
         self.cleaned: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def is_idle(self) -> bool:
+        """It waits for what this host does not have: nothing of it is there to be measured, and nothing to be freed."""
+        return self._refusal is not None
 
     @property
     def grace_seconds(self) -> int:
@@ -157,12 +163,24 @@ class PodWorker:
             parts += (each.record, each.pid, each.is_active, each.is_ready)
         return parts
 
+    def _seen(self) -> tuple[Sequence[Seen], Sequence[Seen]]:
+        if self._refusal is not None:
+            return self._refusal.inits, self._refusal.regulars
+        return reports.seen(self._inits), reports.seen(self._regulars)
+
     def _make_status(self) -> PodStatus:
-        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
+        inits, regulars = self._seen()
         return reports.pod_status(self.manifest, self._spec, self.record, inits, regulars, self._trouble)
 
     def _make_active(self) -> ActivePod:
         return reports.active_pod(self.manifest, self._home, self.containers)
+
+    def _take_up(self, spec: PodSpec) -> None:
+        self._spec = spec
+        self._home = PodHome(self._household, self.manifest.pod, spec.grace_seconds, self._woken.set)
+        known = {each.name: each for each in self.record.containers}
+        self._inits = [self._container(each, known) for each in spec.init_containers]
+        self._regulars = [self._container(each, known) for each in spec.containers]
 
     def _container(self, spec: ContainerSpec, known: Mapping[str, ContainerRecord]) -> Container:
         return Container(spec, self._home, known.get(spec.name) or ContainerRecord(spec.name), self._keep)
@@ -195,19 +213,41 @@ class PodWorker:
         )
 
     async def _set_up(self) -> None:
-        while True:
-            try:
-                self._place.create()
-                directory = self._home.volumes_dir
-                self._home.volumes = await self._household.wait_for(volumes.prepare, directory, self._spec.volumes)
-            except RuntimeFailure as failure:
-                self._trouble = str(failure)
-                self._household.emit(events.ActionFailed(f"set up pod {self.manifest.pod}", self._trouble))
-                self._say_begun()
-                await asyncio.sleep(_SET_UP_AGAIN)
-            else:
-                self._trouble = ""
-                return
+        """Until it is done. What the host does not have it will hardly have soon, so that is asked for ever less."""
+        pause = _SET_UP_AGAIN
+        if self._refusal is not None:
+            # A former version of this program may have run what this one refuses.
+            await self._household.vacate(self._place, partial(events.KillFailed, self.manifest.pod, ""))
+        trouble = self._trouble or await self._attempt_set_up()
+        while trouble is not None:
+            self._trouble = trouble
+            self._household.emit(
+                events.PodWaiting(self.manifest.pod, trouble.reason, trouble.told, trouble.event, pause)
+            )
+            self._say_begun()
+            await asyncio.sleep(pause)
+            if self._refusal is not None:
+                pause = min(2 * pause, runs.LONGEST_BACK_OFF)
+            trouble = await self._attempt_set_up()
+        self._trouble = None
+
+    async def _attempt_set_up(self) -> Trouble | None:
+        if self._refusal is not None:
+            spec = read_spec(self.manifest)
+            if isinstance(spec, Refusal):
+                return spec.trouble
+            self._refusal = None
+            self._take_up(spec)
+        try:
+            self._place.create()
+        except RuntimeFailure as failure:
+            return not_set_up(NO_CGROUP, str(failure))
+        try:
+            directory = self._home.volumes_dir
+            self._home.volumes = await self._household.wait_for(volumes.prepare, directory, self._spec.volumes)
+        except RuntimeFailure as failure:
+            return not_set_up(FAILED_MOUNT, str(failure))
+        return None
 
     def _seconds_until(self, due_ns: int | None) -> float | None:
         return None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
@@ -239,7 +279,7 @@ class PodWorker:
             await asyncio.wait([self._life])
         last = self.record.ending
         order = last.order.eviction(self.manifest.pod) if last is not None and last.order is not None else None
-        inits, regulars = reports.seen(self._inits), reports.seen(self._regulars)
+        inits, regulars = self._seen()
         verdict = reports.final_verdict(self.manifest, self.record, order, inits, regulars)
         self._note(replace(self.record, verdict=verdict))
         if order is not None and last is not None and self._is_resumed:

@@ -12,6 +12,7 @@ from jettison.runtimes.host.containers import Container
 from jettison.runtimes.host.homes import PodHome
 from jettison.runtimes.host.phases import Seen
 from jettison.runtimes.host.records import PodRecord, Verdict
+from jettison.runtimes.host.refusals import Trouble
 from jettison.runtimes.host.spec import PodSpec
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
@@ -27,13 +28,13 @@ def pod_status(
     record: PodRecord,
     inits: Sequence[Seen],
     regulars: Sequence[Seen],
-    trouble: str = "",
+    trouble: Trouble | None = None,
 ) -> PodStatus:
     """As Kubernetes would tell it. While a pod is on its way out it keeps the phase it had."""
     pod = manifest.pod
     verdict = record.verdict
     if verdict is None:
-        initialized = record.is_initialized
+        initialized = record.is_initialized or (bool(regulars) and not inits)
         phase = phases.phase(regulars, was_initialized=initialized)
         verdict = Verdict(phase, conditions=phases.conditions(pod, phase, inits, regulars, was_initialized=initialized))
     goes_on = record.ending is None and record.verdict is None
@@ -43,7 +44,8 @@ def pod_status(
             each,
             will_restart=goes_on and runs.is_to_restart(each.spec, each.record, spec.restart_policy),
             is_initializing=bool(inits) and not record.is_initialized and not each.spec.is_init,
-            trouble=trouble,
+            reason="" if trouble is None else trouble.reason,
+            trouble="" if trouble is None else trouble.message,
         )
         for each in (*inits, *regulars)
     )

@@ -18,7 +18,7 @@ from jettison.manifests.decoding import convert
 from jettison.runtimes.host import checked_texts
 from jettison.runtimes.host import pod_documents as wire
 from jettison.runtimes.host.probe_specs import ProbeSpec, probe_specs
-from jettison.runtimes.host.volume_specs import MountSpec, VolumeSpec, mount_specs, volume_spec
+from jettison.runtimes.host.volume_specs import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
 
 DEFAULT_GRACE = 30
 """Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
@@ -29,6 +29,14 @@ _LONGEST_FILE_NAME = 255
 
 # What Kubernetes takes: any printable ASCII but the equals sign.
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
+
+
+class ImageNeededError(ManifestError):
+    """The container has no command of its own: only an image could bring one."""
+
+    def __init__(self, message: str, image: str) -> None:
+        super().__init__(message)
+        self.image = image
 
 
 class RestartPolicy(StrEnum):
@@ -76,7 +84,7 @@ def pod_spec(document: object, source: str = "pod") -> PodSpec:
     try:
         return _pod(pod)
     except ManifestError as error:
-        raise ManifestError(f"{source}: {error}") from error
+        raise _inside(source, error) from error
 
 
 def _pod(pod: wire.PodWire) -> PodSpec:
@@ -108,6 +116,14 @@ def _pod(pod: wire.PodWire) -> PodSpec:
     )
 
 
+def _inside(where: str, error: ManifestError) -> ManifestError:
+    """The same with the place: what kind of thing is missing must not get lost on the way out."""
+    text = f"{where}: {error}"
+    if isinstance(error, ImageNeededError):
+        return ImageNeededError(text, error.image)
+    return VolumeNeededError(text) if isinstance(error, VolumeNeededError) else ManifestError(text)
+
+
 def _check_identity(metadata: wire.MetadataWire) -> None:
     name = checked_texts.subdomain(metadata.name, "metadata.name")
     namespace = checked_texts.label(metadata.namespace or "", "metadata.namespace")
@@ -135,7 +151,7 @@ class _ContainerReader:
             try:
                 found.append(self._container(container, is_init=is_init))
             except ManifestError as error:
-                raise ManifestError(f"container `{container.name}`: {error}") from error
+                raise _inside(f"container `{container.name}`", error) from error
         return tuple(found)
 
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
@@ -181,7 +197,8 @@ class _ContainerReader:
 
 def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
     if not container.command or not container.command[0]:
-        raise ManifestError("no command: on a bare host there is no image that could bring one")
+        why = "no command: a bare host runs no images; give the container a `command`, which is run as a process"
+        raise ImageNeededError(why, checked_texts.shown(container.image or ""))
     if container.env_from:
         raise ManifestError("envFrom: a bare host has neither config maps nor secrets")
     if container.restart_policy is not None and not (is_init and container.restart_policy == "Always"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from jettison import events
 from jettison.engine.evictions import Eviction, kill_wait
@@ -26,9 +27,9 @@ from jettison.runtimes.host.homes import Household
 from jettison.runtimes.host.pod_worker import PodWorker
 from jettison.runtimes.host.processes import seal_descriptors
 from jettison.runtimes.host.records import PodRecord, Verdict, boot_id
+from jettison.runtimes.host.refusals import read_spec, refusal_of
 from jettison.runtimes.host.removal import remove_directory
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.mounts import PROC
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
@@ -43,7 +44,7 @@ _STRAYS_WAIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """A pod that never ran here: it was not admitted, or cannot run on a bare host."""
+    """A pod that never ran here: it was not admitted."""
 
     manifest: PodManifest
     verdict: Verdict
@@ -104,13 +105,15 @@ class Supervisor:
             await self.stop(uid)
         now_ns = self._household.clock.now_ns()
         record = PodRecord(uid, manifest.document, manifest.origin, self._boot_id, created_ns=now_ns, started_ns=now_ns)
+        spec = read_spec(manifest)
         try:
-            worker = PodWorker(self._household, manifest, pod_spec(manifest.document, str(manifest.pod)), record)
             self._household.files.save(record)
         except ManifestError as error:
-            self._household.emit(events.PodRejected(manifest.pod, events.INVALID_POD, str(error)))
-            await self.reject(manifest, events.INVALID_POD, str(error))
-            return
+            # What cannot be recorded cannot be found again after a restart: it waits, and only its name is recorded.
+            manifest = replace(manifest, document=_bare(manifest))
+            spec, record = refusal_of(error, manifest), replace(record, document=manifest.document)
+            self._household.files.save(record)
+        worker = PodWorker(self._household, manifest, spec, record)
         self._pods[uid] = worker
         worker.start()
         await asyncio.wait([worker.begun])
@@ -175,21 +178,15 @@ class Supervisor:
         return [entry.status() for entry in self._pods.values()]
 
     def active(self) -> list[ActivePod]:
-        """Pods that have not ended."""
-        return [
-            entry.active() for entry in self._pods.values() if isinstance(entry, PodWorker) and not entry.stopped.done()
-        ]
+        """Pods that have not ended and have something to end: one that waits for what is not here has not."""
+        workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
+        return [worker.active() for worker in workers if not worker.stopped.done() and not worker.is_idle]
 
     def _recalled(self, record: PodRecord) -> PodWorker | _Remembered:
         manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
         if record.verdict is not None and not record.containers:
             return _Remembered(manifest, record.verdict)
-        try:
-            spec = pod_spec(record.document, str(manifest.pod))
-        except ManifestError as error:
-            # It was valid for an older version of this program.
-            return _Remembered(manifest, Verdict(phases.FAILED, events.INVALID_POD, str(error)))
-        return PodWorker(self._household, manifest, spec, record)
+        return PodWorker(self._household, manifest, read_spec(manifest), record)
 
     async def _remove_strays(self) -> None:
         places = self._household.places.found()
@@ -238,6 +235,14 @@ class Supervisor:
                     await self._household.wait_for(logs.rotate, path)
                 except RuntimeFailure as failure:
                     self._household.emit(events.ActionFailed("rotate a log", str(failure)))
+
+
+def _bare(manifest: PodManifest) -> dict[str, Any]:
+    """A document with the pod's name and nothing else, for one that cannot be written as JSON."""
+    pod = manifest.pod
+    names = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    clean = {key: text.encode(errors="backslashreplace").decode() for key, text in names.items()}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": clean, "spec": {}}
 
 
 def _checked_uid(manifest: PodManifest) -> str:

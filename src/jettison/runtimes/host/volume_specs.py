@@ -30,6 +30,14 @@ HOST_PATH_TYPES = (
 )
 
 
+# As Kubernetes names the volume with a token that it adds to every pod.
+_ACCESS_VOLUME = "kube-api-access-"
+
+
+class VolumeNeededError(ManifestError):
+    """A volume of a kind that takes more than a host."""
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
     """`host_path` is None for an emptyDir."""
@@ -61,7 +69,10 @@ def volume_spec(volume: VolumeWire) -> VolumeSpec:
         kind = checked_texts.choice(kind, HOST_PATH_TYPES, f"{where}: type")
         return VolumeSpec(volume.name, host_path=path, host_path_type=kind)
     if volume.empty_dir is None:
-        raise ManifestError(f"{where}: a bare host has only emptyDir and hostPath")
+        hint = ""
+        if volume.name.startswith(_ACCESS_VOLUME):
+            hint = "; `automountServiceAccountToken: false` in the pod's spec keeps it from being added"
+        raise VolumeNeededError(f"{where}: a bare host has only emptyDir and hostPath{hint}")
     medium = checked_texts.choice(volume.empty_dir.medium or "", ("", "Memory"), f"{where}: medium")
     return VolumeSpec(volume.name, medium == "Memory", _size(volume.empty_dir.size_limit, where))
 

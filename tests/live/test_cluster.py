@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -106,6 +108,53 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
         # It ends with the container, not before.
         following.communicate(timeout=60)
         assert following.returncode == 0
+
+
+def test_a_deployment_that_no_bare_host_can_run_is_one_pod_that_says_why(
+    cluster: LiveCluster, program: Path, tmp_path: Path
+) -> None:
+    """As the first command that everybody tries; and with the volume that a real cluster adds to every pod."""
+    kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
+    kubectl("create", "deployment", "nginx", "--image=nginx")
+    token = {"name": "kube-api-access-x", "projected": {"sources": []}}
+    cluster.create(PODS, pod("with-token", SLEEP, volumes=[token]))
+    try:
+        cluster.wait(lambda: "ImagePullBackOff" in kubectl("get", "pods"), "the reason in the list")
+        cluster.wait(lambda: "CreateContainerConfigError" in kubectl("get", "pods", "with-token"), "the reason")
+        (made,) = (each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "nginx")
+        assert made["status"]["phase"] == "Pending"
+        (status,) = made["status"]["containerStatuses"]
+        assert "give the container a `command`" in status["state"]["waiting"]["message"]
+        name = made["metadata"]["name"]
+        cluster.wait(lambda: "Failed" in _said_of(cluster, name), "the event")
+        cluster.wait(lambda: "FailedMount" in _said_of(cluster, "with-token"), "the event")
+        assert 'Failed to pull image "nginx"' in kubectl("describe", "pod", name)
+    finally:
+        kubectl("delete", "deployment", "nginx")
+        kubectl("delete", "pod", "with-token")
+    cluster.gone(f"{PODS}/{name}")
+    cluster.wait(lambda: name not in cluster.records(made["spec"]["nodeName"]), "the node to forget it")
+
+
+def test_a_replica_set_whose_pods_are_rejected_makes_few(cluster: LiveCluster) -> None:
+    """The node answers OutOfcpu at once, as a kubelet does, and so it would for ever."""
+    spec = pod("greedy", SLEEP, cluster.nodes[0], container={"resources": {"requests": {"cpu": "9000"}}})
+    body = {
+        "metadata": {"name": "greedy"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "greedy"}}, "template": spec},
+    }
+    del spec["metadata"]["name"]
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    cluster.create(sets, body)
+    began = time.monotonic()
+    try:
+        cluster.wait(lambda: "BackOff" in _said_of(cluster, "greedy"), "the set to back off")
+        cluster.wait(lambda: time.monotonic() - began > 4, "a storm")
+        made = [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "greedy"]
+        assert {each["status"].get("reason") for each in made} <= {"OutOfcpu", None}
+        assert 2 <= len(made) <= 3 + math.log2(1 + time.monotonic() - began)
+    finally:
+        cluster.served.call("DELETE", f"{sets}/greedy")
 
 
 def test_nothing_starts_twice_when_everything_is_killed_at_once(cluster: LiveCluster) -> None:

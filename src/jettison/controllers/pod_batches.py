@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jettison.controllers.expectations import Expectations
 from jettison.controllers.owned_pods import OwnerKind
 from jettison.controllers.pod_control import MOST_AT_ONCE, PodControl, is_namespace_ending, slow_start
+from jettison.controllers.quick_failures import QuickFailures
 from jettison.controllers.reconciler import Surroundings
 from jettison.errors import ApiError, RuntimeFailure
 from jettison.runtimes.kube.cache import key_of
@@ -26,10 +27,16 @@ class NewPod(NamedTuple):
 
 
 class PodBatches:
-    """For owners of one kind. What it returns is the first thing that the server said against it."""
+    """For owners of one kind. What it returns is the first thing that the server said against it.
 
-    def __init__(self, around: Surroundings, owner_kind: OwnerKind, source: str) -> None:
+    `failures` hears of every pod that is made, for a controller that asks it before it makes more.
+    """
+
+    def __init__(
+        self, around: Surroundings, owner_kind: OwnerKind, source: str, failures: QuickFailures | None = None
+    ) -> None:
         self._control = PodControl(around, owner_kind, source)
+        self._failures = failures
         self.expectations = Expectations(around.clock)
         self.expectations.follow(around.caches.of(PODS), owner_kind.key_from)
 
@@ -37,9 +44,16 @@ class PodBatches:
         """At most 500 of them; the rest is for the next time."""
         key, count = key_of(owner), min(len(pods), MOST_AT_ONCE)
         self.expectations.expect(key, creations=count)
-        started = await slow_start(count, lambda index: self._control.create(owner, *pods[index]))
+        if self._failures is not None:
+            self._failures.begin(owner)
+        started = await slow_start(count, lambda index: self._create(owner, pods[index]))
         self.expectations.saw_created(key, count - started.made)
         return None if started.error is None or is_namespace_ending(started.error) else started.error
+
+    async def _create(self, owner: Document, pod: NewPod) -> None:
+        made = await self._control.create(owner, *pod)
+        if self._failures is not None:
+            self._failures.made(owner, made["metadata"]["uid"])
 
     async def delete(self, owner: Document, pods: Sequence[Document]) -> Failure | None:
         """At most 500 of them, all at once."""

@@ -1,7 +1,8 @@
 """The ReplicaSet controller: as many pods as wanted, no more and no fewer, whoever took one away.
 
 A pod that has ended counts for nothing, so one that its node evicted is replaced at once while it is kept to be looked
-at. A pod that is on its way out does not count either: its replacement starts before it has ended.
+at. A pod that is on its way out does not count either: its replacement starts before it has ended. Pods that fail as
+soon as they are made are replaced ever later (`quick_failures`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from jettison.controllers.deployment_revisions import replicas_of
+from jettison.controllers.event_recorder import WARNING, subject_of
 from jettison.controllers.object_state import condition_of, is_terminating
 from jettison.controllers.owned_pods import ByController, Claims, OwnerKind, WokenOwners, controller_of, selector_of
 from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.pod_control import MOST_AT_ONCE
+from jettison.controllers.quick_failures import Allowance, QuickFailures, told
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.controllers.status_report import report_status
 from jettison.engine.label_selectors import LabelSelector
@@ -50,7 +53,8 @@ class ReplicaSetController:
         self._pods = pods.index(ByController)
         self._siblings = self._sets.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, PODS)
-        self._batches = PodBatches(around, OWNER_KIND, SOURCE)
+        self._failures = QuickFailures(around.clock)
+        self._batches = PodBatches(around, OWNER_KIND, SOURCE, self._failures)
         self._reconciler: Reconciler[Key] = Reconciler("replica set", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
@@ -63,6 +67,7 @@ class ReplicaSetController:
         replica_set = self._sets.get(key)
         if replica_set is None:
             self._batches.expectations.forget(key)
+            self._failures.forget(key)
             return
         are_met = self._batches.expectations.are_met(key)
         selector = selector_of(replica_set)
@@ -70,7 +75,8 @@ class ReplicaSetController:
         active = await self._claim(replica_set, selector, [each for each in candidates if each.value.is_active])
         failure = None
         if are_met and not is_terminating(replica_set):
-            failure = await self._correct(replica_set, active)
+            allowance = self._failures.allow(replica_set, (each.value for each in candidates))
+            failure = await self._correct(replica_set, active, allowance)
         leaving = sum(each.value.is_leaving and _is_owned(each.document, replica_set, selector) for each in candidates)
         now_ns = self._around.clock.now_ns()
         status = _status(replica_set, active, leaving, failure, now_ns)
@@ -85,15 +91,24 @@ class ReplicaSetController:
         claimed = await self._claims.claim(replica_set, selector, (each.document for each in pods))
         return [_Pod(each, replica_pod_from(each)) for each in claimed]
 
-    async def _correct(self, replica_set: Document, active: list[_Pod]) -> Failure | None:
+    async def _correct(self, replica_set: Document, active: list[_Pod], allowance: Allowance) -> Failure | None:
         """Create or delete what is missing or too many; what the server said against it."""
         surplus = len(active) - replicas_of(replica_set)
         if surplus < 0:
+            if allowance.wait_ns:
+                self._postpone(replica_set, allowance)
+            most = MOST_AT_ONCE if allowance.most is None else allowance.most
             new = NewPod(replica_set["spec"]["template"])
-            return await self._batches.create(replica_set, [new] * min(-surplus, MOST_AT_ONCE))
+            return await self._batches.create(replica_set, [new] * min(-surplus, most)) if most else None
         if surplus > 0:
             return await self._batches.delete(replica_set, self._least_missed(replica_set, active, surplus))
         return None
+
+    def _postpone(self, replica_set: Document, allowance: Allowance) -> None:
+        self._reconciler.queue.add_after(key_of(replica_set), allowance.wait_ns / _SECOND_NS)
+        if allowance.is_news:
+            subject = subject_of(OWNER_KIND.name, replica_set)
+            self._around.events.tell(SOURCE, subject, "BackOff", told(allowance), WARNING)
 
     def _least_missed(self, replica_set: Document, active: list[_Pod], count: int) -> list[Document]:
         neighbours = Counter(pod.node for pod in self._related(replica_set) if pod.is_active)

@@ -53,15 +53,16 @@ class StatefulPods:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
-    async def create(self, stateful_set: Document, pod: Document) -> None:
-        """Raises what the server said, after having told it."""
+    async def create(self, stateful_set: Document, pod: Document) -> Document:
+        """The pod as it was made. Raises what the server said, after having told it."""
         try:
-            await self._around.client.create(PODS, pod, key_of(stateful_set)[0])
+            made = await self._around.client.create(PODS, pod, key_of(stateful_set)[0])
         except (ApiError, RuntimeFailure) as error:
             if not is_namespace_ending(error):
                 self.tell_failure(stateful_set, "Create", pod["metadata"]["name"], error)
             raise
         self._tell_success(stateful_set, "Create", pod["metadata"]["name"])
+        return made
 
     async def delete(self, stateful_set: Document, pod: Document) -> bool:
         """Whether there was something to delete."""
@@ -92,6 +93,10 @@ class StatefulPods:
         owner = stateful_set["metadata"]["name"]
         message = f"{verb} Pod {pod} in StatefulSet {owner} failed error: {error}"
         self._tell(stateful_set, f"Failed{verb}", message, WARNING)
+
+    def tell_back_off(self, stateful_set: Document, message: str) -> None:
+        """Its pods fail as soon as they are made."""
+        self._tell(stateful_set, "BackOff", message, WARNING)
 
     def _tell_success(self, stateful_set: Document, verb: str, pod: str) -> None:
         owner = stateful_set["metadata"]["name"]

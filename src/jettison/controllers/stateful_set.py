@@ -2,6 +2,7 @@
 
 One that has ended, be it that its node evicted it, is deleted and comes back under its own name. One that hangs on a
 lost node does not: nobody can say that it has ended, and two of the same name is what a StatefulSet must never have.
+One that fails as soon as it is made stays for ever longer before it is replaced (`quick_failures`).
 
 Below the partition of a rollout it comes back in the former revision, for a canary must not spread by eviction. From
 the partition on it comes back in the latest one, also where the rollout had not come to it yet.
@@ -22,12 +23,14 @@ from jettison.controllers.object_state import is_terminating
 from jettison.controllers.owned_pods import ByController, Claims, WokenOwners, controller_of, selector_of
 from jettison.controllers.pod_batches import Failure
 from jettison.controllers.pod_control import is_namespace_ending, slow_start
+from jettison.controllers.quick_failures import QuickFailures, told
 from jettison.controllers.reconciler import Reconciler, Surroundings
 from jettison.controllers.revisions import REVISION_LABEL, History, Revisions, surplus, template_of
 from jettison.controllers.stateful_pods import OWNER_KIND, StatefulPods, ordinal_of, stateful_pod
 from jettison.controllers.status_report import report_status
 from jettison.engine.replica_pods import ReplicaPod, next_available_ns
 from jettison.engine.stateful_sync import (
+    Cause,
     Create,
     Delete,
     StatefulGoal,
@@ -88,6 +91,7 @@ class StatefulSetController:
         self._control = StatefulPods(around)
         self._expectations = Expectations(around.clock)
         self._expectations.follow(pods, OWNER_KIND.key_from)
+        self._failures = QuickFailures(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("stateful set", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
@@ -101,6 +105,7 @@ class StatefulSetController:
         stateful_set = self._sets.get(key)
         if stateful_set is None:
             self._expectations.forget(key)
+            self._failures.forget(key)
             return
         may_act = self._expectations.are_met(key)
         now_ns = self._around.clock.now_ns()
@@ -159,8 +164,24 @@ class StatefulSetController:
         steps = next_steps(look.goal, look.pods)
         if look.stateful_set["spec"].get("volumeClaimTemplates"):
             steps = self._without_creations(look, steps)
+        steps = self._in_due_time(look, steps)
+        if any(isinstance(each, Create) for each in steps):
+            self._failures.begin(look.stateful_set)
         started = await slow_start(len(steps), lambda index: self._take(look, steps[index]))
         return None if started.error is None or is_namespace_ending(started.error) else started.error
+
+    def _in_due_time(self, look: _Look, steps: list[Step]) -> list[Step]:
+        """Without what would replace pods that fail at once, as long as that is to wait."""
+        allowance = self._failures.allow(look.stateful_set, look.values.values())
+        creations = [each for each in steps if isinstance(each, Create)]
+        postponed: set[Step] = set(creations[allowance.most :]) if allowance.most is not None else set()
+        if allowance.wait_ns:
+            postponed |= {each for each in steps if isinstance(each, Delete) and each.cause is Cause.ENDED}
+        if postponed and allowance.wait_ns:
+            self._reconciler.queue.add_after(key_of(look.stateful_set), allowance.wait_ns / _SECOND_NS)
+            if allowance.is_news:
+                self._control.tell_back_off(look.stateful_set, told(allowance))
+        return [each for each in steps if each not in postponed]
 
     def _without_creations(self, look: _Look, steps: list[Step]) -> list[Step]:
         missing = next((each for each in steps if isinstance(each, Create)), None)
@@ -180,10 +201,11 @@ class StatefulSetController:
         pod = stateful_pod(look.stateful_set, step.ordinal, template, revision)
         self._expectations.expect(key, creations=1)
         try:
-            await self._control.create(look.stateful_set, pod)
+            made = await self._control.create(look.stateful_set, pod)
         except (ApiError, RuntimeFailure):
             self._expectations.saw_created(key)
             raise
+        self._failures.made(look.stateful_set, made["metadata"]["uid"])
 
     async def _delete(self, look: _Look, step: Delete) -> None:
         key, document = key_of(look.stateful_set), look.documents[step.ordinal]

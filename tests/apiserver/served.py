@@ -105,12 +105,14 @@ class Served:
         token: str = "admin",
         leave: asyncio.Event | None = None,
         headers: dict[str, str] | None = None,
+        repeated: Iterable[tuple[str, str]] = (),
     ) -> Answer:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         given = {"accept": accept, "authorization": f"Bearer {token}", **(headers or {})}
         if content_type is not None:
             given["content-type"] = content_type
-        sent_headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        # As uvicorn hands them on.
+        sent_headers = [(name.lower().encode(), value.encode()) for name, value in (*given.items(), *repeated)]
         scope = {
             "type": "http",
             "method": method,

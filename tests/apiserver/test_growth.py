@@ -24,7 +24,7 @@ def node(api: Served) -> Served:
 
 def test_copies_of_everything(node: Served) -> None:
     patch = [{"op": "copy", "from": "", "path": f"/z{each}"} for each in range(17)]
-    assert node.patch(NODE, patch, JSON_PATCH, token="evictor").code == 422
+    assert node.patch(NODE, patch, JSON_PATCH).code == 422
 
 
 def test_depth_adds_up_over_requests(node: Served) -> None:
@@ -34,7 +34,7 @@ def test_depth_adds_up_over_requests(node: Served) -> None:
         levels = {"x": levels}
     for times in range(20):
         add = {"op": "add", "path": "/x" * (30 * times + 1), "value": levels}
-        codes.append(node.patch(NODE, [add], JSON_PATCH, token="evictor").code)
+        codes.append(node.patch(NODE, [add], JSON_PATCH).code)
     assert codes == [200] * 3 + [422] * 17
     assert node.get(NODE).code == 200
     assert node.patch(NODE, {"x": None}).code == 200
@@ -78,7 +78,7 @@ def test_a_body_that_grows_by_being_read(api: Served) -> None:
 def test_long_lists_are_merged_in_time(node: Served) -> None:
     """With a comparison of each with each, this takes a quarter of an hour."""
     finalizers = [f"a/{number}" for number in range(100_000)]
-    assert node.patch(NODE, {"metadata": {"finalizers": finalizers}}, STRATEGIC, token="evictor").code == 200
+    assert node.patch(NODE, {"metadata": {"finalizers": finalizers}}, STRATEGIC).code == 200
     conditions = [{"type": f"a{number}", "status": "True"} for number in range(10_000)]
     order = [{"type": each["type"]} for each in reversed(conditions)]
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_long_lists_are_merged_in_time(node: Served) -> None:
         answer = node.patch(f"{NODE}/status", patch, STRATEGIC, token="node")
         assert (answer.code, answer.body["status"]["conditions"][0]["type"]) == (200, "a9999")
     dropped = {"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers[1:]}}
-    assert node.patch(NODE, dropped, STRATEGIC, token="evictor").body["metadata"]["finalizers"] == ["a/0"]
+    assert node.patch(NODE, dropped, STRATEGIC).body["metadata"]["finalizers"] == ["a/0"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.auth import ANONYMOUS, Authenticator, User
+from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.resources import (
     ACCESS_REVIEWS,
     LOCAL_ACCESS_REVIEWS,
@@ -19,16 +20,19 @@ from jettison.apiserver.reviews import answer_review
 from jettison.apiserver.tokens import TokenEntry
 from jettison.errors import ApiError
 from tests.apiserver.served import Served
+from tests.apiserver.test_auth import NothingStored
 
+RIGHTS = Authorizer(NothingStored())
 KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")])
 ADMIN, EVICTOR = User("ann", ("system:masters",), "admin"), User("bob", ("jettison:evictors",), "evictor")
+NODE = User("system:node:n1", ("system:nodes",), "node")
 EVICT = {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "eviction", "namespace": "a"}}
 DELETE = {"resourceAttributes": {"verb": "delete", "resource": "pods", "namespace": "a"}}
 ALL = {"resourceAttributes": {"verb": "*", "group": "*", "resource": "*"}}
 
 
 def status(resource: Resource, spec: dict[str, Any], asker: User = ADMIN) -> dict[str, Any]:
-    answered = answer_review(resource, {"spec": spec}, asker, KNOWN)
+    answered = answer_review(resource, {"spec": spec}, asker, KNOWN, RIGHTS)
     assert answered["spec"] == spec
     found: dict[str, Any] = answered["status"]
     return found
@@ -59,7 +63,7 @@ def test_may_he() -> None:
 
 def test_may_he_in_this_namespace() -> None:
     review = {"metadata": {"namespace": "a"}, "spec": {"user": "bob", **EVICT}}
-    assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN)["status"] == {"allowed": True}
+    assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN, RIGHTS)["status"] == {"allowed": True}
 
 
 PATH = {"nonResourceAttributes": {"verb": "get", "path": "/"}}
@@ -94,7 +98,7 @@ NO_PATH = 'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}:
 )
 def test_a_question_that_makes_no_sense(resource: Resource, review: dict[str, Any], expected: str) -> None:
     with pytest.raises(ApiError) as caught:
-        answer_review(resource, review, ADMIN, KNOWN)
+        answer_review(resource, review, ADMIN, KNOWN, RIGHTS)
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
     assert caught.value.message == f'.authorization.k8s.io "" is invalid: {expected}'
     assert set(caught.value.details or ()) == {"group", "causes"}
@@ -105,14 +109,50 @@ def test_the_list_of_what_i_may() -> None:
     assert {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/eviction"]} in listed["resourceRules"]
     apps = ["daemonsets", "deployments", "replicasets", "statefulsets"]
     assert {"verbs": ["get", "list", "watch"], "apiGroups": ["apps"], "resources": apps} in listed["resourceRules"]
-    assert listed["incomplete"] is False
+    assert {"verbs": ["patch"], "apiGroups": [""], "resources": ["nodes"]} in listed["resourceRules"]
+    assert listed["incomplete"] is True
+    assert "patch of nodes may change only spec.unschedulable" in listed["evaluationError"]
     everything = status(SELF_RULES_REVIEWS, {}, ADMIN)
     assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in everything["resourceRules"]
     assert {"verbs": ["*"], "nonResourceURLs": ["*"]} in everything["nonResourceRules"]
+    assert (everything["incomplete"], "evaluationError" in everything) == (False, False)
+
+
+def test_the_list_of_what_a_node_may_is_not_whole() -> None:
+    listed = status(SELF_RULES_REVIEWS, {}, NODE)
+    assert listed["evaluationError"] == "node authorizer does not support user rule resolution"
+    assert listed["incomplete"] is True
+    named = {name for rule in listed["resourceRules"] for name in rule["resources"]}
+    assert not named & {"pods", "nodes", "leases", "serviceaccounts"}
+
+
+def test_yes_but_only_of_these_fields() -> None:
+    about = {"resourceAttributes": {"verb": "patch", "resource": "nodes", "name": "n1"}}
+    limited = {"allowed": True, "reason": "only spec.unschedulable may be changed"}
+    assert status(SELF_ACCESS_REVIEWS, about, EVICTOR) == limited
+    assert status(ACCESS_REVIEWS, {"user": "bob", **about}) == limited
+    assert status(SELF_ACCESS_REVIEWS, about, ADMIN) == {"allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"rawSelector": "spec.nodeName=n1"}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1", "n2"]}]}, False),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "NotIn", "values": ["n1"]}]}, False),
+        ({"rawSelector": "spec.nodeName=n2"}, False),
+        ({"rawSelector": "=,=="}, False),
+        ({}, False),
+    ],
+)
+def test_may_a_node_list_these(selector: dict[str, Any], expected: bool) -> None:
+    about = {"resourceAttributes": {"verb": "list", "resource": "pods", "fieldSelector": selector}}
+    assert status(SELF_ACCESS_REVIEWS, about, NODE) == {"allowed": expected}
 
 
 def test_who_am_i() -> None:
-    assert answer_review(SELF_REVIEWS, {}, EVICTOR, KNOWN) == {
+    assert answer_review(SELF_REVIEWS, {}, EVICTOR, KNOWN, RIGHTS) == {
         "metadata": {},
         "status": {"userInfo": {"username": "bob", "groups": ["jettison:evictors"]}},
     }

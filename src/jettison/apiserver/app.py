@@ -19,7 +19,8 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from jettison.apiserver import discovery, openapi
-from jettison.apiserver.auth import Authenticator, denial, is_allowed
+from jettison.apiserver.auth import Authenticator
+from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.bodies import read_object
 from jettison.apiserver.container_logs import ContainerLogs
 from jettison.apiserver.eviction import Evictions, Settings
@@ -34,7 +35,7 @@ from jettison.apiserver.requests import Request, Target, method_not_allowed
 from jettison.apiserver.resources import BINDINGS, GROUP_VERSIONS
 from jettison.apiserver.rest import Objects, expected
 from jettison.apiserver.reviews import answer_review
-from jettison.apiserver.statuses import failure_status, forbidden, internal_error, unknown_path
+from jettison.apiserver.statuses import failure_status, internal_error, unknown_path
 from jettison.apiserver.store import Store
 from jettison.apiserver.watch import Watcher, open_watch
 from jettison.apiserver.writing import check_namespace
@@ -69,7 +70,8 @@ class Application:
         self._store = store
         self._clock = clock
         self._authenticator = authenticator
-        objects = Objects(store, clock)
+        self._authorizer = Authorizer(store)
+        objects = Objects(store, clock, self._authorizer)
         parts = Parts(objects, Evictions(store, clock, evictions))
         self._logs = ContainerLogs(store, {} if near_logs is None else near_logs, far_logs)
         self._handlers: dict[tuple[str, str], Handler] = {
@@ -127,12 +129,7 @@ class Application:
         if user is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
         request.user = user
-        access = request.access
-        if not is_allowed(user, access):
-            why = denial(user, access)
-            if request.target is None:
-                raise ApiError(f"forbidden: {why}", code=403, reason="Forbidden", details={})
-            raise forbidden(request.target.resource, request.target.name, why)
+        self._authorizer.check(user, request.access)
         request.resolve()
 
     async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:
@@ -171,7 +168,7 @@ class Application:
         if target.namespace:
             metadata["namespace"] = target.namespace
         review = {**review, "metadata": metadata}
-        answer = answer_review(target.resource, review, request.user, self._authenticator)
+        answer = answer_review(target.resource, review, request.user, self._authenticator, self._authorizer)
         kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
         return show_document(request, target.resource.group, {**kind, **answer}, 201)
 

@@ -49,8 +49,17 @@ class Parts:
         check_namespace(body["metadata"], target.namespace)
         self._objects.admission.check_namespace(PODS, target.namespace, target.name)
         order = check_eviction(body, target.namespace, target.name, options)
+        self._check_evictor(request, target)
         await self._evictions.evict(order, seconds)
         return warned(_EVICTED, warnings)
+
+    def _check_evictor(self, request: Request, target: Target) -> None:
+        """A node evicts the pods that are bound to it, and no others."""
+        if request.user.node:
+            found = self._objects.store.head(PODS, target.namespace, target.name)
+            if found is None:
+                raise not_found(PODS, target.name)
+            self._objects.authorizer.check_eviction(request.user, request.access, found.object)
 
     async def update_status(self, request: Request, target: Target) -> Response:
         """PUT of a status. Who was overtaken by evictions is let through the next time, and reads what is newest."""

@@ -11,7 +11,9 @@ from jettison.apiserver.auth import ANONYMOUS, User
 from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, Resource, find_resource
 from jettison.apiserver.roles import Access
 from jettison.apiserver.statuses import unknown_path
-from jettison.errors import ApiError
+from jettison.apiserver.validation.names import path_segment_name
+from jettison.engine.field_selectors import FieldSelector, parse_field_selector
+from jettison.errors import ApiError, InputError
 
 _ITEM_VERBS: Final = {
     "GET": "get",
@@ -111,15 +113,33 @@ class Request:
         target = self.target
         if target is None:
             return Access(self.verb, path=self.path)
-        resource = target.resource
+        resource, name, selector = target.resource, target.name, FieldSelector()
+        if self.verb in ("list", "watch") and "fieldSelector" in self.parameters:
+            selector = _field_selector(self.parameter("fieldSelector"))
+            name = _one_name(selector)
         return Access(
             self.verb or self.method.lower(),
             resource.group,
             resource.plural,
             target.subresource,
-            target.name if resource is NAMESPACES else target.namespace,
-            target.name,
+            name if resource is NAMESPACES else target.namespace,
+            name,
+            selector=selector,
         )
+
+
+def _field_selector(text: str) -> FieldSelector:
+    """One that cannot be read selects nothing in particular here; the list itself says what is wrong with it."""
+    try:
+        return parse_field_selector(text)
+    except InputError:
+        return FieldSelector()
+
+
+def _one_name(selector: FieldSelector) -> str:
+    found = (term.value for term in selector.terms if term.field == "metadata.name" and not term.is_negated)
+    name = next(found, "")
+    return "" if list(path_segment_name(name)) else name
 
 
 def parse_path(path: str) -> Target | None:

@@ -6,10 +6,11 @@ Each write is made on the head of the store in one go, without giving way to any
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from jettison.apiserver.admission import Admission, check_class_deletion, check_namespace_deletion
-from jettison.apiserver.auth import node_refusal
+from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.bodies import Expected, check_object, read_object
 from jettison.apiserver.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.event_forms import shown_event, stored_event
@@ -22,7 +23,7 @@ from jettison.apiserver.patched import check_patched, read_patch
 from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
-from jettison.apiserver.statuses import already_exists, forbidden, not_found, success_status
+from jettison.apiserver.statuses import already_exists, not_found, success_status
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Stored
 from jettison.apiserver.writing import (
@@ -52,9 +53,10 @@ _PODS_STAY: Final = (
 class Objects:
     """The handlers; each takes a request whose user may ask it."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, authorizer: Authorizer) -> None:
         self.store = store
         self.clock = clock
+        self.authorizer = authorizer
         self.admission = Admission(store)
         self._deletions = Deletions(store)
 
@@ -85,14 +87,16 @@ class Objects:
     async def insert(
         self, request: Request, target: Target, value: Json, options: WriteOptions, warnings: list[str]
     ) -> Response:
-        """Store a new object."""
+        """Store a new object. To make one by PUT or PATCH takes the right to create it, too."""
         resource, namespace = target.resource, target.namespace
+        if request.verb != "create":
+            self.authorizer.check(request.user, replace(request.access, verb="create"))
         if resource is NEW_EVENTS:
             value = stored_event(value)
         name = called(value["metadata"])
         if resource.is_namespaced:
             self.admission.check_namespace(resource, namespace, name)
-        self.guard(request, resource, value, value)
+        self.authorizer.check_write(request.user, request.access, name, None, value)
         admit = self.admission.admit_new
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new, name))
         warnings += resource.rules.warn(value)
@@ -118,12 +122,12 @@ class Objects:
             value["metadata"].pop("resourceVersion", None)
             return await self.insert(request, target, value, options, warnings)
 
-        def replace(old: Json) -> Json:
+        def put(old: Json) -> Json:
             check_identity(resource, value["metadata"], old)
             check_version(resource, value["metadata"], old)
             return stored_event(value) if resource is NEW_EVENTS else value
 
-        return await self.change(request, target, replace, options, warnings)
+        return await self.change(request, target, put, options, warnings)
 
     async def patch(self, request: Request, target: Target) -> Response:
         """PATCH of an object, or of its status."""
@@ -172,14 +176,21 @@ class Objects:
         if found is None:
             raise not_found(resource, name)
         old = found.object
-        self.guard(request, resource, old)
-        admit = self.admission.admit_change
+        user, access = request.user, request.access
+        # Before the change is looked at: the mistakes in it would tell what the object is like.
+        self.authorizer.check_write(user, access, name, old, old)
         is_status = target.subresource == "status"
+
+        def admit(changed: Json) -> None:
+            if not is_status:
+                self.admission.admit_change(resource, changed, old)
+            self.authorizer.check_fields(user, access, old, changed)
+
         new = make(old)
-        self.guard(request, resource, old, new)
+        self.authorizer.check_write(user, access, name, old, new)
         if resource is NAMESPACES and target.subresource != "finalize":
             new["spec"] = old["spec"]
-        value = prepare_changed(resource, new, old, lambda new: admit(resource, new, old), is_status=is_status)
+        value = prepare_changed(resource, new, old, admit, is_status=is_status)
         if is_dry_run:
             return None, value
         if _is_finished(resource, value):
@@ -196,7 +207,7 @@ class Objects:
 
         def admit(value: Json) -> None:
             check_namespace_deletion(resource, name)
-            self.guard(request, resource, value)
+            self.authorizer.check_write(request.user, request.access, name, value, None)
 
         deleted = self._deletions.delete(resource, target.namespace, name, options, self.clock.now_ns(), admit)
         if deleted.stored is not None:
@@ -215,20 +226,20 @@ class Objects:
         page = await read_page(self.store, request, resource, target.namespace or None)
         options = read_delete_options(request, _DELETE_VERSIONS)
         options.check()
+
+        def admit(value: Json) -> None:
+            name = value["metadata"]["name"]
+            self.authorizer.check_write(request.user, request.access, name, value, None)
+
         for item in page.items:
             if self.store.head(resource, *item.key) is None:
                 continue
             check_class_deletion(resource, item.key[1])
-            self._deletions.delete(resource, *item.key, options, self.clock.now_ns())
+            self._deletions.delete(resource, *item.key, options, self.clock.now_ns(), admit)
         await self.store.settled()
         # As they were before: so does Kubernetes.
         shown = show_page(request, resource, page, self.clock.now_ns())
         return warned(shown, _deletion_warnings(resource, options))
-
-    def guard(self, request: Request, resource: Resource, value: Json, new: Json | None = None) -> None:
-        """A node may write only what is its own, and of that not everything; `new` is what it wants of it, if known."""
-        if request.user.node and (why := node_refusal(request.user, request.access, value, new)):
-            raise forbidden(resource, value["metadata"].get("name", ""), why)
 
 
 def expected(resource: Resource) -> Expected:

@@ -8,29 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jettison.apiserver.auth import Authenticator, User, is_allowed, readable_paths
+from jettison.apiserver.auth import Authenticator, User
+from jettison.apiserver.authorization import Authorizer, granted, readable_paths
 from jettison.apiserver.resources import Resource
-from jettison.apiserver.roles import Access, Grant, grants
+from jettison.apiserver.roles import Access, Grant
 from jettison.apiserver.validation.mistakes import Mistake, invalid, refusal
+from jettison.engine.field_selectors import FieldSelector, FieldTerm, parse_field_selector
+from jettison.errors import InputError
 
 Json = Mapping[str, Any]
 
-_MASTERS = "system:masters"
 _ATTRIBUTES = ("group", "resource", "subresource", "namespace", "name")
 
 
-def answer_review(resource: Resource, review: Json, asker: User, known: Authenticator) -> dict[str, Any]:
+def answer_review(
+    resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer
+) -> dict[str, Any]:
     """The review with its status filled in. Its fields have the right types; who may ask was decided before."""
     spec = review.get("spec") or {}
     match resource.kind:
         case "SelfSubjectReview":
-            status = {"userInfo": {"username": asker.name, "groups": list(asker.groups)}}
+            status = {"userInfo": _info(asker)}
         case "SelfSubjectRulesReview":
             status = _rules(asker)
         case kind:
             _check(kind, spec, review.get("metadata") or {}, resource.group)
             user = asker if kind == "SelfSubjectAccessReview" else _subject(spec, known)
-            status = _verdict(user, _access(spec))
+            status = _verdict(authorizer, user, _access(spec))
     return {"metadata": {}, **review, "status": status}
 
 
@@ -64,31 +68,68 @@ def _mistakes(kind: str, spec: Json, metadata: Json) -> Iterator[Mistake]:
         yield invalid("spec.nonResourceAttributes", in_memory, "disallowed on this kind of request")
 
 
+def _info(user: User) -> dict[str, Any]:
+    shown: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        shown["uid"] = user.uid
+    shown["groups"] = list(user.groups)
+    if user.extra:
+        shown["extra"] = {key: list(values) for key, values in user.extra}
+    return shown
+
+
 def _subject(spec: Json, known: Authenticator) -> User:
-    name, groups = spec.get("user") or "", spec.get("groups") or []
-    role = "admin" if _MASTERS in groups else ""
-    subject = None if role else known.named(name)
-    return subject or User(name, tuple(groups), role)
+    return known.subject(User(spec.get("user") or "", tuple(spec.get("groups") or ()), ""))
 
 
 def _rules(asker: User) -> dict[str, Any]:
+    """What a rule of this form cannot say is told beside it; kubectl prints that as a warning."""
     paths = [{"verbs": ["get"], "nonResourceURLs": list(readable_paths(asker))}]
     if asker.role == "admin":
         paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
-    rules = [rule for grant in grants(asker.role) for rule in _rules_of(grant)]
-    return {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
+    rules: list[dict[str, Any]] = []
+    unsaid = []
+    for grant in granted(asker):
+        if grant.own_only:
+            continue
+        rules += _rules_of(grant)
+        if grant.fields:
+            verbs, resources = ", ".join(sorted(grant.verbs)), ", ".join(sorted(grant.resources))
+            unsaid.append(f"{verbs} of {resources} may change only {', '.join(grant.fields)}")
+    if asker.role == "node":
+        unsaid = ["node authorizer does not support user rule resolution"]
+    status: dict[str, Any] = {"resourceRules": rules, "nonResourceRules": paths, "incomplete": bool(unsaid)}
+    return {**status, "evaluationError": "; ".join(unsaid)} if unsaid else status
 
 
-def _verdict(user: User, access: Access) -> dict[str, Any]:
-    """Without a reason: kubectl would print it behind its `no`, and scripts compare that word."""
-    return {"allowed": is_allowed(user, access)}
+def _verdict(authorizer: Authorizer, user: User, access: Access) -> dict[str, Any]:
+    """A no has no reason: kubectl would print it behind the word, and scripts compare that word."""
+    verdict = authorizer.judge(user, access)
+    if verdict.is_allowed and verdict.reason:
+        return {"allowed": True, "reason": verdict.reason}
+    return {"allowed": verdict.is_allowed}
 
 
 def _access(spec: Json) -> Access:
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
     if about is not None:
-        return Access(about.get("verb") or "", **{key: about.get(key) or "" for key in _ATTRIBUTES})
+        names = {key: about.get(key) or "" for key in _ATTRIBUTES}
+        return Access(about.get("verb") or "", **names, selector=_selector(about.get("fieldSelector") or {}))
     return Access(path.get("verb") or "", path=path.get("path") or "")
+
+
+def _selector(given: Json) -> FieldSelector:
+    """What is not understood of it narrows nothing, so that the answer is rather no than yes."""
+    try:
+        parsed = parse_field_selector(given.get("rawSelector") or "")
+    except InputError:
+        parsed = FieldSelector()
+    terms = [
+        FieldTerm(each.get("key") or "", each["values"][0])
+        for each in given.get("requirements") or ()
+        if each.get("operator") == "In" and len(each.get("values") or ()) == 1
+    ]
+    return FieldSelector((*parsed.terms, *terms))
 
 
 def _rules_of(grant: Grant) -> Iterable[dict[str, Any]]:

@@ -65,12 +65,14 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Mapping[str, str]] = ()) -> ApiError:
     """Not allowed, whoever asks or for whom it is asked."""
-    message = (
-        f"{resource.qualified} {quote(name)} is forbidden: {why}"
-        if name
-        else f"{resource.qualified} is forbidden: {why}"
-    )
-    details = _named(resource, name)
+    return refused(resource.group, resource.plural, name, why, causes)
+
+
+def refused(group: str, plural: str, name: str, why: str, causes: Iterable[Mapping[str, str]] = ()) -> ApiError:
+    """As above, also for resources of which nothing but the name exists, such as users."""
+    qualified = f"{plural}.{group}" if group else plural
+    message = f"{qualified} {quote(name)} is forbidden: {why}" if name else f"{qualified} is forbidden: {why}"
+    details = _details(group, plural, name)
     if listed := [dict(cause) for cause in causes]:
         details["causes"] = listed
     return ApiError(message, code=403, reason="Forbidden", details=details)
@@ -94,7 +96,11 @@ def internal_error(message: str) -> ApiError:
 
 
 def _named(resource: Resource, name: str) -> Json:
+    return _details(resource.group, resource.plural, name)
+
+
+def _details(group: str, plural: str, name: str) -> Json:
     details = {"name": name} if name else {}
-    if resource.group:
-        details["group"] = resource.group
-    return {**details, "kind": resource.plural}
+    if group:
+        details["group"] = group
+    return {**details, "kind": plural}

@@ -63,7 +63,8 @@ def prepare_changed(
 ) -> Json:
     """A changed object, ready to be stored; equal to the old one if nothing has changed.
 
-    A write of the status keeps everything else, a write of the rest keeps the status.
+    A write of the status keeps everything else, a write of the rest keeps the status. `admit` has its say between the
+    defaults and the validation.
     """
     rules = resource.rules
     rules.default(new)
@@ -74,6 +75,7 @@ def prepare_changed(
             _take(metadata, former, key)
         rules.complete_status(new["status"], old["status"])
         changed = {**old, "metadata": metadata, "status": new["status"]}
+        admit(changed)
         own = rules.validate_changed_metadata[:1]
         mistakes = [*_common_mistakes(metadata, former), *(each for check in own for each in check(metadata, former))]
         mistakes += rules.validate_status(changed, old)

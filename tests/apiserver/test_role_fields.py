@@ -1,0 +1,163 @@
+"""Where a role names fields: what an evictor can make of a node, by every way to change one, is a cordon."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from jettison.apiserver.resources import RESOURCES, Resource
+from tests.apiserver.served import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Json, Served
+
+NODES: Final = "/api/v1/nodes"
+OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "no-such-uid"}
+TAINT: Final = {"key": "x", "effect": "NoExecute"}
+LIMIT: Final = 'in API group "" at the cluster scope: only spec.unschedulable may be changed'
+
+
+@pytest.fixture
+def node(api: Served) -> Json:
+    document = {
+        "metadata": {"name": "n1", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["x/y"]},
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"},
+    }
+    assert api.post(NODES, document).code == 201
+    return api.patch(f"{NODES}/n1/status", {"status": {"capacity": {"cpu": "1"}}}).body
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "is_cordoned"),
+    [
+        (STRATEGIC, {"spec": {"unschedulable": True}}, True),
+        (MERGE, {"spec": {"unschedulable": True}}, True),
+        (JSON_PATCH, [{"op": "add", "path": "/spec/unschedulable", "value": True}], True),
+        (STRATEGIC, {"spec": {"unschedulable": None}}, False),
+        (MERGE, {"spec": {"unschedulable": False}}, False),
+        # As kubectl cordon sends it where it cannot patch otherwise, and with what does not change anything.
+        (MERGE, {"metadata": {"name": "n1", "labels": {"a": "b"}}, "spec": {"unschedulable": True}}, True),
+        (MERGE, {"metadata": {"labels": {"new": None}, "ownerReferences": []}, "spec": {"unschedulable": True}}, True),
+        (JSON_PATCH, [{"op": "test", "path": "/metadata/labels/a", "value": "b"}], None),
+        (MERGE, {}, None),
+        # Not kept, by whomever it is sent.
+        (MERGE, {"metadata": {"managedFields": [{"manager": "x"}]}, "spec": {"unschedulable": True}}, True),
+        (MERGE, {"status": {"phase": "Running"}, "spec": {"unschedulable": True}}, True),
+    ],
+)
+def test_an_evictor_cordons(api: Served, node: Json, kind: str, patch: Any, is_cordoned: bool | None) -> None:
+    before = api.patch(f"{NODES}/n1", {"spec": {"unschedulable": None if is_cordoned else True}}).body
+    dry = api.patch(f"{NODES}/n1", patch, kind, token="evictor", query="dryRun=All")
+    answer = api.patch(f"{NODES}/n1", patch, kind, token="evictor")
+    assert (dry.code, answer.code) == (200, 200), answer.content
+    after = api.get(f"{NODES}/n1").body
+    if is_cordoned is not None:
+        assert after["spec"].pop("unschedulable", False) is is_cordoned
+        before["spec"].pop("unschedulable", None)
+    for each in (before, after):
+        del each["metadata"]["resourceVersion"]
+    assert after == before
+    assert after["status"] == node["status"]
+
+
+PATCHES: Final[list[tuple[str, Any, str]]] = [
+    (MERGE, {"spec": {"taints": [TAINT]}}, "spec.taints"),
+    (MERGE, {"spec": {"taints": None}}, "spec.taints"),
+    (MERGE, {"spec": None}, "spec.podCIDR"),
+    (STRATEGIC, {"spec": {"unschedulable": True, "taints": [TAINT]}}, "spec.taints"),
+    (STRATEGIC, {"spec": {"taints": [{"$patch": "replace"}, TAINT]}}, "spec.taints"),
+    (STRATEGIC, {"spec": {"$patch": "replace", "unschedulable": True}}, "spec.podCIDR"),
+    (STRATEGIC, {"metadata": {"$retainKeys": ["name"], "name": "n1"}}, "metadata."),
+    (JSON_PATCH, [{"op": "add", "path": "/spec/taints/-", "value": TAINT}], "spec.taints"),
+    (JSON_PATCH, [{"op": "remove", "path": "/metadata/finalizers"}], "metadata.finalizers"),
+    (JSON_PATCH, [{"op": "copy", "from": "/spec/podCIDR", "path": "/metadata/labels/z"}], "metadata.labels"),
+    (JSON_PATCH, [{"op": "move", "from": "/metadata/labels/a", "path": "/metadata/labels/z"}], "metadata.labels"),
+    (MERGE, {"spec": {"providerID": "p"}}, "spec.providerID"),
+    (MERGE, {"metadata": {"ownerReferences": [OWNER]}}, "metadata.ownerReferences"),
+    (STRATEGIC, {"metadata": {"ownerReferences": [OWNER]}}, "metadata.ownerReferences"),
+    (MERGE, {"metadata": {"finalizers": ["x/y", "foregroundDeletion"]}}, "metadata.finalizers"),
+    (STRATEGIC, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/y"]}}, "metadata.finalizers"),
+    (MERGE, {"metadata": {"finalizers": None}}, "metadata.finalizers"),
+    (MERGE, {"metadata": {"labels": {"a": "other"}}}, "metadata.labels"),
+    (MERGE, {"metadata": {"labels": None}}, "metadata.labels"),
+    (MERGE, {"metadata": {"annotations": {"z": "z"}}}, "metadata.annotations"),
+    (MERGE, {"metadata": {"generateName": "z"}}, "metadata.generateName"),
+    (APPLY, {"apiVersion": "v1", "kind": "Node", "spec": {"taints": [TAINT]}}, "spec.taints"),
+    (
+        APPLY,
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"z": "z"}}},
+        "metadata.labels",
+    ),
+    # The later of two values of the same key counts.
+    (MERGE, b'{"spec":{"unschedulable":true},"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}', "spec.taints"),
+]
+
+
+@pytest.mark.parametrize(("kind", "patch", "field"), PATCHES)
+def test_an_evictor_changes_nothing_else_of_a_node(api: Served, node: Json, kind: str, patch: Any, field: str) -> None:
+    query = "fieldManager=x&force=true" if kind == APPLY else ""
+    for dry in ("", "dryRun=All&"):
+        answer = api.patch(f"{NODES}/n1", patch, kind, token="evictor", query=dry + query)
+        assert answer.code == 403, answer.content
+        assert answer.message.startswith(f'nodes "n1" is forbidden: User "evictor" cannot patch {field}')
+        assert answer.message.endswith(LIMIT)
+    assert api.get(f"{NODES}/n1").body == node
+
+
+def test_an_evictor_makes_no_node_by_a_patch(api: Served) -> None:
+    applied = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}, "spec": {"unschedulable": True}}
+    body = json.dumps(applied).encode()
+    answer = api.patch(f"{NODES}/n9", body, APPLY, token="evictor", query="fieldManager=x")
+    expected = 'User "evictor" cannot create resource "nodes" in API group "" at the cluster scope'
+    assert (answer.code, answer.message) == (403, f'nodes "n9" is forbidden: {expected}')
+    assert api.patch(f"{NODES}/n9", body, APPLY, query="fieldManager=x").code == 201
+
+
+def test_of_an_event_an_evictor_counts_and_makes_no_other(api: Served) -> None:
+    events = "/api/v1/namespaces/default/events"
+    about = {"kind": "Pod", "namespace": "default", "name": "p"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "r", "message": "m", "count": 1}
+    assert api.post(events, event, token="evictor").code == 201
+    told = {"count": 2, "message": "again", "lastTimestamp": "2030-01-01T00:00:00Z"}
+    assert api.patch(f"{events}/e", told, token="evictor").code == 200
+    newer = events.replace("/api/v1", "/apis/events.k8s.io/v1")
+    for path, patch in ((events, {"involvedObject": {"name": "q"}}), (newer, {"regarding": {"name": "q"}})):
+        answer = api.patch(f"{path}/e", patch, token="evictor")
+        assert (answer.code, "involvedObject" in answer.message) == (403, True)
+    assert api.patch(f"{events}/e", {"reason": "other"}, token="evictor").code == 403
+    assert api("PUT", f"{events}/new", {**event, "metadata": {"name": "new"}}, token="evictor").code == 403
+
+
+def _writes(resource: Resource) -> list[tuple[str, str, str]]:
+    base = f"/api/{resource.version}" if not resource.group else f"/apis/{resource.group}/{resource.version}"
+    items = f"{base}/namespaces/default/{resource.plural}" if resource.is_namespaced else f"{base}/{resource.plural}"
+    found = [("POST", items, resource.plural), ("DELETE", items, resource.plural)]
+    for part in ("", *(f"/{each.name}" for each in resource.subresources)):
+        found += [(method, f"{items}/x{part}", f"{resource.plural}{part}") for method in ("PUT", "PATCH", "DELETE")]
+        found += [("POST", f"{items}/x{part}", f"{resource.plural}{part}")] if part else []
+    return found
+
+
+@pytest.mark.parametrize("role", ["viewer", "evictor"])
+def test_every_other_write_is_refused(api: Served, role: str) -> None:
+    """Statuses, bindings, scales, finalizers, leases, collections: whatever the table of resources has."""
+    mine = {("POST", "pods/eviction"), ("PATCH", "nodes"), ("POST", "events"), ("PATCH", "events")}
+    allowed = (mine if role == "evictor" else set()) | {
+        ("POST", f"selfsubject{kind}reviews") for kind in ("", "access", "rules")
+    }
+    writes = [write for resource in RESOURCES for write in _writes(resource)]
+    assert len(writes) > 150
+    for method, path, target in writes:
+        kind = MERGE if method == "PATCH" else "application/json"
+        code = api(method, path, {}, token=role, content_type=kind).code
+        assert (code == 403) is ((method, target) not in allowed), (method, path, code)
+
+
+def test_an_evictor_ends_no_pod_past_its_budget(api: Served, node: Json) -> None:
+    del node
+    api.pod("p", node="n1")
+    api.budget(minAvailable=1, status={"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1})
+    assert api.evict("p", {"gracePeriodSeconds": 0, "propagationPolicy": "Foreground"}, token="evictor").code == 429
+    for patch in ({"metadata": {"labels": {"app": "other"}}}, {"metadata": {"ownerReferences": [OWNER]}}):
+        assert api.patch(f"{PODS}/p", patch, token="evictor").code == 403
+        assert api.patch(f"{PODS}/p/status", patch, token="evictor").code == 403
+    assert api.delete(f"{PODS}/p", token="evictor").code == 403

@@ -19,7 +19,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from jettison.apiserver import discovery, openapi
-from jettison.apiserver.auth import Authenticator
+from jettison.apiserver.auth import Authenticator, impersonated, impersonation, with_own_groups
 from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.bodies import read_object
 from jettison.apiserver.container_logs import ContainerLogs
@@ -128,6 +128,10 @@ class Application:
         user = self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
         if user is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
+        if (wanted := impersonated(scope["headers"])) is not None:
+            for each in impersonation(wanted):
+                self._authorizer.check(user, each)
+            user = self._authenticator.subject(with_own_groups(wanted))
         request.user = user
         self._authorizer.check(user, request.access)
         request.resolve()

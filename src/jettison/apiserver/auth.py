@@ -1,4 +1,4 @@
-"""Who is asking: the user behind a token.
+"""Who is asking: the user behind a token, or the one that an administrator asks to be.
 
 A request without credentials is the user `system:anonymous`, as in Kubernetes, so it is told with 403 what it may not
 do; only health and version are open to it.
@@ -7,19 +7,30 @@ do; only health and version are open to it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
-from jettison.apiserver.roles import ROLES
+from jettison.apiserver.roles import ROLES, Access
+from jettison.apiserver.statuses import bad_request
 from jettison.apiserver.tokens import TokenEntry
+from jettison.apiserver.validation.names import label_name, subdomain_name
 
 NODE_PREFIX: Final = "system:node:"
 AUTHENTICATED: Final = "system:authenticated"
 _UNAUTHENTICATED: Final = "system:unauthenticated"
 _MASTERS: Final = "system:masters"
 _NODES: Final = "system:nodes"
+_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+_ACCOUNTS: Final = "system:serviceaccounts"
 _ROLE_GROUPS: Final = {role: {"admin": _MASTERS, "node": _NODES}.get(role, f"jettison:{role}s") for role in ROLES}
+_IDENTITY_GROUP: Final = "authentication.k8s.io"
+
+_AS_USER: Final = b"impersonate-user"
+_AS_UID: Final = b"impersonate-uid"
+_AS_GROUP: Final = b"impersonate-group"
+_AS_EXTRA: Final = b"impersonate-extra-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +104,81 @@ def _digest(token: str) -> bytes:
 
 def _user(entry: TokenEntry) -> User:
     return User(entry.user, (_ROLE_GROUPS[entry.role], *entry.groups, AUTHENTICATED), entry.role)
+
+
+def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> User | None:
+    """The user that a request asks to be, as `kubectl --as` sends it; None if it asks nothing of the kind.
+
+    It has no role yet: that is for `Authenticator.subject`, after each of `impersonation` was allowed.
+    """
+    name = uid = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+    for key, content in headers:
+        if not key.startswith(b"impersonate-"):
+            continue
+        text = content.decode("utf-8", "replace")
+        if key == _AS_USER:
+            name = name or text
+        elif key == _AS_UID:
+            uid = uid or text
+        elif key == _AS_GROUP:
+            groups.append(text)
+        elif key.startswith(_AS_EXTRA):
+            extra.setdefault(_extra_key(key), []).append(text)
+    wanted = User(name, tuple(groups), "", uid, tuple((key, tuple(values)) for key, values in extra.items()))
+    if not name:
+        if groups or extra or uid:
+            raise bad_request(f"requested [{' '.join(_references(wanted))}] without impersonating a user")
+        return None
+    return wanted
+
+
+def with_own_groups(wanted: User) -> User:
+    """With the groups that come by themselves: a service account's, and the one that tells known from anonymous."""
+    groups = list(wanted.groups)
+    account = _account(wanted.name)
+    if account and not groups:
+        groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]
+    if wanted.name == ANONYMOUS.name:
+        if _UNAUTHENTICATED not in groups:
+            groups.append(_UNAUTHENTICATED)
+    elif AUTHENTICATED not in groups and _UNAUTHENTICATED not in groups:
+        groups.append(AUTHENTICATED)
+    return User(wanted.name, tuple(groups), "", wanted.uid, wanted.extra)
+
+
+def impersonation(wanted: User) -> Iterator[Access]:
+    """What a user must be allowed to do before it may be this one."""
+    if account := _account(wanted.name):
+        yield Access("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
+    else:
+        yield Access("impersonate", "", "users", name=wanted.name)
+    for group in wanted.groups:
+        yield Access("impersonate", "", "groups", name=group)
+    for key, values in wanted.extra:
+        for value in values:
+            yield Access("impersonate", _IDENTITY_GROUP, "userextras", key, name=value)
+    if wanted.uid:
+        yield Access("impersonate", _IDENTITY_GROUP, "uids", name=wanted.uid)
+
+
+def _extra_key(header: bytes) -> str:
+    return unquote(header.removeprefix(_AS_EXTRA).decode("ascii", "replace").lower())
+
+
+def _account(name: str) -> Sequence[str]:
+    """The namespace and name of a service account; empty if this is the name of none."""
+    parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
+    if not name.startswith(_ACCOUNT_PREFIX) or len(parts) != 2:
+        return ()
+    return () if list(label_name(parts[0])) or list(subdomain_name(parts[1])) else parts
+
+
+def _references(wanted: User) -> Iterator[str]:
+    """As Go prints the references that Kubernetes makes of these headers."""
+    yield from (f"{{Group  {group}    }}" for group in wanted.groups)
+    for key, values in wanted.extra:
+        yield from (f"{{UserExtra  {value}  {_IDENTITY_GROUP}/v1  {key}}}" for value in values)
+    if wanted.uid:
+        yield f"{{UID  {wanted.uid}  {_IDENTITY_GROUP}/v1  }}"

@@ -7,22 +7,24 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jettison import events
-from jettison.agent.endpoints import MOST_RECORDS, Sources, routes
+from jettison.agent.endpoints import MOST_RECORDS, Sources, public_routes, routes
 from jettison.agent.http import HttpServer
 from jettison.agent.http_client import Response, fetch
 from jettison.agent.journal import Journal
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.metrics import Metrics
+from jettison.engine.evictions import PodCondition
 from jettison.engine.policy import IMPROVED
 from jettison.engine.snapshot import NodeStats, PodUsage, Snapshot
 from jettison.manifests.summary import parse_summary
-from jettison.runtimes.protocol import PodStatus
+from jettison.runtimes.protocol import ContainerStatus, PodStatus
 from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
 
 POLICY = policy(
@@ -49,13 +51,13 @@ def world() -> World:
 
 
 @pytest.fixture
-def ask(world: World, tmp_path: Path) -> Iterator[Ask]:
+def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
     journal = Journal.open(tmp_path / "journal")
     sink = JournalSink(journal, "node1")
     for number in range(60):
         sink.take(events.PodAdmitted(PODS[number % 2]), number)
     with ThreadPoolExecutor(1) as executor:
-        sources = Sources(
+        yield Sources(
             POLICY,
             lambda: world.snapshot,
             lambda: world.statuses,
@@ -64,17 +66,20 @@ def ask(world: World, tmp_path: Path) -> Iterator[Ask]:
             tmp_path / "journal",
             executor,
         )
-
-        async def asked(path: str) -> Response:
-            server = HttpServer(routes(sources))
-            await server.listen_unix(tmp_path / "agent.sock")
-            try:
-                return await asyncio.to_thread(fetch, tmp_path / "agent.sock", path)
-            finally:
-                await server.close()
-
-        yield lambda path: asyncio.run(asked(path))
     journal.close()
+
+
+@pytest.fixture
+def ask(sources: Sources, tmp_path: Path) -> Ask:
+    async def asked(path: str) -> Response:
+        server = HttpServer(routes(sources))
+        await server.listen_unix(tmp_path / "agent.sock")
+        try:
+            return await asyncio.to_thread(fetch, tmp_path / "agent.sock", path)
+        finally:
+            await server.close()
+
+    return lambda path: asyncio.run(asked(path))
 
 
 def document(response: Response) -> Any:
@@ -213,3 +218,71 @@ def test_an_answer_is_never_larger_than_the_agent_can_afford(ask: Ask, monkeypat
     monkeypatch.setattr("jettison.agent.endpoints.MOST_RECORD_BYTES", 300)
 
     assert len(document(ask("/journal"))["records"]) == 1
+
+
+SECRET = "hunter2"
+CONFIDENTIAL = {
+    "metadata": {
+        "name": "web",
+        "labels": {"key": SECRET},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET},
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "image": "nginx:1",
+                "command": ["app", SECRET],
+                "args": [SECRET],
+                "env": [{"name": "PASSWORD", "value": SECRET}],
+                "livenessProbe": {
+                    "exec": {"command": [SECRET]},
+                    "httpGet": {"port": 1, "httpHeaders": [{"name": "Authorization", "value": SECRET}]},
+                },
+                "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+            }
+        ],
+        "volumes": [{"name": "v", "hostPath": {"path": f"/{SECRET}"}}],
+    },
+}
+
+
+def test_every_user_may_ask_over_tcp_and_no_answer_tells_what_a_manifest_holds(
+    world: World, sources: Sources, tmp_path: Path
+) -> None:
+    """Only the owner of the socket reads commands, variables, annotations and messages, which quote them."""
+    container = ContainerStatus("c", "terminated", reason="Error", message=SECRET, exit_code=1)
+    condition = PodCondition("Ready", "False", "Odd", SECRET)
+    said = PodStatus(PODS[0], "Failed", "InvalidPod", SECRET, document=CONFIDENTIAL, containers=(container,))
+    world.statuses = [replace(said, conditions=(condition,)), PodStatus(PODS[1], "Failed", "Evicted", "low")]
+
+    async def ask_both() -> tuple[dict[str, tuple[int, str]], str]:
+        server = HttpServer(routes(sources), public_routes(sources))
+        await server.listen_unix(tmp_path / "agent.sock")
+        port = await server.listen_tcp("127.0.0.1", 0)
+        try:
+            paths = sorted(routes(sources))
+            answers = {path: await asyncio.to_thread(_over_tcp, port, path) for path in paths}
+            return answers, (await asyncio.to_thread(fetch, tmp_path / "agent.sock", "/pods")).body.decode()
+        finally:
+            await server.close()
+
+    answers, private = asyncio.run(ask_both())
+    assert SECRET in private
+    assert {path: status for path, (status, _) in answers.items() if status != 200} == {"/journal": 403}
+    assert [path for path, (_, body) in answers.items() if SECRET in body] == []
+    web, dns = json.loads(answers["/pods"][1])["items"]
+    assert (web["metadata"]["name"], web["status"]["phase"], web["status"]["reason"]) == ("web", "Failed", "InvalidPod")
+    assert web["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert web["status"]["conditions"] == [{"type": "Ready", "status": "False", "reason": "Odd"}]
+    assert dns["status"]["message"] == "low"
+
+
+def _over_tcp(port: int, path: str) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()

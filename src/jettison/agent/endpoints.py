@@ -15,7 +15,7 @@ import msgspec
 from jettison.agent import exposition
 from jettison.agent.http import Answer, Query, Route, plain
 from jettison.agent.journal_reading import PodQuery, read_journal
-from jettison.agent.pod_statuses import pod_list
+from jettison.agent.pod_statuses import pod_list, public_pod_list
 from jettison.agent.policy_records import policy_record
 from jettison.engine.policy import Policy
 from jettison.engine.ranking import Candidate, rank
@@ -47,16 +47,23 @@ class Sources:
 
 
 def routes(sources: Sources) -> dict[str, Route]:
-    """Every path that is served."""
+    """Every path that is served to the owner of the socket."""
+    answers = _Answers(sources)
+    return {**public_routes(sources), "/pods": answers.pods, "/journal": answers.journal}
+
+
+def public_routes(sources: Sources) -> dict[str, Route]:
+    """What every user of the machine may know: how the node and its pods are, but nothing that a manifest may keep
+    secret. The journal quotes manifests, so it is not among them.
+    """
     answers = _Answers(sources)
     return {
         "/healthz": answers.healthz,
         "/metrics": answers.metrics,
         "/configz": answers.configz,
         "/stats/summary": answers.summary,
-        "/pods": answers.pods,
+        "/pods": answers.public_pods,
         "/rank": answers.rank,
-        "/journal": answers.journal,
     }
 
 
@@ -84,6 +91,10 @@ class _Answers:
     async def pods(self, _: Query) -> Answer:
         statuses = list(self._sources.statuses())
         return await self._aside(lambda: _json(pod_list(statuses)))
+
+    async def public_pods(self, _: Query) -> Answer:
+        statuses = list(self._sources.statuses())
+        return await self._aside(lambda: _json(public_pod_list(statuses)))
 
     async def rank(self, _: Query) -> Answer:
         snapshot = self._snapshot()

@@ -67,8 +67,10 @@ def plain(text: str, status: int = 200) -> Answer:
 class HttpServer:
     """Serves routes until it is closed."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(self, routes: Mapping[str, Route], public: Mapping[str, Route] | None = None) -> None:
+        """`public` are what TCP answers, where every user of the machine may ask; without them it is the same."""
         self._routes = dict(routes)
+        self._public = self._routes if public is None else dict(public)
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._socket_path: Path | None = None
@@ -113,12 +115,12 @@ class HttpServer:
             self._socket_path.unlink(missing_ok=True)
 
     async def _local(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._serve(reader, writer, checks_host=False)
+        await self._serve(reader, writer, is_public=False)
 
     async def _remote(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._serve(reader, writer, checks_host=True)
+        await self._serve(reader, writer, is_public=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, checks_host: bool) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_public: bool) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
@@ -128,7 +130,7 @@ class HttpServer:
             if len(self._connections) > MOST_CONNECTIONS:
                 is_head, answer = False, plain("too many connections", 503)
             else:
-                is_head, answer = await self._answer(reader, checks_host=checks_host)
+                is_head, answer = await self._answer(reader, is_public=is_public)
             # Nothing may be left to send when this returns: whoever does not read would hold it for ever.
             writer.transport.set_write_buffer_limits(high=0)
             with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
@@ -141,21 +143,23 @@ class HttpServer:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader, *, checks_host: bool) -> tuple[bool, Answer]:
+    async def _answer(self, reader: asyncio.StreamReader, *, is_public: bool) -> tuple[bool, Answer]:
         try:
             request = parse_head(await read_head(reader))
-            if checks_host:
+            if is_public:
                 _check_host(request)
-            return request.method == "HEAD", await self._route(request)
+            return request.method == "HEAD", await self._route(request, self._public if is_public else self._routes)
         except ApiError as refusal:
             return False, plain(refusal.message, refusal.code)
         except JettisonError as error:
             return False, plain(f"Internal Error: {error}", 500)
 
-    async def _route(self, request: Request) -> Answer:
-        route = self._routes.get(request.path)
+    async def _route(self, request: Request, routes: Mapping[str, Route]) -> Answer:
+        route = routes.get(request.path)
         if route is None:
-            raise ApiError(f"no such path, there are {' '.join(sorted(self._routes))}", code=404)
+            if request.path in self._routes:
+                raise ApiError("only the agent's own socket answers this", code=403)
+            raise ApiError(f"no such path, there are {' '.join(sorted(routes))}", code=404)
         if request.method not in ("GET", "HEAD"):
             raise ApiError("only GET and HEAD are served", code=405)
         answer = route(read_query(request.query))

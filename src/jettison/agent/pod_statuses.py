@@ -22,6 +22,44 @@ def pod_list(statuses: Iterable[PodStatus]) -> Document:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
 
 
+def public_pod_list(statuses: Iterable[PodStatus]) -> Document:
+    """The same for those who may not read the manifests.
+
+    A list of what is shown, because no list of what is secret is ever complete: commands, variables, probes and
+    annotations may all hold a password, and messages quote them.
+    """
+    items = [_public(status) for status in statuses]
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+_EVICTED = "Evicted"
+_PUBLIC_STATUS = ("phase", "reason", "qosClass", "startTime")
+
+
+def _public(status: PodStatus) -> Document:
+    document = pod_document(status.pod)
+    full = status_document(status)
+    # Of all messages only this one is ours from the first word to the last.
+    shown = [key for key in _PUBLIC_STATUS if key in full] + (["message"] if status.reason == _EVICTED else [])
+    document["status"] = {key: full[key] for key in shown if key in full}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        if kind in full:
+            document["status"][kind] = [_without_messages(each) for each in full[kind]]
+    conditions = [_without_messages(each) for each in full.get("conditions", ())]
+    if conditions:
+        document["status"]["conditions"] = conditions
+    return document
+
+
+def _without_messages(part: Document) -> Document:
+    """At every depth."""
+    return {
+        key: _without_messages(value) if isinstance(value, dict) else value
+        for key, value in part.items()
+        if key != "message"
+    }
+
+
 def _encoded(status: PodStatus) -> msgspec.Raw:
     """A document from YAML may hold what JSON cannot (a null key); then only what we know of the pod is shown."""
     try:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jettison.agent.agent import TICK_SECONDS, Agent
-from jettison.agent.endpoints import Sources, routes
+from jettison.agent.endpoints import Sources, public_routes, routes
 from jettison.agent.http import HttpServer
 from jettison.agent.sinks.metrics import Metrics
 from jettison.clock import Clock
@@ -33,7 +33,7 @@ class HostService:
         sources = Sources(
             agent.policy, self._snapshot, runtime.statuses, metrics.text, self.complaint, journal, self._executor
         )
-        self._server = HttpServer(routes(sources))
+        self._server = HttpServer(routes(sources), public_routes(sources))
 
     async def open(self, socket: Path, listen: tuple[str, int] | None) -> int | None:
         """The TCP port, if one was asked for."""

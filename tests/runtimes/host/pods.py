@@ -15,7 +15,7 @@ from jettison.engine.evictions import Eviction, PodCondition
 from jettison.engine.pods import Pod
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from
-from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.homes import Household, make_directories
 from jettison.runtimes.host.places import Places
 from jettison.runtimes.host.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
@@ -72,6 +72,7 @@ class Scene:
     """A supervisor, what it said, and where its files are."""
 
     def __init__(self, settings: HostSettings, places: Places, facts: list[Fact], pool: ThreadPoolExecutor) -> None:
+        make_directories(settings)
         self.settings = settings
         self.places = places
         self.facts = facts

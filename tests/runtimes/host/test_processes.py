@@ -18,6 +18,7 @@ from jettison.errors import ActionFailed
 from jettison.runtimes.host import processes
 from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.places import CgroupPlace, Place
+from jettison.runtimes.host.security_specs import SecuritySpec
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.limits import Limits
 from jettison.runtimes.linux.processes import read_process
@@ -187,7 +188,7 @@ def test_another_user(tmp_path: Path) -> None:
 
     async def scenario(place: Place) -> None:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
-        launch = Launch(["id"], PATH, HERE, descriptor, user=12345, group=23456)
+        launch = Launch(["id"], PATH, HERE, descriptor, SecuritySpec(12345, 23456))
         process = await processes.spawn(launch, place, nothing)
         os.close(descriptor)
         assert await process.exited == 0

@@ -9,6 +9,7 @@ import pytest
 
 from jettison.errors import ManifestError
 from jettison.runtimes.host.probe_specs import ProbeKind
+from jettison.runtimes.host.security_specs import NO_SECURITY
 from jettison.runtimes.host.spec import RestartPolicy, pod_spec
 from tests.runtimes.host.pods import SLEEPS, container, document
 
@@ -49,7 +50,7 @@ def test_everything_that_can_be_asked_for() -> None:
     ]
     assert [each.kind for each in app.probes] == [ProbeKind.LIVENESS]
     assert app.pre_stop == ("sync",)
-    assert (app.user, app.group) == (1000, 2000)
+    assert (app.security.user, app.security.group) == (1000, 2000)
     assert [(each.name, each.is_init, each.is_sidecar) for each in spec.init_containers] == [
         ("first", True, False),
         ("side", True, True),
@@ -62,13 +63,13 @@ def test_what_is_left_out_is_as_kubernetes_has_it() -> None:
     spec = pod_spec(document(container(SLEEPS)))
     assert spec.restart_policy is RestartPolicy.ALWAYS
     assert (spec.grace_seconds, spec.deadline_seconds) == (30, None)
-    assert spec.containers[0].user is None
+    assert spec.containers[0].security is NO_SECURITY
 
 
 def test_a_containers_own_identity_wins_over_the_pods() -> None:
     own = container(SLEEPS, securityContext={"runAsUser": 1, "runAsNonRoot": False})
     spec = pod_spec(document(own, securityContext={"runAsUser": 0, "runAsGroup": 3, "runAsNonRoot": True}))
-    assert (spec.containers[0].user, spec.containers[0].group) == (1, 3)
+    assert (spec.containers[0].security.user, spec.containers[0].security.group) == (1, 3)
 
 
 def one(**more: Any) -> dict[str, Any]:
@@ -101,7 +102,7 @@ REFUSED = [
     (one(lifecycle={"postStart": {"exec": {"command": ["x"]}}}), "postStart: not available"),
     (one(lifecycle={"preStop": {"httpGet": {"port": 1}}}), "preStop: only exec"),
     (one(lifecycle={"preStop": {"exec": {}}}), "preStop: only exec"),
-    (one(securityContext={"runAsNonRoot": True}), "runAsNonRoot: needs a runAsUser"),
+    (one(securityContext={"runAsNonRoot": True}), "container has runAsNonRoot and image will run as root"),
     (one(securityContext={"runAsUser": -1}), "expected `int` >= 0"),
     (document(container(SLEEPS), restartPolicy="Sometimes"), "spec.restartPolicy is `Sometimes`"),
     (document(container(SLEEPS), activeDeadlineSeconds=0), "expected `int` >= 1"),

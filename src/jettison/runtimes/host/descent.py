@@ -10,21 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-_MODE = 0o755
+_MODE, _OWNER_ONLY = 0o755, 0o700
 _UNCHANGED = -1
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @contextmanager
-def descended(base: Path, rest: PurePath, user: int | None = None, group: int | None = None) -> Iterator[int]:
-    """A descriptor of `rest` below `base`, which is trusted. What is missing is made and belongs to these. Raises
-    OSError; `rest` must not go up.
+def descended(
+    base: Path, rest: PurePath, user: int | None = None, group: int | None = None, mode: int = _MODE
+) -> Iterator[int]:
+    """A descriptor of `rest` below `base`, which is trusted. What is missing is made so.
+
+    Raises OSError; `rest` must not go up.
     """
-    owner = tuple(_UNCHANGED if each is None else each for each in (user, group))
+    owner = (_UNCHANGED if user is None else user, _UNCHANGED if group is None else group)
     here = os.open(base, _DIRECTORY)
     try:
         for name in rest.parts:
-            below = _step(here, name, owner)
+            below = _step(here, name, owner, mode)
             os.close(here)
             here = below
         yield here
@@ -32,12 +35,17 @@ def descended(base: Path, rest: PurePath, user: int | None = None, group: int | 
         os.close(here)
 
 
-def _step(here: int, name: str, owner: tuple[int, ...]) -> int:
+def _step(here: int, name: str, owner: tuple[int, int], mode: int) -> int:
     """A directory that was there belongs to whom it did."""
     try:
-        os.mkdir(name, _MODE, dir_fd=here)
+        os.mkdir(name, _OWNER_ONLY, dir_fd=here)
     except FileExistsError:
         return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
     below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
-    os.fchown(below, owner[0], owner[1])
+    try:
+        os.fchown(below, *owner)
+        os.fchmod(below, mode)
+    except OSError:
+        os.close(below)
+        raise
     return below

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from jettison.errors import ActionFailed
+from jettison.runtimes.host.confinement import Confinement
 from jettison.runtimes.host.places import Gate
+from jettison.runtimes.host.security_specs import NO_SECURITY, SecuritySpec
 from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.forks import fork_quietly
 
@@ -42,25 +44,30 @@ class Launch:
     environment: Mapping[str, str]
     directory: Path
     output: int | None = None
-    user: int | None = None
-    group: int | None = None
+    security: SecuritySpec = NO_SECURITY
     descriptors: int | None = None
 
 
 def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int, int]) -> int:
     """Returns the child's number. The pairs are ends of two pipes: the child reads and writes its own, closes ours."""
     environment = {os.fsencode(name): os.fsencode(value) for name, value in launch.environment.items()}
+    confinement = Confinement(launch.security)
     try:
         pid = fork_quietly()
     except OSError as error:
         raise ActionFailed(f"cannot start `{launch.command[0]}`: {kernel_files.reason(error)}") from error
     if pid == 0:
-        _become(launch, environment, gate, childs, parents)
+        _become(launch, environment, confinement, gate, childs, parents)
     return pid
 
 
 def _become(
-    launch: Launch, environment: dict[bytes, bytes], gate: Gate, childs: tuple[int, int], parents: tuple[int, int]
+    launch: Launch,
+    environment: dict[bytes, bytes],
+    confinement: Confinement,
+    gate: Gate,
+    childs: tuple[int, int],
+    parents: tuple[int, int],
 ) -> NoReturn:
     """The child, from fork to exec. Whatever goes wrong goes through the pipe; nothing gets out of here."""
     ask, tell = childs
@@ -75,6 +82,7 @@ def _become(
         os.write(tell, WORD)
         if os.read(ask, 1) == WORD:
             _dress(launch)
+            confinement.apply()
             # Else it would look as if the program were missing.
             where = f"workingDir `{launch.directory}`: "
             os.chdir(launch.directory)
@@ -87,17 +95,12 @@ def _become(
 
 
 def _dress(launch: Launch) -> None:
-    """Everything a program inherits but its directory: files and how many there may be, identity, signals."""
+    """Everything a program inherits but its directory: files and how many there may be, signals."""
     nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     output = nothing if launch.output is None else launch.output
     for target, source in ((0, nothing), (1, output), (2, output)):
         os.dup2(source, target)
     os.umask(_MASK)
-    if launch.group is not None:
-        os.setgroups([launch.group])
-        os.setgid(launch.group)
-    if launch.user is not None:
-        os.setuid(launch.user)
     if launch.descriptors is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (launch.descriptors, most))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import resource
+import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -13,13 +16,14 @@ from typing import ParamSpec, TypeVar
 from jettison import events
 from jettison.clock import Clock
 from jettison.engine.pods import Pod
-from jettison.errors import RuntimeFailure
+from jettison.errors import ActionFailed, RuntimeFailure
 from jettison.runtimes.host import logs
 from jettison.runtimes.host.orphans import Orphans
 from jettison.runtimes.host.places import Place, Places
 from jettison.runtimes.host.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.volumes import Volume
+from jettison.runtimes.linux import kernel_files
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,8 +31,26 @@ T = TypeVar("T")
 # Between two attempts at something that the kernel refuses for the moment.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 1.0
 
+_OWNER_ONLY = 0o700
+# Linux' access control lists as an extended attribute: a version, then kind, rights and user of each entry.
+_ACL_VERSION, _ACL_NOBODY, _ACL_EMPTY = 2, 0xFFFFFFFF, 4
+_ACL_OWNER, _ACL_USER, _ACL_OWNING_GROUP, _ACL_MASK, _ACL_OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
+
 PATIENCE = 10.0
 """How many seconds one attempt to kill lasts before it is said aloud that somebody does not die."""
+
+
+def make_directories(settings: HostSettings) -> None:
+    """The node's. Users that pods run as pass through the pods' to their own, and find the others shut."""
+    modes = {settings.pods_dir: 0o711, settings.logs_dir: _OWNER_ONLY, settings.records_dir: _OWNER_ONLY}
+    for directory, mode in modes.items():
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(mode)
+        except OSError as error:
+            if error.errno == errno.EROFS and directory.is_dir():
+                continue  # a disk that has failed takes no pods, but those that run are guarded
+            raise ActionFailed(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +121,14 @@ class PodHome:
     wake: Callable[[], None]
     volumes: tuple[Volume, ...] = ()
 
+    def build(self, users: Iterable[int]) -> None:
+        """Make the pod's directory, for root and these users only. May wait for a disk. Raises ActionFailed."""
+        try:
+            self.pod_dir.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+            _let_pass(self.pod_dir, frozenset(users) - {os.geteuid()})
+        except OSError as error:
+            raise ActionFailed(f"cannot make `{self.pod_dir}`: {kernel_files.reason(error)}") from error
+
     @property
     def pod_dir(self) -> Path:
         """Volumes and writable directories are below."""
@@ -116,3 +146,23 @@ class PodHome:
     def log_dir(self, container: str) -> Path:
         """One file for each run."""
         return logs.pod_log_dir(self.household.settings.logs_dir, self.pod) / container
+
+
+def _let_pass(directory: Path, users: Iterable[int]) -> None:
+    """Let these users through, and no other user: what is below is readable for all who come that far.
+
+    Only an access control list says that of several users. A filesystem without lets everybody through; the uid, which
+    is then the only way in, is not to be had from the directory above.
+    """
+    directory.chmod(_OWNER_ONLY)
+    entries = [(_ACL_OWNER, 7, _ACL_NOBODY), *((_ACL_USER, 1, user) for user in sorted(users))]
+    entries += [(_ACL_OWNING_GROUP, 0, _ACL_NOBODY), (_ACL_MASK, 1, _ACL_NOBODY), (_ACL_OTHERS, 0, _ACL_NOBODY)]
+    if len(entries) == _ACL_EMPTY:
+        return
+    packed = struct.pack("<I", _ACL_VERSION) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(directory, "system.posix_acl_access", packed)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        directory.chmod(_OWNER_ONLY | 0o011)

@@ -11,6 +11,7 @@ from pathlib import Path
 from jettison import events
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import logs, processes, volumes
+from jettison.runtimes.host.confinement import with_group
 from jettison.runtimes.host.environment import environment, expand, working_directory
 from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.homes import PodHome
@@ -20,7 +21,8 @@ from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.host.working_dirs import make_working_dir
 from jettison.runtimes.linux import kernel_files
 
-_DIRECTORY_MODE = 0o755
+# The containers of a pod may be different users: each has to itself what it writes, and passes through what is above.
+_SHARED_MODE, _OWN_MODE = 0o711, 0o700
 _UNCHANGED = -1
 
 
@@ -43,7 +45,7 @@ class Launcher:
         self._place.create()
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
         await asyncio.sleep(0)
-        output = logs.open_log(self._home.log_dir(self._spec.name), run)
+        output = logs.open_log(self._home.log_dir(self._spec.name), run, self._spec.security.user)
         try:
             return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)
         finally:
@@ -54,16 +56,17 @@ class Launcher:
         return await processes.run(self._launch(command, run, None), self._place)
 
     def _prepare(self, directory: Path) -> None:
-        spec = self._spec
+        spec, security = self._spec, with_group(self._spec.security)
         try:
-            directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-            user, group = (_UNCHANGED if each is None else each for each in (spec.user, spec.group))
+            directory.parent.mkdir(mode=_SHARED_MODE, parents=True, exist_ok=True)
+            directory.mkdir(mode=_OWN_MODE, exist_ok=True)
+            user, group = (_UNCHANGED if each is None else each for each in (security.user, security.group))
             os.chown(directory, user, group)
         except OSError as error:
             raise ActionFailed(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
         mounted = {volume.name: volume for volume in self._home.volumes}
         volumes.link(directory, spec.mounts, mounted)
-        make_working_dir(spec, directory, mounted)
+        make_working_dir(spec, directory, mounted, security)
 
     def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
         spec, home = self._spec, self._home
@@ -71,4 +74,4 @@ class Launcher:
         variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
         words = tuple(expand(word, variables) for word in command)
         place = working_directory(spec, directory)
-        return Launch(words, variables, place, output, spec.user, spec.group, home.household.descriptors)
+        return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)

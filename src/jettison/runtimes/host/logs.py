@@ -20,7 +20,8 @@ LARGEST = 10 * 1024 * 1024
 
 MOST_FILES = 5
 
-_DIRECTORY_MODE, _FILE_MODE = 0o755, 0o640
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+_UNCHANGED = -1
 _COPYING = ".copying"
 
 
@@ -34,13 +35,25 @@ def log_file(directory: Path, run: int) -> Path:
     return directory / f"{run}.log"
 
 
-def open_log(directory: Path, run: int) -> int:
-    """A descriptor to append to; the caller closes it."""
+def open_log(directory: Path, run: int, owner: int | None = None) -> int:
+    """A descriptor to append to; the caller closes it.
+
+    It belongs to the user that the container runs as: /dev/stdout is opened anew, and the kernel then asks whose it is.
+    Other users do not come to it, the directories above are root's.
+    """
     path = log_file(directory, run)
     try:
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path, flags, mode=_FILE_MODE)
+        descriptor = os.open(path, flags, mode=_FILE_MODE)
+        try:
+            # Also those of an earlier version, which the group might read.
+            os.fchmod(descriptor, _FILE_MODE)
+            os.fchown(descriptor, _UNCHANGED if owner is None else owner, _UNCHANGED)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
     except OSError as error:
         raise ActionFailed(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
 

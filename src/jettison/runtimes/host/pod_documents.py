@@ -105,12 +105,54 @@ class LifecycleWire(Wire):
     post_start: Any = None
 
 
-class SecurityWire(Wire):
-    """Who runs it."""
+class ProfileWire(Wire, forbid_unknown_fields=True):
+    """A seccomp or AppArmor profile."""
+
+    type: str = ""
+    localhost_profile: str | None = None
+
+
+class CapabilitiesWire(Wire, forbid_unknown_fields=True):
+    """Capabilities to take away and to add."""
+
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class SecurityWire(Wire, forbid_unknown_fields=True):
+    """What a process may do: of a container, and as far as both have it of a pod.
+
+    A field that is not here is refused rather than passed over, as everything about security is.
+    """
 
     run_as_user: UserId | None = None
     run_as_group: UserId | None = None
     run_as_non_root: bool | None = None
+    seccomp_profile: ProfileWire | None = None
+    app_armor_profile: ProfileWire | None = None
+    se_linux_options: dict[str, Any] | None = None
+    windows_options: dict[str, Any] | None = None
+
+
+class PodSecurityWire(SecurityWire, forbid_unknown_fields=True):
+    """The pod's part."""
+
+    supplemental_groups: list[UserId] | None = None
+    supplemental_groups_policy: str | None = None
+    fs_group: UserId | None = None
+    fs_group_change_policy: str | None = None
+    se_linux_change_policy: str | None = None
+    sysctls: list[Any] | None = None
+
+
+class ContainerSecurityWire(SecurityWire, forbid_unknown_fields=True):
+    """A container's part; it wins over the pod's."""
+
+    capabilities: CapabilitiesWire | None = None
+    privileged: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    proc_mount: str | None = None
 
 
 class ResourcesWire(Wire):
@@ -137,7 +179,7 @@ class ContainerWire(Wire):
     startup_probe: ProbeWire | None = None
     lifecycle: LifecycleWire | None = None
     restart_policy: str | None = None
-    security_context: SecurityWire | None = None
+    security_context: ContainerSecurityWire | None = None
     resources: ResourcesWire | None = None
 
 
@@ -169,6 +211,7 @@ class MetadataWire(Wire):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
+    annotations: dict[str, Any] | None = None
 
 
 class SpecWire(Wire):
@@ -180,8 +223,12 @@ class SpecWire(Wire):
     restart_policy: str | None = None
     termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
     active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-    security_context: SecurityWire | None = None
+    security_context: PodSecurityWire | None = None
     resources: ResourcesWire | None = None
+    host_users: bool | None = None
+    runtime_class_name: str | None = None
+    share_process_namespace: bool | None = None
+    host_pid: bool | None = field(default=None, name="hostPID")
 
 
 class PodWire(Wire):

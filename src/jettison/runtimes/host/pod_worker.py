@@ -243,11 +243,16 @@ class PodWorker:
         except RuntimeFailure as failure:
             return not_set_up(NO_CGROUP, str(failure))
         try:
-            directory = self._home.volumes_dir
-            self._home.volumes = await self._household.wait_for(volumes.prepare, directory, self._spec.volumes)
+            self._home.volumes = await self._household.wait_for(self._furnish)
         except RuntimeFailure as failure:
             return not_set_up(FAILED_MOUNT, str(failure))
         return None
+
+    def _furnish(self) -> tuple[volumes.Volume, ...]:
+        """The pod's directory and its volumes. May wait for a disk."""
+        users = {each.spec.security.user for each in self.containers}
+        self._home.build(user for user in users if user is not None)
+        return volumes.prepare(self._home.volumes_dir, self._spec.volumes, self._spec.fs_group)
 
     def _seconds_until(self, due_ns: int | None) -> float | None:
         return None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)

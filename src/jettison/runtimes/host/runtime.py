@@ -14,14 +14,13 @@ from jettison.engine.evictions import Eviction
 from jettison.engine.policy import Policy
 from jettison.engine.signals import Condition, Reclaimable
 from jettison.engine.snapshot import Snapshot
-from jettison.errors import ActionFailed
 from jettison.events import Emit, Fact
 from jettison.runtimes.host.alarms import MemoryAlarms
 from jettison.runtimes.host.bell import Bell
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.host.disks import DiskWatch
 from jettison.runtimes.host.errands import Errands
-from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.homes import Household, make_directories
 from jettison.runtimes.host.kubepods import Kubepods
 from jettison.runtimes.host.level_watch import LevelWatch
 from jettison.runtimes.host.lodging import Builder, Lodging
@@ -33,7 +32,6 @@ from jettison.runtimes.host.rehearsal import rehearse_kill
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.linux import proc
-from jettison.runtimes.linux.kernel_files import reason
 from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed
 
 COLLECT_SECONDS = 60.0
@@ -84,11 +82,7 @@ class HostRuntime:
     @classmethod
     async def open(cls, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit) -> HostRuntime:
         """Make the node's directories and cgroups, and take over what an earlier agent left running."""
-        for directory in (settings.pods_dir, settings.logs_dir, settings.records_dir):
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ActionFailed(f"cannot create `{directory}`: {reason(error)}") from error
+        make_directories(settings)
         host = proc.Machine()
         runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host)
         runtime.lacks += runtime._alarms.open()

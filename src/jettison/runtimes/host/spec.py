@@ -18,6 +18,7 @@ from jettison.manifests.decoding import convert
 from jettison.runtimes.host import checked_texts
 from jettison.runtimes.host import pod_documents as wire
 from jettison.runtimes.host.probe_specs import ProbeSpec, probe_specs
+from jettison.runtimes.host.security_specs import NO_SECURITY, SecuritySpec, check_pod_security, security_spec
 from jettison.runtimes.host.volume_specs import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
 
 DEFAULT_GRACE = 30
@@ -58,8 +59,7 @@ class ContainerSpec:
     mounts: tuple[MountSpec, ...] = ()
     probes: tuple[ProbeSpec, ...] = ()
     pre_stop: tuple[str, ...] = ()
-    user: int | None = None
-    group: int | None = None
+    security: SecuritySpec = NO_SECURITY
     is_init: bool = False
     # An init container that is kept running.
     is_sidecar: bool = False
@@ -76,6 +76,8 @@ class PodSpec:
     grace_seconds: int = DEFAULT_GRACE
     # How long it may be active on the node, whatever it does; None for as long as it likes.
     deadline_seconds: int | None = None
+    # The group that owns its emptyDirs.
+    fs_group: int | None = None
 
 
 def pod_spec(document: object, source: str = "pod") -> PodSpec:
@@ -98,7 +100,8 @@ def _pod(pod: wire.PodWire) -> PodSpec:
         "metadata.namespace": metadata.namespace or "",
         "metadata.uid": metadata.uid or "",
     }
-    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), spec.security_context)
+    check_pod_security(spec)
+    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), pod)
     containers = reader.read(spec.containers or (), is_init=False)
     init_containers = reader.read(spec.init_containers or (), is_init=True)
     if not containers:
@@ -113,6 +116,7 @@ def _pod(pod: wire.PodWire) -> PodSpec:
         RestartPolicy(policy),
         DEFAULT_GRACE if grace is None else grace,
         spec.active_deadline_seconds,
+        spec.security_context.fs_group if spec.security_context is not None else None,
     )
 
 
@@ -138,10 +142,11 @@ def _check_identity(metadata: wire.MetadataWire) -> None:
 class _ContainerReader:
     """Containers of one pod; what they may refer to is the same for all."""
 
-    def __init__(self, fields: Mapping[str, str], volumes: frozenset[str], security: wire.SecurityWire | None) -> None:
+    def __init__(self, fields: Mapping[str, str], volumes: frozenset[str], pod: wire.PodWire) -> None:
         self._fields = fields
         self._volumes = volumes
-        self._security = security or wire.SecurityWire()
+        self._security = pod.spec.security_context
+        self._annotations = pod.metadata.annotations or {}
 
     def read(self, containers: Iterable[wire.ContainerWire], *, is_init: bool) -> tuple[ContainerSpec, ...]:
         """All of one list, in its order."""
@@ -157,7 +162,6 @@ class _ContainerReader:
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
         _check_possible(container, is_init=is_init)
         _check_amounts(container.resources, "resources")
-        user, group = self._identity(container.security_context or wire.SecurityWire())
         words = (container.command or []) + (container.args or [])
         return ContainerSpec(
             container.name,
@@ -167,19 +171,10 @@ class _ContainerReader:
             mount_specs(container.volume_mounts or (), self._volumes),
             probe_specs(container),
             _pre_stop(container.lifecycle),
-            user,
-            group,
+            security_spec(container.name, self._security, container.security_context, self._annotations),
             is_init,
             container.restart_policy is not None,
         )
-
-    def _identity(self, own: wire.SecurityWire) -> tuple[int | None, int | None]:
-        user = self._security.run_as_user if own.run_as_user is None else own.run_as_user
-        group = self._security.run_as_group if own.run_as_group is None else own.run_as_group
-        non_root = self._security.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
-        if non_root and not user:
-            raise ManifestError("runAsNonRoot: needs a runAsUser other than 0, there is no image that names one")
-        return user, group
 
     def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
         if not _VARIABLE.fullmatch(variable.name):

@@ -1,4 +1,6 @@
-"""What Python has no words for: mounting, who ends with whom, and how a process ended that is not our child."""
+"""What Python has no words for: mounting, privileges, which process ends with which, and how one ended that is not our
+child.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _NO_SET_UID, _NO_DEVICES = 2, 4
 _DETACH, _DO_NOT_FOLLOW = 2, 8
-_SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+_SET_DEATH_SIGNAL, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER = 1, 22, 24, 36
+_SET_NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_AMBIENT = 38, 47, 4
+_FILTER = 2
+
+# The third version of the kernel's capability calls: two words of 32 bits for each of three sets.
+_CAPABILITY_VERSION = 0x20080522
+_CAPABILITY_SETS = struct.Struct("=6I")
+_INSTRUCTION_SIZE = 8
 
 # struct pidfd_info: mask, cgroup, eleven ids, wait status. The status is there from Linux 6.15 on.
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
@@ -56,6 +65,65 @@ def die_with(parent: int) -> None:
     _LIBC.prctl(_SET_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def permitted_capabilities() -> int:
+    """What this process may use or give away, one bit each."""
+    header, data = _capability_header(), ctypes.create_string_buffer(_CAPABILITY_SETS.size)
+    if _LIBC.capget(header, data) != 0:
+        raise _failed("cannot read the agent's capabilities")
+    _, low, _, _, high, _ = _CAPABILITY_SETS.unpack(data.raw)
+    return int(high << 32 | low)
+
+
+class Privileges:
+    """What a child gives up before it becomes a foreign program; made before the fork, which must not allocate much.
+
+    The methods raise the kernel's OSError.
+    """
+
+    __slots__ = ("_data", "_filter", "_gone", "_header", "_instructions")
+
+    def __init__(self, kept: int, at_hand: int, last: int, instructions: bytes) -> None:
+        self._gone = [ctypes.c_ulong(number) for number in range(last + 1) if not kept >> number & 1]
+        low, high = at_hand & 0xFFFFFFFF, at_hand >> 32
+        self._header = _capability_header()
+        # Nothing inheritable: a program with capabilities on its file would get them from there.
+        self._data = _CAPABILITY_SETS.pack(low, low, 0, high, high, 0)
+        self._instructions = ctypes.create_string_buffer(instructions, len(instructions)) if instructions else None
+        # struct sock_fprog: a count, six bytes of nothing, and where the instructions are.
+        address = 0 if self._instructions is None else ctypes.addressof(self._instructions)
+        self._filter = struct.pack("@HP", len(instructions) // _INSTRUCTION_SIZE, address)
+
+    def bound(self) -> None:
+        """No program that is executed from here on gets any other capability, whatever stands on its file."""
+        for number in self._gone:
+            _check(_LIBC.prctl(_DROP_BOUNDING, number, 0, 0, 0))
+        _check(_LIBC.prctl(_AMBIENT, ctypes.c_ulong(_CLEAR_AMBIENT), 0, 0, 0))
+
+    def keep(self) -> None:
+        """What is at hand and nothing else, now."""
+        _check(_LIBC.capset(self._header, self._data))
+
+    def filter(self) -> None:
+        """Install the seccomp program, if there is one; without CAP_SYS_ADMIN only after `no_new_privileges`."""
+        if self._instructions is not None:
+            _check(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), self._filter, 0, 0))
+
+
+def no_new_privileges() -> None:
+    """From here on set-uid bits and file capabilities do nothing. Raises OSError."""
+    _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), 0, 0, 0))
+
+
+def _capability_header() -> bytes:
+    return struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:

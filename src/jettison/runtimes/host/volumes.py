@@ -21,6 +21,7 @@ from jettison.runtimes.linux import kernel_files
 
 # Whoever the containers run as, they share their volumes.
 _SHARED = 0o777
+_UNCHANGED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,12 @@ class Volume:
     is_host: bool = False
 
 
-def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec]) -> tuple[Volume, ...]:
-    """Make what is missing; what is there from before is kept. Raises ActionFailed."""
-    return tuple(_prepare(volumes_dir, spec) for spec in specs)
+def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = None) -> tuple[Volume, ...]:
+    """Make what is missing; what is there from before is kept. Raises ActionFailed.
+
+    An emptyDir belongs to `group`, the pod's fsGroup, and so does what is made in it; a hostPath is left as it is.
+    """
+    return tuple(_prepare(volumes_dir, spec, group) for spec in specs)
 
 
 def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
@@ -51,7 +55,8 @@ def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, 
             base, rest = volumes[outer.volume].path, outer.sub_path / mount.path.relative_to(outer.path)
         try:
             if mount.sub_path.parts:
-                with descended(volume, mount.sub_path):
+                # As open as the volume itself, as a kubelet makes it: the container may be any user.
+                with descended(volume, mount.sub_path, mode=stat.S_IMODE(volume.stat().st_mode)):
                     pass
             with descended(base, rest.parent) as directory:
                 _link(directory, rest.name, volume / mount.sub_path)
@@ -76,11 +81,15 @@ def variable(volume: str) -> str:
     return f"JETTISON_VOLUME_{volume.upper().replace('-', '_')}"
 
 
-def _prepare(volumes_dir: Path, spec: VolumeSpec) -> Volume:
+def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
     try:
         if spec.host_path is not None:
             return Volume(spec.name, _host_path(spec, Path(spec.host_path)), is_host=True)
-        return _empty_dir(spec, volumes_dir / spec.name)
+        found = _empty_dir(spec, volumes_dir / spec.name)
+        if group is not None:
+            os.chown(found.path, _UNCHANGED, group)
+        found.path.chmod(_SHARED if group is None else _SHARED | stat.S_ISGID)
+        return found
     except OSError as error:
         raise ActionFailed(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
 
@@ -91,7 +100,6 @@ def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
         raise ActionFailed(f"cannot set up volume `{spec.name}`: `{path}` is a symbolic link")
     if spec.is_memory and (path.is_mount() or _mount(path, spec.size_limit)):
         return Volume(spec.name, path, is_memory=True)
-    path.chmod(_SHARED)
     return Volume(spec.name, path)
 
 

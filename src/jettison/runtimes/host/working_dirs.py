@@ -8,12 +8,15 @@ from pathlib import Path, PurePath
 from jettison.errors import ActionFailed
 from jettison.runtimes.host.descent import descended
 from jettison.runtimes.host.environment import working_directory
+from jettison.runtimes.host.security_specs import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.host.volumes import Volume
 from jettison.runtimes.linux import kernel_files
 
 
-def make_working_dir(spec: ContainerSpec, writable_dir: Path, volumes: Mapping[str, Volume]) -> None:
+def make_working_dir(
+    spec: ContainerSpec, writable_dir: Path, volumes: Mapping[str, Volume], owner: SecuritySpec = NO_SECURITY
+) -> None:
     """Raises ActionFailed. A path of the host is left to itself; that it is missing, the start will tell."""
     wanted = working_directory(spec, writable_dir)
     if not wanted.is_relative_to(writable_dir) or wanted.is_dir():
@@ -22,7 +25,7 @@ def make_working_dir(spec: ContainerSpec, writable_dir: Path, volumes: Mapping[s
     try:
         if ".." in rest.parts:
             raise ActionFailed(f"cannot make workingDir `{spec.working_dir}`: allowed is one without `..`")
-        with descended(base, rest, spec.user, spec.group):
+        with descended(base, rest, owner.user, owner.group):
             return
     except OSError as error:
         raise ActionFailed(f"cannot make workingDir `{spec.working_dir}`: {kernel_files.reason(error)}") from error

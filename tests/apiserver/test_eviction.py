@@ -6,6 +6,7 @@ The numbers of the worked examples were observed on Kubernetes v1.36.4.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.eviction import Settings
+from jettison.apiserver.log import Log
 from jettison.engine.api_switches import BETTER
 from tests.apiserver.served import BUDGETS, MERGE, PODS, Answer, Served
 
@@ -383,3 +385,30 @@ def test_a_budget_that_is_just_being_counted_is_waited_for(api: Served) -> None:
 
     evicted = api.ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
     assert [answer.code for answer in api.together([evicted, count()])] == [201, 200]
+
+
+def test_a_budget_that_the_disk_refused_is_not_believed(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eviction that came in while the changed selector was on its way to the disk has read it. It was never stored,
+    so the next one is judged by the old one."""
+    for number in range(3):
+        api.pod(f"p{number}")
+    api.budget(minAvailable=3, status=status(0, 3, 3))
+    real = Log.commit
+
+    def refuse(log: Log) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Log, "commit", refuse)
+    elsewhere = {"spec": {"selector": {"matchLabels": {"app": "other"}}}}
+    body = {"metadata": {"name": "p0"}}
+    answers = api.together(
+        [
+            api.ask("PATCH", f"{BUDGETS}/pdb", elsewhere, content_type=MERGE),
+            api.ask("POST", f"{PODS}/p0/eviction", body),
+        ]
+    )
+    assert [answer.code for answer in answers] == [500, 500]
+    monkeypatch.setattr(Log, "commit", real)
+    # A later write brings the store past the versions that were given up.
+    assert api.patch(f"{PODS}/p2", {"metadata": {"annotations": {"a": "b"}}}).code == 200
+    assert [api.evict(f"p{number}").code for number in range(3)] == [429, 429, 429]

@@ -270,7 +270,45 @@ def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> Non
     on_store(tmp_path, work)
 
 
+def test_what_was_given_up_stays_so_whatever_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version is below that of the store by then, and it is not durable for that."""
+
+    async def work(store: Store) -> None:
+        real = Log.append
+
+        def refuse(*given: object) -> None:
+            raise OverflowError("whatever it is")
+
+        monkeypatch.setattr(Log, "append", refuse)
+        lost = store.put(LEASES, "x", "a", named("a"))
+        with pytest.raises(ApiError):
+            await store.settled()
+        monkeypatch.setattr(Log, "append", real)
+        later = await store.create(LEASES, named("b"))
+        assert later.version > lost.version
+        with pytest.raises(ApiError, match="given up"):
+            await store.durable(lost)
+        assert store.head(LEASES, "x", "a") is None
+
+    on_store(tmp_path, work)
+
+
+def test_a_listener_that_fails_keeps_nothing_from_the_others(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        heard: list[Change] = []
+
+        def fail(change: Change) -> None:
+            raise ValueError(change)
+
+        store.follow(LEASES, 0, fail)
+        store.follow(LEASES, 0, heard.append)
+        await asyncio.gather(*(store.create(LEASES, named(name)) for name in "abc"))
+        assert len(heard) == len(store.list(LEASES)[0]) == 3
+
+    on_store(tmp_path, work)
+
+
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(JettisonError, match="cannot open the store"):
+    with pytest.raises(JettisonError, match="is damaged: file is not a database"):
         Store(tmp_path)

@@ -15,7 +15,8 @@ class Batch:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.superseded: list[int] = []
+        # Versions with the checksums of their rows.
+        self.superseded: list[tuple[int, int]] = []
         self.failure: ApiError | None = None
         self.is_done = False
         # One for each who waits, so that who stops waiting does not cancel it for the others.
@@ -33,6 +34,9 @@ class Batch:
     def end(self, failure: ApiError | None) -> None:
         """It is on disk, or was refused."""
         self.is_done, self.failure = True, failure
+        if failure is not None:
+            for change in self.changes:
+                change.stored.is_given_up = True
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

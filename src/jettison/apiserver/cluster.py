@@ -77,7 +77,7 @@ class Cluster:
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[Endpoint], None]) -> None:
         """Serve until `stop` is set. The directory is locked first: two servers would fight over everything in it."""
-        make_private_folder(self.state_dir)
+        make_private_folder(self.state_dir, is_ours=False)
         store = Store(self.folder)
         try:
             making = IdentityInTheMaking(self.folder / "pki", self.endpoint.names)

@@ -85,6 +85,8 @@ class Deleted(NamedTuple):
     value: Json
     is_removed: bool
     stored: Stored | None
+    # It was damaged, and nothing can be shown of it.
+    is_dismissed: bool = False
 
 
 def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOptions:
@@ -157,6 +159,8 @@ class Deletions:
         """Delete one object, or begin to; `admit` refuses what is as it was expected, and still must stay."""
         options.check()
         found = self._store.head(resource, namespace, name)
+        if found is None and self._store.is_set_aside(resource, namespace, name):
+            return self._dismiss(resource, namespace, name, options, admit)
         if found is None:
             raise not_found(resource, name)
         check_preconditions(resource, found, options)
@@ -183,6 +187,23 @@ class Deletions:
             marked = {**marked, "metadata": {**marked["metadata"], "finalizers": finalizers}}
         is_final = not finalizers and not marked["metadata"].get("deletionGracePeriodSeconds")
         return self._settle(resource, found, marked, bool(options.dry_run), is_final=is_final)
+
+    def _dismiss(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        admit: Callable[[Json], None] | None,
+    ) -> Deleted:
+        """What is damaged is deleted by its name alone: whether it is the one that was meant cannot be told."""
+        if options.uid is not None or options.version is not None:
+            raise self._store.missing(resource, namespace, name)
+        value: Json = {"metadata": {"name": name, "namespace": namespace, "uid": ""}, "spec": {}, "status": {}}
+        if admit is not None:
+            admit(value)
+        stored = None if options.dry_run else self._store.remove(resource, namespace, name, value)
+        return Deleted(value, True, stored, is_dismissed=True)
 
     def _settle(self, resource: Resource, found: Stored, marked: Json, is_dry_run: bool, *, is_final: bool) -> Deleted:
         if is_dry_run:

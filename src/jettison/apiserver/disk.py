@@ -6,13 +6,12 @@ A thread pool does the same for 40 µs a job in futures and locks, which a singl
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
 Job = Callable[[], None]
-Report = Callable[[sqlite3.Error | None], None]
+Report = Callable[[Exception | None], None]
 
 
 class Disk:
@@ -39,9 +38,9 @@ class Disk:
     def _work(self) -> None:
         while (given := self._jobs.get()) is not None:
             loop, job, report = given
-            error: sqlite3.Error | None = None
+            error: Exception | None = None
             try:
                 job()
-            except sqlite3.Error as failure:
+            except Exception as failure:  # noqa: BLE001  who gave the job is told, and the next one is done
                 error = failure
             loop.call_soon_threadsafe(report, error)

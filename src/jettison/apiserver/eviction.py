@@ -149,7 +149,7 @@ class Evictions:
         while True:
             found = self._store.head(PODS, order.namespace, order.name)
             if found is None:
-                raise not_found(PODS, order.name)
+                raise self._store.missing(PODS, order.namespace, order.name)
             if self._settings.strict:
                 order.options.check()
                 check_preconditions(PODS, found, order.options, take_empty=True)
@@ -237,19 +237,21 @@ class Evictions:
 
     def _guarding(self, pod: GuardedPod) -> Iterator[Budget]:
         """The budgets that select the pod. Those that are being deleted count, those that make no sense do not."""
+        for storage, key in self._store.set_aside:
+            if storage == BUDGETS.storage and key[0] == pod.namespace:
+                # It may guard this pod: a budget that cannot be read is no leave to go.
+                raise self._store.missing(BUDGETS, *key)
         for durable in self._store.list(BUDGETS, pod.namespace)[0]:
-            known = self._known.get(durable.key)
-            if known is None:
-                known = self._known[durable.key] = _read_budget(durable)
-            # Most budgets are other pods'. What somebody is just writing decides only about those that are left.
-            if known.version >= durable.version and not known.selector.matches(pod.labels):
-                continue
+            # As it is being written. What the disk refuses was never so: it leaves the head, and with it its version,
+            # which no other write ever gets.
             stored = self._store.head(BUDGETS, *durable.key)
             if stored is None:
                 continue
-            if known.version != stored.version:
+            known = self._known.get(stored.key)
+            if known is None or known.version != stored.version:
                 known = self._known[stored.key] = _read_budget(stored)
-            yield known.budget
+            if known.selector.matches(pod.labels):
+                yield known.budget
 
     def _spend(self, budget: Budget, spent: BudgetStatus, pod_name: str, now_ns: int) -> None:
         key = (budget.namespace, budget.name)

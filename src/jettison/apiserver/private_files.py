@@ -5,21 +5,57 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from jettison.errors import InputError
 from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 
+_OTHERS: Final = 0o077
 
-def make_private_folder(folder: Path) -> None:
-    """Create it with mode 0700. One that exists keeps its mode: the operator may have reasons."""
+
+def make_private_folder(folder: Path, *, is_ours: bool = True) -> None:
+    """Create it with mode 0700. One that exists and `is_ours` alone is made so; a folder that the operator has chosen
+    keeps its mode, it may be /tmp.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot create the folder `{folder}`: {error.strerror}") from error
+    if is_ours:
+        tighten(folder, 0o700)
+
+
+def open_private(path: Path) -> int:
+    """Open for reading and writing. A new file has mode 0600 from its first moment on, whatever the umask; one that
+    others could read is theirs no longer.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if os.fstat(descriptor).st_mode & _OTHERS:
+            os.fchmod(descriptor, 0o600)
+    except OSError as error:
+        raise InputError(f"cannot open `{path}`: {error.strerror}") from error
+    return descriptor
+
+
+def tighten(path: Path, mode: int = 0o600) -> None:
+    """Take from others what an earlier version, or a copy, has left to them; a file that is not there is fine."""
+    try:
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot make `{path}` private: {error.strerror}") from error
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace the file as a whole, mode 0600 from its first byte on: there is no moment in which others could read."""
+    """Replace the file as a whole, mode 0600 from its first byte on: there is no moment in which others could read.
+
+    A file that has this content already is not written: a start needs no room on a full disk.
+    """
+    if read_private(path) == content:
+        return
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -38,6 +74,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 def read_private(path: Path) -> bytes | None:
     """The content, or None where there is no such file yet."""
+    tighten(path)
     try:
         return read_plain(path, LARGEST_STATE)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from jettison.apiserver.patched import check_patched, read_patch
 from jettison.apiserver.presenting import Response, encode, show_object, show_page, show_value
 from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
-from jettison.apiserver.statuses import already_exists, not_found, success_status
+from jettison.apiserver.statuses import already_exists, success_status
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Stored
 from jettison.apiserver.writing import (
@@ -66,7 +66,7 @@ class Objects:
         await wait_for_version(self.store, watched_version(request))
         found = self.store.get(target.resource, target.namespace, target.name)
         if found is None:
-            raise not_found(target.resource, target.name)
+            raise self.store.missing(target.resource, target.namespace, target.name)
         return show_object(request, target.resource, found, self.clock.now_ns())
 
     async def list_all(self, request: Request, target: Target) -> Response:
@@ -174,7 +174,7 @@ class Objects:
         resource, namespace, name = target.resource, target.namespace, target.name
         found = self.store.head(resource, namespace, name)
         if found is None:
-            raise not_found(resource, name)
+            raise self.store.missing(resource, namespace, name)
         old = found.object
         user, access = request.user, request.access
         # Before the change is looked at: the mistakes in it would tell what the object is like.
@@ -213,7 +213,7 @@ class Objects:
         if deleted.stored is not None:
             await self.store.durable(deleted.stored)
         code = 202 if options.orphans is False and not deleted.is_removed else 200
-        if resource.answers_with_object or not deleted.is_removed:
+        if not deleted.is_removed or (resource.answers_with_object and not deleted.is_dismissed):
             response = show_value(request, resource, deleted.value, self.clock.now_ns(), code)
         else:
             response = Response(code, encode(_deletion_status(resource, deleted)))

@@ -15,8 +15,8 @@ disk.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import sqlite3
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -24,11 +24,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from jettison.apiserver.batch import Batch
 from jettison.apiserver.disk import Disk
 from jettison.apiserver.locking import lock_folder
-from jettison.apiserver.log import Log, Row
-from jettison.apiserver.resources import Resource
+from jettison.apiserver.log import FILE, Content, Log, Row, shown_text
+from jettison.apiserver.private_files import make_private_folder
+from jettison.apiserver.resources import RESOURCES, Resource
 from jettison.apiserver.statuses import already_exists, expired, internal_error, not_found, too_large
 from jettison.apiserver.stored import Change, ChangeType, Json, Stored
 from jettison.errors import ApiError
@@ -41,6 +44,10 @@ Changes = list[Change]
 
 HISTORY: Final = 10_000
 """How many changes a watch may lag behind, as bytes: 15 MB of pods."""
+
+_WAY_OUT: Final = "write it anew or delete it; what is left of it is in the table `quarantine` of the store"
+
+_log = logging.getLogger(__name__)
 
 
 class _Shelf:
@@ -56,8 +63,9 @@ class _Shelf:
     def apply(self, change: Change) -> None:
         key = change.stored.key
         if change.type is ChangeType.DELETED:
-            del self.objects[key]
-            del self.keys[bisect_left(self.keys, key)]
+            # What was set aside is in no list, and can be deleted all the same.
+            if self.objects.pop(key, None) is not None:
+                del self.keys[bisect_left(self.keys, key)]
             return
         if key not in self.objects:
             insort(self.keys, key)
@@ -75,9 +83,13 @@ class Store:
     """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
 
     def __init__(self, folder: Path, history: int = HISTORY) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         self._lock = lock_folder(folder)
-        self._log = Log(folder / "store.sqlite")
+        try:
+            self._log = Log(folder / FILE)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self._disk = Disk()
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._history: deque[Change] = deque()
@@ -86,26 +98,54 @@ class Store:
         self._ahead: dict[tuple[str, Key], tuple[int, Stored | None]] = {}
         self._open: Batch | None = None
         self._committing: Batch | None = None
-        self._superseded: list[int] = []
-        self._load()
+        self._superseded: list[tuple[int, int]] = []
+        # Objects whose newest state is damaged. They are in no list, and whoever asks for one is told.
+        self.set_aside: set[tuple[str, Key]] = set()
+        try:
+            self._load()
+        except BaseException:
+            self._log.close()
+            os.close(self._lock)
+            raise
 
     def _load(self) -> None:
-        self._oldest, rows = self._log.read()
+        content = self._log.read()
+        self.set_aside = {(storage, (namespace, name)) for storage, namespace, name in content.aside}
+        rows = content.rows
+        if content.damaged:
+            lost = lost_objects(content)
+            rows = [row for row in rows if (row.storage, (row.namespace, row.name)) not in lost]
+            older = [row for row in content.rows if (row.storage, (row.namespace, row.name)) in lost]
+            self._log.set_aside([(storage, *key) for storage, key in lost], content.damaged, older)
+            self.set_aside |= lost
+        for storage, key in sorted(self.set_aside):
+            _log.error("%s is damaged and set aside: %s", shown(storage, key), _WAY_OUT)
+        self._oldest = self._log.seal.oldest
         self.version = self._oldest
         for row in rows:
-            shelf = self._shelves[row.storage]
-            key = (row.namespace, row.name)
-            previous = shelf.objects.get(key)
-            stored = Stored(row.storage, key, row.version, row.body, None)
-            kind = ChangeType.DELETED if row.is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
-            change = Change(kind, stored, previous)
-            if previous or not row.is_removal:
-                shelf.apply(change)
-            self.version = row.version
-            if row.version > self._oldest:
-                self._history.append(change)
-        self._last = self.version
+            self._take(row)
+        self.version = self._last = self._log.seal.version
         self._forget_old()
+
+    def _take(self, row: Row) -> None:
+        shelf = self._shelves[row.storage]
+        key = (row.namespace, row.name)
+        previous = shelf.objects.get(key)
+        stored = Stored(row.storage, key, row.version, row.body, None)
+        kind = ChangeType.DELETED if row.is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
+        change = Change(kind, stored, previous)
+        shelf.apply(change)
+        if row.version > self._oldest:
+            self._remember(change)
+
+    def _remember(self, change: Change) -> bool:
+        """Whether watchers are told of it. That something damaged was deleted they cannot use: it was in no list."""
+        is_told = change.type is not ChangeType.DELETED or change.previous is not None
+        if is_told:
+            self._history.append(change)
+        else:
+            self._superseded.append((change.stored.version, _row(change).checksum))
+        return is_told
 
     # Reading: only what is durable.
 
@@ -185,13 +225,28 @@ class Store:
         A change that ends the object gives that state itself, as `last`.
         """
         previous = self.head(resource, namespace, name)
-        if previous is None:
+        if previous is None and not self.is_set_aside(resource, namespace, name):
             raise not_found(resource, name)
-        stored = Stored.of(resource.storage, previous.key, self._last + 1, last or previous.object)
+        value = last or (previous.object if previous is not None else {"metadata": {}})
+        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
         return self._write(stored, previous, is_removal=True)
+
+    def is_set_aside(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Whether it is damaged, and not written anew since."""
+        return (resource.storage, (namespace, name)) in self.set_aside
+
+    def missing(self, resource: Resource, namespace: str, name: str) -> ApiError:
+        """Why there is no such object to be had. An owner that is set aside is not gone: 404 would let the garbage
+        collector delete what it owns, and a node end the pod.
+        """
+        if self.is_set_aside(resource, namespace, name):
+            return internal_error(f"{shown(resource.storage, (namespace, name))} is damaged and set aside: {_WAY_OUT}")
+        return not_found(resource, name)
 
     async def durable(self, stored: Stored) -> Stored:
         """Wait until the version is on disk. Until then nobody may be told of it."""
+        if stored.is_given_up:
+            raise internal_error("the write was given up together with an earlier one")
         if stored.version > self.version:
             batch = next((each for each in (self._committing, self._open) if each and each.holds(stored.version)), None)
             if batch is None:
@@ -217,7 +272,7 @@ class Store:
         """Write what `change` makes of the object. It gets the newest one, must not alter it, and may raise."""
         found = self.head(resource, namespace, name)
         if found is None:
-            raise not_found(resource, name)
+            raise self.missing(resource, namespace, name)
         return await self.durable(self.put(resource, namespace, name, change(found.object)))
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> Stored:
@@ -251,13 +306,15 @@ class Store:
         self._committing = batch
         batch.superseded, self._superseded = self._superseded, []
         try:
-            self._log.append([_row(change) for change in batch.changes], batch.superseded, self._oldest)
-        except sqlite3.Error as error:
+            rows = [_row(change) for change in batch.changes]
+            keys = [(row.storage, row.namespace, row.name) for row in rows] if self.set_aside else []
+            self._log.append(rows, batch.superseded, self._oldest, keys)
+        except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
             self._give_up(error)
             return
         self._disk.do(self._log.commit, self._committed)
 
-    def _committed(self, error: sqlite3.Error | None) -> None:
+    def _committed(self, error: Exception | None) -> None:
         if error is not None:
             self._give_up(error)
             return
@@ -274,11 +331,16 @@ class Store:
         shelf = self._shelves[stored.storage]
         shelf.apply(change)
         self.version = stored.version
-        self._history.append(change)
+        is_told = self._remember(change)
         if self._ahead[stored.storage, stored.key][0] == stored.version:
             del self._ahead[stored.storage, stored.key]
-        for listener in tuple(shelf.listeners):
-            listener(change)
+        if self.set_aside:
+            self.set_aside.discard((stored.storage, stored.key))
+        for listener in tuple(shelf.listeners) if is_told else ():
+            try:
+                listener(change)
+            except Exception:  # noqa: BLE001  what is on disk must be in memory, whoever stumbles over it
+                _log.exception("a listener failed at version %d", stored.version)
         if change.previous is not None:
             change.previous.release()
 
@@ -287,11 +349,11 @@ class Store:
             change = self._history.popleft()
             self._oldest = change.stored.version
             if change.previous is not None:
-                self._superseded.append(change.previous.version)
+                self._superseded.append((change.previous.version, _row_of(change.previous).checksum))
             if change.type is ChangeType.DELETED:
-                self._superseded.append(change.stored.version)
+                self._superseded.append((change.stored.version, _row(change).checksum))
 
-    def _give_up(self, error: sqlite3.Error) -> None:
+    def _give_up(self, error: Exception) -> None:
         """The disk refused: nothing of it happened, nor what was built on it. Numbers given out are not used again."""
         self._log.rollback()
         failure = internal_error(f"the store cannot write: {error}")
@@ -303,6 +365,65 @@ class Store:
         self._ahead.clear()
 
 
+def lost_objects(content: Content) -> set[tuple[str, Key]]:
+    """The objects whose newest state is damaged: what is left of them is out of date, and must not pass for them.
+
+    The key of a damaged row may be what is wrong with it. Its uid is in the body and belongs to one object only, so
+    that is asked first; the key counts where the body tells no uid that is known.
+    """
+    newest = {(row.storage, (row.namespace, row.name)): row for row in content.rows}
+    uids = {uid: each for each, row in newest.items() if (uid := _identity(row.body).uid)}
+    lost: set[tuple[str, Key]] = set()
+    for damaged in content.damaged:
+        version, storage, namespace, name, _, body, _ = damaged.columns
+        found = _identity(body)
+        keys = [(shown_text(namespace), shown_text(name))]
+        if found.name:
+            keys.append((found.namespace, found.name))
+        # A resource that there is not is one that there is, damaged: it may be any.
+        storages = [told] if (told := shown_text(storage)) in _STORAGES else [told, *_STORAGES]
+        if found.uid in uids:
+            candidates = [uids[found.uid]]
+        elif len(storages) == 1:
+            candidates = [(told, key) for key in keys]
+        else:
+            candidates = [(each, key) for key in keys for each in storages if (each, key) not in newest]
+        lost.update(each for each in candidates if each not in newest or newest[each].version < version)
+    return lost
+
+
+_STORAGES: Final = tuple(dict.fromkeys(each.storage for each in RESOURCES if each.is_stored))
+
+
+class _Identity(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
+def _identity(body: object) -> _Identity:
+    """Which object a body is of; nothing where it does not tell."""
+    try:
+        return _identified.decode(body).metadata if isinstance(body, bytes) else _Identity()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Identity()
+
+
+def shown(storage: str, key: Key) -> str:
+    """As a person would write it: `pods default/web`."""
+    return f"`{storage} {'/'.join(part for part in key if part)}`"
+
+
 def _row(change: Change) -> Row:
-    stored = change.stored
-    return Row(stored.version, stored.storage, *stored.key, change.type is ChangeType.DELETED, stored.body)
+    return _row_of(change.stored, is_removal=change.type is ChangeType.DELETED)
+
+
+def _row_of(stored: Stored, *, is_removal: bool = False) -> Row:
+    return Row(stored.version, stored.storage, *stored.key, is_removal, stored.body)

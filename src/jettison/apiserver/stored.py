@@ -22,7 +22,7 @@ class Stored:
     to the store and must not be changed; a changed object is a new value that shares what stayed the same.
     """
 
-    __slots__ = ("_object", "body", "key", "storage", "version")
+    __slots__ = ("_object", "body", "is_given_up", "key", "storage", "version")
 
     def __init__(self, storage: str, key: tuple[str, str], version: int, body: bytes, value: Json | None) -> None:
         self.storage = storage
@@ -30,6 +30,8 @@ class Stored:
         self.version = version
         self.body = body
         self._object = value
+        # The disk refused it: it never was, whatever version the store has reached since.
+        self.is_given_up = False
 
     @classmethod
     def of(cls, storage: str, key: tuple[str, str], version: int, value: Json) -> Stored:

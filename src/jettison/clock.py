@@ -1,19 +1,30 @@
-"""Time, as a thing one is given rather than a thing one takes: the simulator hands out its own."""
+"""Time, as a thing one is given rather than a thing one takes: the simulator hands out its own.
+
+Three readings, because a wall clock may be set at any moment. Whoever tells a time takes the wall clock's. Whoever
+measures how long something lasted takes the monotonic one, which stands still while the machine is suspended: so does
+everything that is timed. Whoever needs both in one number, as a snapshot does, takes the steady one.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
     """What time it is. Only `Agent.run()` lets time pass, so a clock cannot sleep."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch; what records and statuses carry."""
+        """Nanoseconds since the epoch; what records and statuses carry. It jumps whenever the clock is set."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some moment; never jumps, so latencies and timeouts are measured with it."""
+        """Nanoseconds since the machine was booted; never jumps, and is the same for every process of one boot."""
+
+    def steady_ns(self) -> int:
+        """Nanoseconds since the epoch as this process knew it when it began; never jumps.
+
+        Off from the wall clock by as much as that was set since. Another process has another one.
+        """
 
 
 class SystemClock:
@@ -26,3 +37,31 @@ class SystemClock:
     def monotonic_ns(self) -> int:
         """Never jumps."""
         return time.monotonic_ns()
+
+    def steady_ns(self) -> int:
+        """The same for all clocks of this process."""
+        return _BOOT_NS + time.monotonic_ns()
+
+
+_BOOT_NS = time.time_ns() - time.monotonic_ns()
+
+
+class Instant(NamedTuple):
+    """One moment: when it was, for those who read it, and where it stands among the moments of this boot."""
+
+    wall_ns: int
+    monotonic_ns: int
+
+    @classmethod
+    def of(cls, clock: Clock) -> Instant:
+        """Now."""
+        return cls(clock.now_ns(), clock.monotonic_ns())
+
+    def age_ns(self, wall_ns: int, *, is_same_boot: bool) -> int:
+        """How long ago something was of which only the wall clock's time is known.
+
+        The clock may have been set since, so no more is believed than can be: not before it happened; in this boot no
+        longer ago than that began, in another one no later.
+        """
+        passed = self.wall_ns - wall_ns
+        return min(max(passed, 0), self.monotonic_ns) if is_same_boot else max(passed, self.monotonic_ns)

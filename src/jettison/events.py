@@ -85,10 +85,13 @@ class LimitsRefused:
 
 @dataclass(frozen=True, slots=True)
 class EvictionStarted:
-    """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent."""
+    """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent.
+
+    It is None where an agent told the pod and died before it could say so: then the next one does.
+    """
 
     eviction: Eviction
-    decided_ns: int
+    decided_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)

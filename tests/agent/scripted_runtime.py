@@ -16,21 +16,25 @@ from jettison.engine.signals import Condition
 from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.errors import JettisonError, ObservationFailed
 from jettison.events import Fact
-from jettison.runtimes.protocol import Alarm, Reclaimed
+from jettison.runtimes.protocol import Alarm, Reclaimed, Untold
 
 MI = 2**20
 
 
 class HandClock:
-    """Moves when told to."""
+    """Moves when told to; `ahead_ns` is by how much somebody has set the wall clock."""
 
     def __init__(self) -> None:
         self.time_ns = 1_000_000_000_000
+        self.ahead_ns = 0
 
     def now_ns(self) -> int:
-        return self.time_ns
+        return self.time_ns + self.ahead_ns
 
     def monotonic_ns(self) -> int:
+        return self.time_ns
+
+    def steady_ns(self) -> int:
         return self.time_ns
 
     def pass_seconds(self, seconds: float) -> None:
@@ -59,6 +63,8 @@ class Records:
         self.instead: list[list[str]] = []
         self.histories: list[History] = []
         self.rehearsals = 0
+        # Names of facts that an earlier agent has written, by uid.
+        self.said: dict[str, set[str]] = {}
 
     def step(
         self,
@@ -83,6 +89,9 @@ class Records:
     def history(self, history: History) -> None:
         self.histories.append(history)
 
+    def said_of(self, uid: str) -> set[str]:
+        return self.said.get(uid, set())
+
 
 def pod(name: str, *, priority: int = 0, grace: int | None = 30) -> Pod:
     """A BestEffort pod with one container."""
@@ -105,11 +114,14 @@ class ScriptedRuntime:
     reported: list[frozenset[Condition]] = field(default_factory=list)
     # What the next eviction raises instead of ending.
     refusal: JettisonError | None = None
+    # What an earlier agent has left.
+    left: list[Untold] = field(default_factory=list)
+    told_uids: list[str] = field(default_factory=list)
 
     async def observe(self) -> Snapshot:
         if self.fails_to_observe:
             raise ObservationFailed("no numbers today")
-        memory = MemoryStats(self.clock.now_ns(), self.available, None, 4000 * MI - self.available)
+        memory = MemoryStats(self.clock.steady_ns(), self.available, None, 4000 * MI - self.available)
         usages = {
             each.uid: PodUsage(
                 self.used.get(each.name, MI),
@@ -120,7 +132,7 @@ class ScriptedRuntime:
             )
             for each in self.pods
         }
-        return Snapshot(self.clock.now_ns(), NodeStats("node1", memory=memory), tuple(self.pods), usages)
+        return Snapshot(self.clock.steady_ns(), NodeStats("node1", memory=memory), tuple(self.pods), usages)
 
     async def reclaim(self, order: Reclaim) -> Reclaimed:
         return Reclaimed()
@@ -129,6 +141,12 @@ class ScriptedRuntime:
         self.evictions.append(order)
         if self.refusal is not None:
             raise self.refusal
+
+    def untold(self) -> Sequence[Untold]:
+        return self.left
+
+    def told(self, uid: str) -> None:
+        self.told_uids.append(uid)
 
     def is_finished(self, uid: str) -> bool:
         return uid not in self.unfinished

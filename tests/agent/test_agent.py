@@ -21,7 +21,7 @@ from jettison.engine.preemption import preemption_of
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Condition
 from jettison.errors import ActionFailed, PodGone, StillRunning
-from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
+from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Untold
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 
@@ -321,6 +321,115 @@ def test_history_is_kept_when_it_matters() -> None:
     stage.runtime.available = 50 * MI
     stage.step()
     assert len(stage.records.histories) == kept + 1
+
+
+HOUR = 3600 * 10**9
+
+
+@pytest.mark.parametrize("jump_ns", [HOUR, -HOUR])
+def test_a_clock_that_is_set_neither_hastens_nor_delays_an_eviction(jump_ns: int) -> None:
+    """A soft threshold wants 30 s, whatever the wall clock shows meanwhile; a condition lasts as long as it should."""
+    stage = Stage(BOTH)
+    stage.runtime.available = 200 * MI
+    stage.step()
+    stage.clock.ahead_ns = jump_ns
+    stage.step(29)
+    assert stage.evicted() == []
+    assert 0 < stage.agent._seconds_to_next_change() <= 1
+    stage.step(1)
+    assert stage.evicted() == ["a"]
+    stage.clock.ahead_ns = -2 * jump_ns
+    stage.runtime.available = 1000 * MI
+    stage.step(299)
+    assert stage.runtime.reported[-1] == {Condition.MEMORY_PRESSURE}
+    stage.step(1)
+    assert stage.runtime.reported[-1] == frozenset()
+
+
+def _left(name: str, *, has_stopped: bool = False, ago: float = 1.0, clock: HandClock) -> Untold:
+    order = Eviction(pod(name), "The node was low on resource: memory. ", 1, "memory.available")
+    return Untold(order, clock.monotonic_ns() - round(ago * 10**9), has_stopped=has_stopped)
+
+
+def test_an_adopted_eviction_is_waited_for_and_ends_once() -> None:
+    """An agent was killed while a pod was on its way out: the next one takes no second victim, and tells the end."""
+    stage = Stage(holds_back=True)
+    stage.runtime.available = 50 * MI
+    stage.runtime.left = [_left("a", clock=stage.clock)]
+    stage.runtime.unfinished = {"uid-a"}
+    stage.records.said = {"uid-a": {"eviction_started"}}
+    stage.agent.adopt()
+    stage.step()
+    stage.step(5)
+    assert stage.evicted() == []
+    stage.let_go()
+    assert stage.evicted() == ["a"]
+    assert stage.facts.names().count("PodEvicted") == 1
+    stage.step()
+    assert stage.runtime.told_uids == []
+    stage.runtime.unfinished.clear()
+    stage.step()
+    assert stage.runtime.told_uids == ["uid-a"]
+    assert "EvictionStarted" not in stage.facts.names()[:2]
+    assert [name for name in stage.facts.names() if name.startswith("Pod") and name != "PodsRanked"] == [
+        "PodEvicted",
+        "PodCleanedUp",
+    ]
+    assert stage.held, "now another one may go"
+    stage.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        (set[str](), ["EvictionStarted", "PodEvicted", "PodCleanedUp"]),
+        ({"eviction_started"}, ["PodEvicted", "PodCleanedUp"]),
+        ({"eviction_started", "pod_evicted"}, ["PodCleanedUp"]),
+        ({"eviction_started", "pod_evicted", "pod_cleaned_up"}, []),
+    ],
+)
+@pytest.mark.parametrize("is_too_late", [False, True])
+def test_what_an_earlier_agent_did_not_come_to_say_is_said(
+    said: set[str], missing: list[str], *, is_too_late: bool
+) -> None:
+    """Each fact once, wherever the agent was killed; also when the pod ends between two questions."""
+    stage = Stage()
+    stage.runtime.left = [_left("a", has_stopped=not is_too_late, clock=stage.clock)]
+    stage.runtime.refusal = PodGone("uid-a")
+    stage.records.said = {"uid-a": said}
+    stage.agent.adopt()
+    stage.step()
+    assert stage.facts.names() == missing
+    assert stage.runtime.told_uids == ["uid-a"]
+    assert stage.agent.endings == {}
+
+
+def test_an_adopted_soft_eviction_is_hurried_by_a_hard_threshold() -> None:
+    stage = Stage(BOTH, holds_back=True)
+    left = _left("a", clock=stage.clock)
+    stage.runtime.left = [replace(left, eviction=replace(left.eviction, grace_seconds=60))]
+    stage.runtime.available = 50 * MI
+    stage.agent.adopt()
+    stage.step()
+    stage.let_go()
+    assert [(order.pod.name, order.grace_seconds) for order in stage.runtime.evictions] == [("a", 60), ("a", 1)]
+
+
+def test_a_pod_that_ends_after_all_has_its_end_on_record() -> None:
+    """It was given up after 10 s and no longer waited for after 30 more; a minute later it is gone."""
+    stage = Stage()
+    stage.runtime.available = 50 * MI
+    stage.runtime.unfinished = {"uid-a"}
+    stage.runtime.refusal = StillRunning("10 s are over")
+    stage.step()
+    stage.runtime.available = 1000 * MI
+    stage.step(31)
+    assert stage.agent.endings == {}
+    stage.runtime.unfinished.clear()
+    stage.step(60)
+    stage.step(60)
+    assert stage.facts.names().count("PodEvicted") == stage.facts.names().count("PodCleanedUp") == 1
+    assert stage.runtime.told_uids == ["uid-a"]
 
 
 def test_the_loop_survives_a_bug() -> None:

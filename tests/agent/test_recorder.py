@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +13,22 @@ from jettison import events
 from jettison.agent.journal import Journal
 from jettison.agent.journal_reading import Record, read_journal
 from jettison.agent.recorded_steps import step_from
-from jettison.agent.recorder import JournalRecorder, read_history
+from jettison.agent.recorder import LARGEST_HISTORY, JournalRecorder, by_our_clock, read_history, take_over_history
+from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.decide import Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.evictions import Eviction
 from jettison.engine.history import History
 from jettison.engine.signals import Condition
 from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed
+from jettison.manifests.history import SavedHistory
+from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import Alarm
 from tests.agent.scripted_runtime import Facts, HandClock
 from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
 POLICY = policy({"memory.available": "1Gi", "nodefs.available": "10Gi"})
+SOFT = policy({}, {"memory.available": "1Gi"}, grace="10m").thresholds[0]
 CALM = snapshot(100, node(), [pod("a"), pod("b")], {"a": memory_used(MI), "b": memory_used(2 * MI)})
 STARVED = replace(CALM, node=node(memory=GI // 2, time_s=99))
 FULL = replace(CALM, node=node(fs=filesystem(GI)))
@@ -176,7 +183,8 @@ def test_the_history_outlives_the_agent(desk: Desk) -> None:
     history = desk.look(STARVED).history
     desk.recorder.history(history)
 
-    assert read_history(desk.directory / "history.json") == history
+    found = take_over_history(desk.directory / "history.json", desk.clock, boot_id(), desk.recorder._emit)
+    assert found == replace(history, readings={})
     assert history.conditions == {Condition.MEMORY_PRESSURE}
 
 
@@ -189,13 +197,13 @@ def test_a_history_that_makes_no_sense_is_an_error_with_its_name(tmp_path: Path)
 
     with pytest.raises(ActionFailed, match=r"history\.json: kind is"):
         read_history(tmp_path / "history.json")
-    with pytest.raises(ActionFailed, match="cannot read"):
+    with pytest.raises(ActionFailed, match="not a plain file"):
         read_history(tmp_path)
 
 
 def test_a_history_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    (tmp_path / "history.json").mkdir()
+    desk.recorder._history_path = tmp_path / "absent" / "history.json"
 
     desk.recorder.history(History())
 
@@ -210,3 +218,134 @@ def test_preparing_leaves_less_to_do_later_and_no_trace(desk: Desk, *, is_urgent
     desk.look(STARVED)
 
     assert len(desk.records()) == 1
+
+
+def test_whatever_is_in_the_place_of_a_history_another_one_is_written(desk: Desk) -> None:
+    """A pipe would be waited for, a directory refused: both make way, and what was there is kept."""
+    for path in (desk.directory / "history.json", desk.directory / "history.json.new"):
+        path.mkdir()
+        desk.recorder.history(History())
+        assert path.with_name(f"{path.name}.broken").is_dir()
+    os.mkfifo(desk.directory / "history.json.new")
+    desk.recorder.history(History())
+    assert desk.facts.names() == []
+    assert read_history(desk.directory / "history.json") is not None
+
+
+def _instead(path: Path, make: Callable[[], None]) -> None:
+    path.unlink()
+    make()
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    "garbage": lambda path: path.write_bytes(bytes(range(256)) * 20),
+    "another type": lambda path: path.write_text('{"kind": "JettisonHistory", "version": 1, "met": 5}'),
+    "another document": lambda path: path.write_text("[]"),
+    "not a number": lambda path: path.write_text('{"kind": "JettisonHistory", "version": NaN}'),
+    "a long number": lambda path: path.write_text(f'{{"kind": "JettisonHistory", "version": {"9" * 1000}}}'),
+    "nested": lambda path: path.write_text("[" * 100_000),
+    "from the future": lambda path: path.write_text('{"kind": "JettisonHistory", "version": 99}'),
+    "huge": lambda path: path.write_bytes(b" " * (LARGEST_HISTORY + 1)),
+    "a directory": lambda path: _instead(path, path.mkdir),
+    "a pipe": lambda path: _instead(path, lambda: os.mkfifo(path)),
+    "a loop": lambda path: _instead(path, lambda: path.symlink_to(path)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_history_is_set_aside_and_begun_anew(desk: Desk, damage: Callable[[Path], object]) -> None:
+    """It is worth a few minutes of patience, and no reason to leave a node without its agent."""
+    path = desk.directory / "history.json"
+    desk.recorder.history(desk.look(STARVED).history)
+    damage(path)
+
+    assert take_over_history(path, desk.clock, boot_id(), desk.recorder._emit) is None
+
+    (fact,) = desk.facts.taken
+    assert isinstance(fact, events.ActionFailed)
+    assert str(path) in fact.why
+    assert "history.json.broken" in fact.why
+    assert os.path.lexists(desk.directory / "history.json.broken")
+    assert take_over_history(path, desk.clock, boot_id(), desk.recorder._emit) is None
+    assert len(desk.facts.taken) == 1
+
+
+HOUR = 3600 * 10**9
+
+
+@pytest.mark.parametrize("jump_ns", [0, HOUR, -HOUR])
+def test_how_long_an_agent_was_away_does_not_depend_on_the_wall_clock(desk: Desk, jump_ns: int) -> None:
+    """In the same boot: a threshold that was crossed for 20 s is crossed for 25 s when the next agent begins."""
+    began_ns = desk.clock.steady_ns()
+    history = History(True, {SOFT: began_ns}, (), {Condition.MEMORY_PRESSURE: began_ns})
+    desk.clock.pass_seconds(20)
+    desk.recorder.history(history)
+    desk.clock.pass_seconds(5)
+    desk.clock.ahead_ns = jump_ns
+
+    found = take_over_history(desk.directory / "history.json", desk.clock, boot_id(), desk.recorder._emit)
+
+    assert found is not None
+    assert found.first_observed == {SOFT: began_ns}
+    assert found.condition_observed == {Condition.MEMORY_PRESSURE: began_ns}
+
+
+@pytest.mark.parametrize(("jump_ns", "age_s"), [(0, 25), (HOUR, 3625), (-HOUR, 23)])
+def test_after_a_boot_the_wall_clock_tells_as_far_as_it_can_be_believed(desk: Desk, jump_ns: int, age_s: int) -> None:
+    """No condition is younger than the boot, and a threshold that nobody watched is not crossed without a break."""
+    began_ns = desk.clock.steady_ns()
+    desk.clock.pass_seconds(20)
+    desk.recorder.history(History(True, {SOFT: began_ns}, (SOFT,), {Condition.MEMORY_PRESSURE: began_ns}))
+    saved = read_history(desk.directory / "history.json")
+    assert saved is not None
+    desk.clock.pass_seconds(5)
+    booted = HandClock()
+    booted.time_ns = 3 * 10**9
+    booted.ahead_ns = desk.clock.time_ns - booted.time_ns + jump_ns
+
+    found = by_our_clock(saved, booted, "another boot")
+
+    assert (found.first_observed, found.met) == ({}, ())
+    assert booted.steady_ns() - found.condition_observed[Condition.MEMORY_PRESSURE] == age_s * 10**9
+
+
+def test_a_condition_that_was_never_observed_is_not_believed(desk: Desk) -> None:
+    """The loop asks until when each of them lasts."""
+    saved = SavedHistory(History(conditions=frozenset({Condition.MEMORY_PRESSURE})))
+    assert by_our_clock(saved, desk.clock, "boot").conditions == frozenset()
+
+
+def test_a_history_without_a_boot_is_never_of_the_future(desk: Desk) -> None:
+    """As older versions wrote it."""
+    saved = SavedHistory(History(True, {SOFT: desk.clock.now_ns() + HOUR}))
+    assert by_our_clock(saved, desk.clock, "boot").first_observed == {SOFT: desk.clock.steady_ns()}
+
+
+def test_on_record_times_are_the_wall_clocks(desk: Desk) -> None:
+    """And the step can be decided again all the same."""
+    desk.clock.ahead_ns = HOUR
+    outcome = desk.look(STARVED, has_effect=True)
+
+    (record,) = desk.records()
+    step = step_from(record.data)
+    (look,) = step.looks
+    assert look.snapshot is not None
+    assert look.snapshot.now_ns == STARVED.now_ns + HOUR
+    assert [each.history for each in step.decide_again()] == [outcome.history.shifted(HOUR)]
+
+
+def test_what_is_said_of_a_pod_is_said_since_it_was_told_to_go(desk: Desk) -> None:
+    """It may have been evicted before, under the same uid: its manifest came back."""
+    sink, order = JournalSink(desk.journal, "node1"), Eviction(STARVED.pods[1], "", 1, "memory.available")
+    assert set(desk.recorder.said_of("b")) == set()
+    for fact in (events.EvictionStarted(order, 5), events.PodEvicted(order, 6), events.PodCleanedUp(order.pod)):
+        sink.take(fact, 7)
+    assert set(desk.recorder.said_of("b")) == {"eviction_started", "pod_evicted", "pod_cleaned_up"}
+    assert set(desk.recorder.said_of("a")) == set()
+
+    desk.look(STARVED, has_effect=True)
+    assert set(desk.recorder.said_of("b")) == set()
+    sink.take(events.PodEvicted(order, 6), 7)
+    assert set(desk.recorder.said_of("b")) == {"pod_evicted"}

@@ -58,6 +58,9 @@ class SettableClock:
     def monotonic_ns(self) -> int:
         return int(asyncio.get_event_loop().time() * 10**9)
 
+    def steady_ns(self) -> int:
+        return self.monotonic_ns()
+
 
 class Served:
     """An application on a store in a folder, and the loop both live in."""

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jettison.runtimes.host.records import boot_id
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process
 from tests.cli.guarded import FLAGS, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
@@ -130,7 +129,7 @@ def test_of_a_container_whose_start_was_seen_by_nobody_it_is_told(
         born = {**born, "start_ticks": me.start_ticks}
     container = {"name": "main", "state": "starting", "run": 0, **born}
     document = pod("young", shell("main", "sleep 600"))
-    record = {"uid": "young", "document": document, "boot_id": boot_id(PROC), "is_initialized": True}
+    record = {"uid": "young", "document": document, "boot_id": boot_id(), "is_initialized": True}
     records = tmp_path / "node" / "n1" / "pods"
     records.mkdir(parents=True)
     (records / "young.json").write_text(json.dumps({**record, "containers": [container]}) + "\n")

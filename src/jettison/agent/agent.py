@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_recl
 from jettison.engine.evictions import HARD_GRACE, Eviction
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
+from jettison.engine.signals import Signal
 from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
 from jettison.events import Emit, Fact
@@ -24,6 +25,8 @@ TICK_SECONDS = 10.0
 
 ENDING_TICK_SECONDS = 0.1
 """While a pod is on its way out: the next decision waits for what it leaves behind, so the look must come soon."""
+
+_SIGNALS = frozenset(signal.value for signal in Signal)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -59,6 +62,9 @@ class Recorder(Protocol):
     def history(self, history: History) -> None:
         """What a restarted agent must know."""
 
+    def said_of(self, uid: str) -> Collection[str]:
+        """Names of the facts about the pod that are on record since it was last chosen to go, or told to."""
+
 
 class Agent:
     """Guards one node."""
@@ -83,11 +89,33 @@ class Agent:
         self.history = history if history is not None else History()
         self.snapshot: Snapshot | None = None
         self.endings: dict[str, Ending] = {}
+        # Those that are no longer waited for, and may end one day all the same.
+        self._late: dict[str, Ending] = {}
         self._spawn = spawn or self._spawn_task
         self._is_dry_run = is_dry_run
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
+
+    def adopt(self) -> None:
+        """Go on with the evictions that an earlier agent has begun; to be called before the first step.
+
+        They are waited for as if that agent still lived. What it did not come to say about them is said now.
+        """
+        for found in self.runtime.untold():
+            order = found.eviction
+            said = self.recorder.said_of(order.pod.uid)
+            is_for_pressure = order.signal in _SIGNALS
+            ending = Ending(order, is_for_pressure, found.began_ns, first_ns=found.began_ns, is_adopted=True)
+            ending.has_ended, ending.is_cleared = "pod_evicted" in said, "pod_cleaned_up" in said
+            self.endings[order.pod.uid] = ending
+            if "eviction_started" not in said:
+                self.emit(events.EvictionStarted(order, None))
+            ending.orders = 1
+            if found.has_stopped:
+                self._ended(order, ending)
+            else:
+                self._spawn(self._end(order, ending))
 
     async def step(self, alarm: Alarm | None = None) -> None:
         """Look once, and do what the look asks for. Never sleeps."""
@@ -195,7 +223,10 @@ class Agent:
         now_ns = self.clock.monotonic_ns()
         ending = self.endings.get(order.pod.uid)
         if ending is None:
-            ending = self.endings[order.pod.uid] = Ending(order, is_for_pressure, now_ns, first_ns=now_ns)
+            ending = self._late.pop(order.pod.uid, None) or Ending(order, is_for_pressure, now_ns, first_ns=now_ns)
+            ending.eviction, ending.is_for_pressure, ending.began_ns = order, is_for_pressure, now_ns
+            ending.stopped_ns = None
+            self.endings[order.pod.uid] = ending
         elif is_for_pressure:
             ending.eviction, ending.is_for_pressure, ending.began_ns = order, True, now_ns
         ending.orders += 1
@@ -206,24 +237,37 @@ class Agent:
         try:
             await self.runtime.evict(order)
         except PodGone:
-            self._give_up(ending)
-            return
+            if not ending.is_adopted:
+                self._give_up(ending)
+                return
+            # It was gone before we could ask again, and that is what was wanted.
         except StillRunning:
             if ending.stopped_ns is None:
                 self.emit(events.EvictionTimedOut(order))
+            self._over(ending)
+            return
         except ActionFailed as error:
             # It may be tried again at the next step: nothing is on its way out.
             self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
             self._give_up(ending)
             return
-        else:
-            if not ending.has_ended:
-                ending.has_ended = True
-                self.emit(events.PodEvicted(order, self.clock.monotonic_ns() - ending.first_ns))
+        self._ended(order, ending)
+
+    def _ended(self, order: Eviction, ending: Ending) -> None:
+        self._say_ended(order, ending)
+        self._over(ending)
+
+    def _over(self, ending: Ending) -> None:
+        """Its containers are not waited for any longer."""
         ending.orders -= 1
         if ending.stopped_ns is None:
             ending.stopped_ns = self.clock.monotonic_ns()
         self._wake.set()
+
+    def _say_ended(self, order: Eviction, ending: Ending) -> None:
+        if not ending.has_ended:
+            ending.has_ended = True
+            self.emit(events.PodEvicted(order, max(self.clock.monotonic_ns() - ending.first_ns, 0)))
 
     def _give_up(self, ending: Ending) -> None:
         """Unless another order for the same pod has been, or may yet be, carried out."""
@@ -235,15 +279,23 @@ class Agent:
         now_ns = self.clock.monotonic_ns()
         for uid, ending in list(self.endings.items()):
             if ending.stopped_ns is not None and self.runtime.is_finished(uid):
-                self.emit(events.PodCleanedUp(ending.eviction.pod))
-                del self.endings[uid]
+                self._say_cleared(self.endings.pop(uid))
             elif ending.stopped_ns is not None and ending.is_overdue(now_ns):
-                del self.endings[uid]
+                self._late[uid] = self.endings.pop(uid)
+        for uid in [uid for uid in self._late if self.runtime.is_finished(uid)]:
+            self._say_cleared(self._late.pop(uid))
+
+    def _say_cleared(self, ending: Ending) -> None:
+        self._say_ended(ending.eviction, ending)
+        if not ending.is_cleared:
+            self.emit(events.PodCleanedUp(ending.eviction.pod))
+        self.runtime.told(ending.eviction.pod.uid)
 
     async def run(self) -> None:
         """Guard the node until cancelled."""
         listener = asyncio.create_task(self._listen())
         try:
+            self.adopt()
             while True:
                 alarm, self._alarm = self._alarm, None
                 self._wake.clear()
@@ -277,7 +329,7 @@ class Agent:
 
     def _seconds_to_next_change(self) -> float:
         """Until a grace period or a condition runs out by itself; no alarm rings for that."""
-        history, now_ns = self.history, self.clock.now_ns()
+        history, now_ns = self.history, self.clock.steady_ns()
         due = [since + each.grace_ns for each, since in history.first_observed.items() if each not in history.met]
         due += [history.condition_observed[each] + self.policy.transition_ns for each in history.conditions]
         return max(0.0, min((moment - now_ns for moment in due), default=TICK_SECONDS * 1e9) / 1e9)

@@ -29,6 +29,10 @@ class Ending:
     orders: int = 0
     # Its containers have really stopped, which is on record then.
     has_ended: bool = False
+    # An earlier agent has told it.
+    is_adopted: bool = False
+    # That nothing is left of it is on record, too.
+    is_cleared: bool = False
 
     @property
     def may_hurry(self) -> bool:

@@ -208,7 +208,10 @@ def _went_instead(step: RecordedStep, ranking: Ranking) -> str:
 def _ending(story: Story, started: Record) -> Iterator[str]:
     values = started.values
     yield from _told(values["grace_seconds"], values["message"])
-    yield from _line("signal", f"sent {span(values['decided_ns'])} after the alarm or tick that began the look")
+    if values["decided_ns"] is None:
+        yield from _line("signal", "sent by an agent that ended right then; the next one took the eviction over")
+    else:
+        yield from _line("signal", f"sent {span(values['decided_ns'])} after the alarm or tick that began the look")
     ended = story.after("pod_evicted", started)
     timed_out = story.after("eviction_timed_out", started)
     if ended is not None:

@@ -100,7 +100,7 @@ class Narrator:
                 )
             case ConditionChanged(condition, is_true):
                 self.say(f"the node reports {condition}" if is_true else f"{condition} is over")
-            case events.EvictionStarted(eviction, decided_ns):
+            case events.EvictionStarted(eviction, int(decided_ns)):
                 self.victim = eviction.pod.name
                 self.say(f"evicting {eviction.pod.name}, told to end {decided_ns / 1e6:.1f} ms after the alarm")
             case events.PodEvicted(eviction, took_ns):

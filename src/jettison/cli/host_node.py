@@ -19,7 +19,7 @@ from jettison.agent.directories import ManifestDirectory
 from jettison.agent.journal import Journal
 from jettison.agent.keeper import Keeper
 from jettison.agent.readmission import Readmitter
-from jettison.agent.recorder import JournalRecorder, read_history
+from jettison.agent.recorder import JournalRecorder, take_over_history
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.log import LogSink, NodeLog
@@ -34,11 +34,12 @@ from jettison.engine.policy import Policy
 from jettison.engine.signals import Condition
 from jettison.engine.taints import Taint
 from jettison.errors import ActionFailed
-from jettison.events import Sink
+from jettison.events import Fact, Sink
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.kernel_files import reason
+from jettison.runtimes.linux.proc import boot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,9 @@ class HostNode:
             options.node_state.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ActionFailed(f"cannot create `{options.node_state}`: {reason(error)}") from error
-        history = read_history(options.node_state / "history.json")
+        # What is wrong with the files of an earlier agent is said once there is a log and a journal to say it in.
+        complaints: list[Fact] = []
+        history = take_over_history(options.node_state / "history.json", SystemClock(), boot_id(), complaints.append)
         metrics = Metrics(() if history is None else history.conditions)
         logs = [sink for sink in sinks if isinstance(sink, LogSink | NodeLog)]
         metrics.watch(
@@ -149,6 +152,8 @@ class HostNode:
         emit = Broadcast(SystemClock(), metrics, *sinks)
         journal = Journal.open(options.node_state / "journal")
         emit.add(JournalSink(journal, options.settings.node_name))
+        for complaint in complaints:
+            emit(complaint)
         try:
             runtime = await HostRuntime.open(options.settings, options.policy, SystemClock(), emit)
         except BaseException:

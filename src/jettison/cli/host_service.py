@@ -46,11 +46,13 @@ class HostService:
         self._executor.shutdown()
 
     def _snapshot(self) -> Snapshot | None:
-        """The newest. What is asked for next will be newer."""
+        """The newest, by the wall clock. What is asked for next will be newer."""
         newest = self._agent.snapshot
-        if newest is not None and self._age_ns(newest) > FRESH_NS:
+        if newest is None:
+            return None
+        if self._age_ns(newest) > FRESH_NS:
             self._agent.look_soon()
-        return newest
+        return newest.shifted(self._clock.now_ns() - self._clock.steady_ns())
 
     def complaint(self) -> str | None:
         """Why the node is not guarded as it should be, or None."""
@@ -61,4 +63,4 @@ class HostService:
         return f"the node was last looked at {age_ns // 10**9} s ago" if age_ns > STALE_NS else None
 
     def _age_ns(self, snapshot: Snapshot) -> int:
-        return self._clock.now_ns() - snapshot.now_ns
+        return self._clock.steady_ns() - snapshot.now_ns

@@ -13,6 +13,7 @@ import msgspec
 
 from jettison.errors import ActionFailed, ManifestError, ObservationFailed
 from jettison.manifests.decoding import read_json
+from jettison.manifests.plain_files import replace_file
 from jettison.runtimes.linux.kernel_files import reason
 
 NAME = "node.json"
@@ -41,10 +42,8 @@ def short_path(node_dir: Path, directory: Path) -> str:
 
 def write_card(directory: Path, card: NodeCard) -> None:
     """Replaced in one go: somebody may be reading it."""
-    fresh = directory / f"{NAME}.new"
     try:
-        fresh.write_bytes(msgspec.json.encode(card))
-        fresh.replace(directory / NAME)
+        replace_file(directory / NAME, msgspec.json.encode(card))
     except OSError as error:
         raise ActionFailed(f"cannot write `{directory / NAME}`: {reason(error)}") from error
 

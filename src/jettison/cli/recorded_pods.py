@@ -7,13 +7,13 @@ that its program had begun to run.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from jettison.clock import Instant, SystemClock
 from jettison.errors import InputError, ManifestError, ObservationFailed
 from jettison.manifests.decoding import bounded, decode
 from jettison.manifests.plain_files import LARGEST_STATE, read_plain
@@ -21,12 +21,12 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host import reports, runs
 from jettison.runtimes.host.phases import Seen
 from jettison.runtimes.host.probe_specs import ProbeKind
-from jettison.runtimes.host.records import ContainerRecord, PodRecord, Verdict, boot_id
+from jettison.runtimes.host.records import ContainerRecord, PodRecord, Verdict
 from jettison.runtimes.host.refusals import Refusal, read_spec
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.host.spec import ContainerSpec, PodSpec
 from jettison.runtimes.linux.kernel_files import reason
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
@@ -78,7 +78,7 @@ def _without_containers(manifest: PodManifest, verdict: Verdict) -> PodStatus:
 
 def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
     known = {each.name: each for each in record.containers}
-    is_same_boot = record.boot_id == boot_id(PROC)
+    is_same_boot = record.boot_id == boot_id()
     found = []
     for each in wanted:
         container = known.get(each.name, ContainerRecord(each.name))
@@ -91,7 +91,7 @@ def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
 
 
 def _after_the_agent(container: ContainerRecord, *, lives: bool, is_started: bool) -> ContainerRecord:
-    now = runs.found_again(container, time.time_ns(), lives=lives, is_started=is_started)
+    now = runs.found_again(container, Instant.of(SystemClock()), lives=lives, is_started=is_started)
     if now is container or now.state != "terminated":
         return now
     # Without a back-off: nobody is there to start it again.

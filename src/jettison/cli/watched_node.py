@@ -78,9 +78,10 @@ class WatchedNode:
     def history(self) -> History:
         """What the agent remembers between two steps; it is on file as soon as it matters."""
         try:
-            return read_history(self.directory / "history.json") or History()
+            saved = read_history(self.directory / "history.json")
         except ActionFailed as error:
             raise ObservationFailed(str(error)) from error
+        return History() if saved is None else saved.history
 
     def ask(self, path: str) -> Any:
         """The agent's answer, decoded. Raises ObservationFailed when there is none."""

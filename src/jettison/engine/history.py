@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jettison.engine.signals import Condition, Signal
@@ -30,3 +30,17 @@ class History:
     readings: Mapping[Signal, Reading] = field(default_factory=dict)
     # A reclaim was ordered and not yet judged; the next snapshot does that and begins no new step.
     reclaiming: Reclaim | None = None
+
+    def shifted(self, by_ns: int) -> History:
+        """The same by a clock that shows so much more. What is decided by it stays the same, too."""
+        if not by_ns:
+            return self
+        return replace(
+            self,
+            first_observed={each: since + by_ns for each, since in self.first_observed.items()},
+            condition_observed={each: seen + by_ns for each, seen in self.condition_observed.items()},
+            readings={
+                signal: reading if reading.time_ns is None else reading._replace(time_ns=reading.time_ns + by_ns)
+                for signal, reading in self.readings.items()
+            },
+        )

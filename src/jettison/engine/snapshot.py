@@ -7,7 +7,7 @@ built three times faster than a frozen dataclass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -119,7 +119,10 @@ class PodUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One consistent instant: everything in a step sees this and nothing else."""
+    """One consistent instant: everything in a step sees this and nothing else.
+
+    All its times are by one clock, and durations are taken from them: an agent's must never jump.
+    """
 
     now_ns: int
     node: NodeStats
@@ -127,3 +130,19 @@ class Snapshot:
     # By the pod's uid. Pods are the active ones, in the order in which local-storage limits are looked at.
     usages: Mapping[str, PodUsage] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
+
+    def shifted(self, by_ns: int) -> Snapshot:
+        """The same by a clock that shows so much more."""
+        if not by_ns:
+            return self
+        node = self.node
+        parts = {name: getattr(node, name) for name in _DATED}
+        dated = {
+            name: part._replace(time_ns=part.time_ns + by_ns)
+            for name, part in parts.items()
+            if part is not None and part.time_ns is not None
+        }
+        return replace(self, now_ns=self.now_ns + by_ns, node=node._replace(**dated))
+
+
+_DATED = ("memory", "pods_memory", "fs", "image_fs", "container_fs", "processes")

@@ -1,5 +1,8 @@
 """`engine.history.History` as JSON and back, so that it outlives a process. The format has a version.
 
+The times in it are the wall clock's as of `savedAt`. Where a clock may be set between two readers, `bootId` and
+`monotonicNs` tell the second one how much time has really passed.
+
 A reclaim under way is not kept. Whether it sufficed or not, the history after it is the same; the next step reads the
 node anew and orders another reclaim if it must.
 """
@@ -31,11 +34,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class SavedAt:
+    """When it was: by the wall clock, and within a boot."""
+
+    wall_ns: int
+    boot_id: str
+    monotonic_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SavedHistory:
     """A history and the node it is about; without a name where the summary had none."""
 
     history: History
     node: str = ""
+    at: SavedAt | None = None
 
 
 class _Amount(Wire, omit_defaults=True):
@@ -74,6 +87,9 @@ class _History(Wire):
     condition_observed: dict[str, str] = msgspec.field(default_factory=dict)
     conditions: list[str] = msgspec.field(default_factory=list)
     readings: dict[str, _Reading] = msgspec.field(default_factory=dict)
+    saved_at: str = ""
+    boot_id: str = ""
+    monotonic_ns: int = 0
 
 
 class _Head(Wire):
@@ -99,6 +115,9 @@ def encode_history(saved: SavedHistory) -> bytes:
         sorted(history.conditions),
         {signal.value: _from_reading(reading) for signal, reading in history.readings.items()},
     )
+    if saved.at is not None:
+        document.saved_at = exact_time_text(saved.at.wall_ns)
+        document.boot_id, document.monotonic_ns = saved.at.boot_id, saved.at.monotonic_ns
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
@@ -111,7 +130,10 @@ def parse_history(data: bytes, source: str = "history") -> SavedHistory:
         raise ManifestError(f"{source}: version is `{head.version}`, this program reads version {VERSION}")
     document = decode(_HISTORY, data, source)
     try:
-        return SavedHistory(_history(document), document.node)
+        at = None
+        if document.saved_at:
+            at = SavedAt(parse_time(document.saved_at), document.boot_id, document.monotonic_ns)
+        return SavedHistory(_history(document), document.node, at)
     except InputError as error:
         raise ManifestError(f"{source}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Reading a file that others wrote: what is there may be anything but a file, and of any size.
+"""Reading and replacing files: what is there may be anything but a file, and of any size.
 
 Opening a pipe waits for a writer, a device never ends, and a sparse file of a terabyte takes no disk at all. An agent
 that waits guards nothing. Nothing else in the program opens a document: `read_plain` is for what lies in a directory,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import count
 from pathlib import Path
 
 from jettison.errors import InputError, ManifestError
@@ -74,3 +75,40 @@ def _all_of(descriptor: int, path: Path, most: int) -> bytes:
         if len(data) > most or found.st_size > most:
             raise ManifestError(f"{path}: more than {most} bytes")
     return data
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """In one go: a reader finds the old contents or the new. Raises the kernel's OSError. Not brought to the disk."""
+    fresh = path.with_name(f"{path.name}.new")
+    _clear(fresh)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    try:
+        fresh.replace(path)
+    except IsADirectoryError:
+        _move_aside(path)
+        fresh.replace(path)
+
+
+def set_aside(path: Path, why: str) -> str:
+    """Give what is damaged another name, under which it is kept; `why` with that name, for a message."""
+    try:
+        return f"{why}; it is kept as `{_move_aside(path)}`"
+    except OSError as error:
+        return f"{why}; and it cannot be set aside: {os.strerror(error.errno or 0).lower()}"
+
+
+def _move_aside(path: Path) -> Path:
+    for number in count(1):
+        aside = path.with_name(f"{path.name}.broken" if number == 1 else f"{path.name}.broken-{number}")
+        if not os.path.lexists(aside):
+            return path.rename(aside)
+    raise AssertionError("there is always another number")
+
+
+def _clear(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except (IsADirectoryError, PermissionError):
+        _move_aside(path)

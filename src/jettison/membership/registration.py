@@ -85,7 +85,7 @@ class Registration:
 
     async def _update(self, node: Document) -> None:
         status, said = self._status(node)
-        is_due = self._clock.now_ns() - self._reported_ns >= REPORT_SECONDS * SECOND_NS
+        is_due = self._clock.monotonic_ns() - self._reported_ns >= REPORT_SECONDS * SECOND_NS
         # Conditions are written by others, too; how the rest looks in the API is the API's affair.
         if not (is_due or _without_conditions(status) != self._reported or _differs(status, node.get("status") or {})):
             return
@@ -103,7 +103,7 @@ class Registration:
         return status, said
 
     def _note(self, status: Document) -> None:
-        self._reported, self._reported_ns = _without_conditions(status), self._clock.now_ns()
+        self._reported, self._reported_ns = _without_conditions(status), self._clock.monotonic_ns()
 
     def _say(self, said: list[Event]) -> None:
         for event in said:

@@ -36,6 +36,17 @@ class Reclaimed:
     errors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """An eviction that an earlier agent has begun, and whose story it may not have written to its end."""
+
+    eviction: Eviction
+    # On the monotonic clock.
+    began_ns: int
+    # All its containers have.
+    has_stopped: bool
+
+
 class Runtime(Protocol):
     """Observes and acts."""
 
@@ -51,6 +62,12 @@ class Runtime(Protocol):
         For a pod already on its way out this shortens the grace period: it only ever shrinks. Raises PodGone when there
         is no such pod, StillRunning when it did not stop in time (the killing goes on).
         """
+
+    def untold(self) -> Sequence[Untold]:
+        """Evictions that were begun and never reported as `told`: after a restart, those that were under way."""
+
+    def told(self, uid: str) -> None:
+        """Everything about the pod's eviction is on record; whoever takes over need not ask."""
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""

@@ -18,10 +18,10 @@ NEW = ContainerRecord("")
 UP = ContainerRecord("", "running", 0, is_started=True)
 SLOW = ContainerRecord("", "running", 0)  # its startup probe has not succeeded yet
 STARTING = ContainerRecord("", "starting", 0)
-DONE = ContainerRecord("", "terminated", 0, exit_code=0, finished_ns=NOW_NS)
+DONE = ContainerRecord("", "terminated", 0, exit_code=0, ended_monotonic_ns=NOW_NS)
 FAILED = replace(DONE, exit_code=1)
 BACKING_OFF = replace(FAILED, run=1, back_off=10)
-DUE = replace(BACKING_OFF, finished_ns=NOW_NS - 10 * 10**9)
+DUE = replace(BACKING_OFF, ended_monotonic_ns=NOW_NS - 10 * 10**9)
 
 
 def regular(name: str, record: ContainerRecord, *, has_life: bool | None = None) -> Seen:

@@ -83,6 +83,18 @@ def test_of_a_torn_file_the_last_whole_line_counts(tmp_path: Path, tail: bytes) 
     play(tmp_path, scenario)
 
 
+def test_a_line_that_was_torn_before_its_end_is_not_continued(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        path = tmp_path / "uid-1.json"
+        path.write_bytes(path.read_bytes().rstrip())
+        assert files.load().records == (RECORD,)
+        files.save(replace(RECORD, origin="new"))
+        assert [each.origin for each in files.load().records] == ["new"]
+
+    play(tmp_path, scenario)
+
+
 def test_only_we_can_read_them(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
         files.save(RECORD)

@@ -12,9 +12,8 @@ from jettison.runtimes.host.records import (
     PodRecord,
     RunRecord,
     Verdict,
-    boot_id,
 )
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.proc import boot_id
 from tests.builders import pod as make_pod
 from tests.runtimes.host.pods import container, document, eviction
 
@@ -27,14 +26,15 @@ def test_everything_survives_being_written() -> None:
         "boot",
         10**18,
         2,
+        3,
         (
             ContainerRecord(
-                "c", "running", 3, 4, 5, 6, 7, 8, 9, "r", "m", 10, True, True, RunRecord(2, 1, "r", "m", 3, 4)
+                "c", "running", 3, 4, 5, 6, 7, 8, 9, 1, "r", "m", 10, True, True, 2, RunRecord(2, 1, "r", "m", 3, 4)
             ),
         ),
         True,
         True,
-        EndingRecord(11, 12, OrderRecord.of(eviction(make_pod("a"), None)), True),
+        EndingRecord(11, 12, 13, OrderRecord.of(eviction(make_pod("a"), None)), True),
         Verdict("Failed", "Evicted", "why", (PodCondition("Ready", "False", "r", "m", 3),)),
         True,
     )
@@ -57,4 +57,4 @@ def test_an_order_comes_back_as_it_was_given() -> None:
 
 
 def test_a_boot_has_an_id() -> None:
-    assert len(boot_id(PROC)) == 36
+    assert len(boot_id()) == 36

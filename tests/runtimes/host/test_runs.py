@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jettison.clock import Instant
 from jettison.runtimes.host import runs
 from jettison.runtimes.host.records import ContainerRecord, RunRecord
 from jettison.runtimes.host.runs import SECOND_NS
@@ -17,13 +18,18 @@ SIDECAR = replace(REGULAR, is_init=True, is_sidecar=True)
 ALWAYS, ON_FAILURE, NEVER = RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
 
 
+def at(time_ns: int) -> Instant:
+    """A moment, by a clock that nobody has set."""
+    return Instant(time_ns, time_ns)
+
+
 def crashes(count: int, lasting_s: float = 1) -> list[int]:
     """The waits after each of so many runs."""
     record, now_ns, waits = ContainerRecord("c"), 10**18, []
     for _ in range(count):
-        record = runs.running(runs.begun(record, now_ns), now_ns, is_started=True)
+        record = runs.running(runs.begun(record, at(now_ns)), at(now_ns), is_started=True)
         now_ns += int(lasting_s * SECOND_NS)
-        record = runs.ended(record, now_ns, 1)
+        record = runs.ended(record, at(now_ns), 1)
         waits.append(record.back_off)
         now_ns = runs.due_ns(record, now_ns)
     return waits
@@ -39,51 +45,51 @@ def test_ten_minutes_of_life_are_forgiven_and_less_is_not() -> None:
 
 
 def test_runs_are_counted_from_zero() -> None:
-    first = runs.begun(ContainerRecord("c"), 1)
+    first = runs.begun(ContainerRecord("c"), at(1))
     assert (first.state, first.run) == ("starting", 0)
-    assert runs.begun(runs.ended(first, 2, 0), 3).run == 1
+    assert runs.begun(runs.ended(first, at(2), 0), at(3)).run == 1
 
 
 def test_a_run_remembers_the_one_before_it() -> None:
-    first = runs.running(runs.begun(ContainerRecord("c"), 1), 2, is_started=True)
-    second = runs.begun(runs.ended(first, 3, 137, oom_kills=1), 4)
+    first = runs.running(runs.begun(ContainerRecord("c"), at(1)), at(2), is_started=True)
+    second = runs.begun(runs.ended(first, at(3), 137, oom_kills=1), at(4))
     assert first.last is None
     assert second.last == RunRecord(0, 137, "OOMKilled", "", 2, 3)
-    assert runs.running(second, 5, is_started=True).last == second.last
-    third = runs.begun(runs.not_started(second, 6, "no room"), 7)
+    assert runs.running(second, at(5), is_started=True).last == second.last
+    third = runs.begun(runs.not_started(second, at(6), "no room"), at(7))
     assert third.last == RunRecord(1, 128, "StartError", "no room", None, 6)
 
 
 def test_an_attempt_that_never_was_is_no_last_run() -> None:
     """As an agent that died between the record and the fork leaves it."""
-    second = runs.begun(runs.ended(runs.begun(ContainerRecord("c"), 1), 2, 1), 3)
-    again = runs.begun(replace(second, state="waiting", run=0), 4)
+    second = runs.begun(runs.ended(runs.begun(ContainerRecord("c"), at(1)), at(2), 1), at(3))
+    again = runs.begun(replace(second, state="waiting", run=0), at(4))
     assert (again.run, again.last) == (1, RunRecord(0, 1, "Error", "", None, 2))
 
 
-BORN = replace(runs.begun(ContainerRecord("c"), 1), pid=5, start_ticks=6)
+BORN = replace(runs.begun(ContainerRecord("c"), at(1)), pid=5, start_ticks=6)
 
 
 @pytest.mark.parametrize(
     ("record", "lives", "state", "run", "reason"),
     [
-        (runs.begun(ContainerRecord("c"), 1), False, "waiting", -1, ""),
+        (runs.begun(ContainerRecord("c"), at(1)), False, "waiting", -1, ""),
         (BORN, True, "running", 0, ""),
         (BORN, False, "terminated", 0, "ContainerStatusUnknown"),
-        (runs.running(BORN, 2, is_started=True), False, "terminated", 0, "ContainerStatusUnknown"),
+        (runs.running(BORN, at(2), is_started=True), False, "terminated", 0, "ContainerStatusUnknown"),
     ],
 )
 def test_what_a_dead_agent_saw_last_is_led_on(
     record: ContainerRecord, lives: bool, state: str, run: int, reason: str
 ) -> None:
-    found = runs.found_again(record, 3, lives=lives, is_started=True)
+    found = runs.found_again(record, at(3), lives=lives, is_started=True)
     assert (found.state, found.run, found.reason) == (state, run, reason)
 
 
 def test_what_is_as_it_was_when_the_agent_died_stays_the_same() -> None:
-    running = runs.running(BORN, 2, is_started=False)
-    for record, lives in ((ContainerRecord("c"), False), (running, True), (runs.ended(running, 3, 0), False)):
-        assert runs.found_again(record, 4, lives=lives, is_started=True) is record
+    running = runs.running(BORN, at(2), is_started=False)
+    for record, lives in ((ContainerRecord("c"), False), (running, True), (runs.ended(running, at(3), 0), False)):
+        assert runs.found_again(record, at(4), lives=lives, is_started=True) is record
 
 
 @pytest.mark.parametrize(
@@ -98,14 +104,14 @@ def test_what_is_as_it_was_when_the_agent_died_stays_the_same() -> None:
     ],
 )
 def test_how_an_end_is_told(exit_code: int | None, oom_kills: int, code: int, reason: str) -> None:
-    record = replace(runs.begun(ContainerRecord("c"), 1), pid=5, start_ticks=6)
-    ended = runs.ended(record, 2, exit_code, oom_kills=oom_kills)
+    record = replace(runs.begun(ContainerRecord("c"), at(1)), pid=5, start_ticks=6)
+    ended = runs.ended(record, at(2), exit_code, oom_kills=oom_kills)
     assert (ended.state, ended.exit_code, ended.reason, ended.finished_ns) == ("terminated", code, reason, 2)
     assert ended.pid is None
 
 
 def test_what_could_not_be_started_has_ended_with_128() -> None:
-    ended = runs.not_started(runs.begun(ContainerRecord("c"), 1), 2, "no such file")
+    ended = runs.not_started(runs.begun(ContainerRecord("c"), at(1)), at(2), "no such file")
     assert (ended.exit_code, ended.reason, ended.message) == (128, "StartError", "no such file")
 
 
@@ -137,10 +143,20 @@ def test_who_is_started_again(
 
 
 def test_a_new_run_is_not_doomed() -> None:
-    assert not runs.begun(ContainerRecord("c", "terminated", 0, is_doomed=True), 1).is_doomed
+    assert not runs.begun(ContainerRecord("c", "terminated", 0, is_doomed=True), at(1)).is_doomed
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
-    record = ContainerRecord("c", "terminated", 3, finished_ns=1000 * SECOND_NS, back_off=40)
-    assert runs.due_ns(record, 1001 * SECOND_NS) == 1040 * SECOND_NS
+def test_a_clock_that_is_set_neither_shortens_a_back_off_nor_prolongs_it() -> None:
+    hour = 3600 * SECOND_NS
+    for jump in (hour, -hour):
+        record = runs.running(
+            runs.begun(ContainerRecord("c", run=2, back_off=20), at(10**18)), at(10**18), is_started=True
+        )
+        ended = runs.ended(record, Instant(10**18 + jump, 10**18 + SECOND_NS), 1)
+        assert (ended.back_off, ended.finished_ns) == (40, 10**18 + jump)
+        assert runs.due_ns(ended, 10**18 + 2 * SECOND_NS) == 10**18 + 41 * SECOND_NS
+
+
+def test_what_ended_at_an_unknown_time_waits_for_nothing() -> None:
+    record = ContainerRecord("c", "terminated", 3, back_off=40)
     assert runs.due_ns(record, 5 * SECOND_NS) == 5 * SECOND_NS

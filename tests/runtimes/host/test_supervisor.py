@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -438,7 +439,7 @@ def test_a_start_that_was_interrupted_is_begun_again_under_the_same_number(tmp_p
     twice(tmp_path, before, after, between)
 
 
-def test_an_eviction_that_had_begun_is_finished_and_told_once(tmp_path: Path) -> None:
+def test_an_eviction_that_had_begun_is_finished_and_handed_over(tmp_path: Path) -> None:
     order = eviction(manifest(container(SLEEPS)).pod)
 
     async def before(scene: Scene) -> None:
@@ -454,12 +455,110 @@ def test_an_eviction_that_had_begun_is_finished_and_told_once(tmp_path: Path) ->
         assert (scene.status().reason, scene.status().message) == ("Evicted", order.message)
         assert scene.status().conditions[-1] == order.condition
         assert scene.container().exit_code == 137
-        assert [fact.eviction.message for fact in scene.said(events.PodEvicted)] == [order.message]
-        assert scene.said(events.PodEvicted)[0].took_ns > 10**8
+        (left,) = scene.supervisor.untold()
+        assert (left.eviction, left.has_stopped) == (order, True)
+        assert time.monotonic_ns() - left.began_ns > 10**8
         await until(lambda: scene.supervisor.is_finished("uid-a"))
-        assert len(scene.said(events.PodCleanedUp)) == 1
+        # Who takes evictions over tells of them, too.
+        assert not scene.said(events.PodEvicted)
+        assert not scene.said(events.PodCleanedUp)
+        scene.supervisor.told("uid-a")
+        assert scene.supervisor.untold() == []
+        assert not scene.files.load().records[0].ending.is_untold  # type: ignore[union-attr]
 
     twice(tmp_path, before, after)
+
+
+CLOSES_ITS_EARS = ["sh", "-c", "trap 'echo heard' TERM; for i in $(seq 600); do sleep 0.05; done"]
+
+
+@pytest.mark.parametrize("how", ["evicted", "stopped", "out of time"])
+def test_a_grace_period_goes_on_over_any_number_of_agents(tmp_path: Path, how: str) -> None:
+    """It is told once, and five agents later it has had its 3 s and no more."""
+
+    async def tell(scene: Scene) -> None:
+        if how == "evicted":
+            await scene.supervisor.evict(eviction(scene.status().pod, 3))
+        elif how == "stopped":
+            await scene.supervisor.stop("uid-a", 3)
+        else:
+            await until(lambda: False)
+
+    async def run() -> None:
+        deadline: dict[str, Any] = {"activeDeadlineSeconds": 1} if how == "out of time" else {}
+        with node(settings(tmp_path)) as made:
+            async with opened(made.settings, made.kubepods) as scene:
+                await scene.supervisor.start(
+                    manifest(container(CLOSES_ITS_EARS), terminationGracePeriodSeconds=3, **deadline)
+                )
+                pid = scene.pid()
+                await until(lambda: b"seq" in Path(f"/proc/{pid}/cmdline").read_bytes())
+                await asyncio.sleep(0.2)
+                telling = asyncio.ensure_future(tell(scene))
+                await until(lambda: scene.status().is_ending)
+                began = time.monotonic()
+                telling.cancel()
+            for _ in range(5):
+                async with opened(made.settings, made.kubepods) as scene:
+                    assert scene.status().is_ending
+                    assert is_alive(pid)
+                    await asyncio.sleep(0.3)
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                await until(lambda: not is_alive(pid))
+                assert 2.9 < time.monotonic() - began < 4.5
+                log = scene.settings.logs_dir / "default_a_uid-a" / "c" / "0.log"
+                assert log.read_text().count("heard") == 1
+
+    asyncio.run(run())
+
+
+def test_the_two_seconds_after_a_signal_are_not_given_twice(tmp_path: Path) -> None:
+    """A hard eviction has one second, and its runtime waits two: but not two more for every agent that dies."""
+
+    async def run() -> None:
+        with node(settings(tmp_path)) as made:
+            async with opened(made.settings, made.kubepods) as scene:
+                await scene.supervisor.start(manifest(container(STUBBORN)))
+                pid = scene.pid()
+                await asyncio.sleep(0.2)
+                telling = asyncio.ensure_future(scene.supervisor.evict(eviction(scene.status().pod)))
+                await until(lambda: scene.status().is_ending)
+                began = time.monotonic()
+                telling.cancel()
+            for _ in range(4):
+                # As if each had died between the record and the signal, or right after it.
+                rewritten(made, lambda record: record["containers"][0].update(told_monotonic_ns=None))  # type: ignore[index]
+                async with opened(made.settings, made.kubepods) as scene:
+                    await asyncio.sleep(0.3)
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                await until(lambda: not is_alive(pid))
+                assert time.monotonic() - began < 3.5
+
+    asyncio.run(run())
+
+
+def test_a_hook_that_hangs_has_its_time_once(tmp_path: Path) -> None:
+    """The hook is run again by every agent, until the grace period is over; then come SIGTERM and its two seconds."""
+    hook = {"preStop": {"exec": {"command": ["sleep", "30"]}}}
+
+    async def run() -> None:
+        with node(settings(tmp_path)) as made:
+            async with opened(made.settings, made.kubepods) as scene:
+                await scene.supervisor.start(manifest(container(STUBBORN, lifecycle=hook)))
+                pid = scene.pid()
+                await asyncio.sleep(0.2)
+                telling = asyncio.ensure_future(scene.supervisor.evict(eviction(scene.status().pod, 1)))
+                await until(lambda: scene.status().is_ending)
+                began = time.monotonic()
+                telling.cancel()
+            for _ in range(6):
+                async with opened(made.settings, made.kubepods) as scene:
+                    await asyncio.sleep(0.4)
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                await until(lambda: not is_alive(pid))
+                assert time.monotonic() - began < 5
+
+    asyncio.run(run())
 
 
 def test_what_was_evicted_is_not_evicted_again(tmp_path: Path) -> None:
@@ -476,6 +575,7 @@ def test_what_was_evicted_is_not_evicted_again(tmp_path: Path) -> None:
         with pytest.raises(PodGone):
             await scene.supervisor.evict(eviction(scene.status().pod))
         assert not scene.facts
+        assert [left.has_stopped for left in scene.supervisor.untold()] == [True], "nobody has told of it yet"
 
     twice(tmp_path, before, after)
 

@@ -60,7 +60,7 @@ class JournalSink:
         if not isinstance(fact, _FAILURES):
             return False
         last = self._failures.get(type(fact))
-        if last is not None and last[0] == fact and time_ns - last[1] < REPEAT_NS:
+        if last is not None and last[0] == fact and 0 <= time_ns - last[1] < REPEAT_NS:
             return True
         self._failures[type(fact)] = (fact, time_ns)
         return False

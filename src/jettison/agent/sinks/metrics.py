@@ -102,7 +102,8 @@ class Metrics:
     def take(self, fact: Fact, time_ns: int) -> None:  # noqa: ARG002  a counter has no use for the time
         """Count it."""
         if isinstance(fact, events.EvictionStarted):
-            self._decision.observe(fact.decided_ns / 10**9)
+            if fact.decided_ns is not None:
+                self._decision.observe(fact.decided_ns / 10**9)
         elif isinstance(fact, events.PodEvicted):
             self._kill.observe(fact.took_ns / 10**9)
             self._count_eviction(fact.eviction, has_stopped=True)

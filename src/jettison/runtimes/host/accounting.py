@@ -48,7 +48,7 @@ class ProcessMeter:
 
     def memory(self) -> MemoryPair:
         """A node smaller than its machine uses what its pods use; the machine has what the kernel calls available."""
-        now = self._clock.now_ns()
+        now = self._clock.steady_ns()
         used = sum(process.resident for family in self._census().values() for process in family)
         pods = MemoryStats(now, self._pods_capacity - used, used, used)
         if self._settings.node_memory is not None:
@@ -62,7 +62,7 @@ class ProcessMeter:
         current = None
         if self._settings.node_pids is not None:
             current = sum(process.threads for family in self._census().values() for process in family)
-        return node_processes(self._settings, self._host, current, self._clock.now_ns())
+        return node_processes(self._settings, self._host, current, self._clock.steady_ns())
 
     def pods(self, active: Iterable[ActivePod], exactness: Exactness) -> dict[str, PodNumbers]:
         """From one census."""

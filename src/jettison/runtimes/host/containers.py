@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jettison import events
+from jettison.clock import Instant
 from jettison.engine.evictions import RUNTIME_MINIMUM
 from jettison.errors import RuntimeFailure
 from jettison.runtimes.host import homes, processes, runs
@@ -79,14 +80,14 @@ class Container:
 
     async def start(self) -> None:
         """Begin the next run. Failure is in the record; cancelled, it is as if nothing had been tried."""
-        before, attempt = self.record, runs.begun(self.record, self._now_ns())
+        before, attempt = self.record, runs.begun(self.record, self._now())
         self._ended = asyncio.get_running_loop().create_future()
         self._is_stopping, self._told_at = False, None
         try:
             self._write(attempt)
             process = await self._launcher.start(attempt.run, self._on_born)
         except RuntimeFailure as failure:
-            self._note(runs.not_started(attempt, self._now_ns(), str(failure)))
+            self._note(runs.not_started(attempt, self._now(), str(failure)))
             self._say_finished()
             self._errands.begin(self._leave())
         except asyncio.CancelledError:
@@ -95,26 +96,31 @@ class Container:
             raise
         else:
             self._attend(process)
-            self._note(runs.running(self.record, self._now_ns(), is_started=self._health.starts_by_itself))
+            self._note(runs.running(self.record, self._now(), is_started=self._health.starts_by_itself))
             self._home.household.emit(events.ContainerStarted(self._home.pod, self.spec.name, self.record.run))
             self._health.begin(is_started=self.record.is_started)
 
     def adopt(self, *, is_same_boot: bool) -> None:
         """Take over from an agent that died: a running process goes on, of a dead one nobody knows how it ended."""
-        record, now_ns = self.record, self._now_ns()
+        record, now = self.record, self._now()
         found = None
         if is_same_boot and record.pid is not None and record.start_ticks is not None:
             found = processes.adopt(record.pid, record.start_ticks)
         if found is not None or self.place.exists:
             self._ended = asyncio.get_running_loop().create_future()
-        after = runs.found_again(record, now_ns, lives=found is not None, is_started=self._health.starts_by_itself)
+        after = runs.found_again(record, now, lives=found is not None, is_started=self._health.starts_by_itself)
         if found is not None:
             self.place.lead(found.pid)
             self._attend(found)
+            if record.told_monotonic_ns is not None:
+                # It has heard, and is not told twice.
+                told_ago = (now.monotonic_ns - record.told_monotonic_ns) / runs.SECOND_NS
+                self._is_stopping, self._told_at = True, asyncio.get_running_loop().time() - max(told_ago, 0.0)
         if after is not record:
             self._note(after)
         if found is not None:
-            age = (now_ns - (after.started_ns or now_ns)) / runs.SECOND_NS
+            begun_ns = after.begun_monotonic_ns
+            age = 0.0 if begun_ns is None else (now.monotonic_ns - begun_ns) / runs.SECOND_NS
             self._health.begin(is_started=after.is_started, age=max(age, 0.0))
             return
         if after is not record and after.state == "terminated":
@@ -126,16 +132,20 @@ class Container:
         """Its pod ends: whatever its probes say, it is not restarted and lives as long as it may."""
         self._health.expect_end()
 
-    def terminate(self, deadline: Deadline) -> None:
-        """SIGTERM to the main process, after its preStop hook if it has one. Returns at once and may be repeated."""
+    def terminate(self, deadline: Deadline, *, since: float | None = None) -> None:
+        """SIGTERM to the main process, after its preStop hook if it has one. Returns at once and may be repeated.
+
+        `since` is when it should have been told. An agent that died right then may have done it or not, so it is told
+        now, and has no more time than it had.
+        """
+        self.expect_end()
         if self._process is None or self._is_stopping:
             return
         self._is_stopping = True
-        self.expect_end()
         if self.spec.pre_stop:
             self._errands.begin(self._terminate_after_hook(deadline))
         else:
-            self._tell()
+            self._tell(since)
         self._home.household.emit(events.ContainerStopping(self._home.pod, self.spec.name))
 
     async def see_out(self, deadline: Deadline) -> None:
@@ -210,9 +220,13 @@ class Container:
     async def _run_command(self, command: tuple[str, ...]) -> int | None:
         return await self._launcher.run(command, self.record.run)
 
-    def _tell(self) -> None:
-        self._told_at = asyncio.get_running_loop().time()
+    def _tell(self, since: float | None = None) -> None:
+        now = asyncio.get_running_loop().time()
+        self._told_at = now if since is None else min(since, now)
         self._signal(signal.SIGTERM)
+        # On record, so that an agent that takes over does not begin to count anew.
+        ago_ns = round((now - self._told_at) * runs.SECOND_NS)
+        self._note(replace(self.record, told_monotonic_ns=self._now().monotonic_ns - ago_ns))
 
     def _earliest_kill(self) -> float:
         """The kubelet has its runtime wait 2 s after SIGTERM, however short the grace period is."""
@@ -240,7 +254,7 @@ class Container:
         self._process = None
         self._health.end()
         kills = self.place.oom_kills() or 0
-        self._note(runs.ended(self.record, self._now_ns(), exited.result(), oom_kills=kills))
+        self._note(runs.ended(self.record, self._now(), exited.result(), oom_kills=kills))
         self._say_finished()
         self._errands.begin(self._leave())
 
@@ -278,8 +292,8 @@ class Container:
     def _say_probe_failed(self, kind: ProbeKind, why: str) -> None:
         self._home.household.emit(events.ProbeFailed(self._home.pod, self.spec.name, kind.value, why))
 
-    def _now_ns(self) -> int:
-        return self._home.household.clock.now_ns()
+    def _now(self) -> Instant:
+        return Instant.of(self._home.household.clock)
 
     @property
     def _label(self) -> str:

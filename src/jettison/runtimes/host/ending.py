@@ -34,6 +34,8 @@ class Ending:
     regulars: Sequence[Container]
     sidecars: Sequence[Container]
     deadline: Deadline
+    # On the event loop's clock. Of an ending that an earlier agent began this is when that did.
+    began_at: float
 
     def begin(self, *, is_at_once: bool) -> None:
         """The first signals; sent before this returns."""
@@ -41,7 +43,7 @@ class Ending:
             self.kill()
             return
         for container in self.regulars:
-            container.terminate(self.deadline)
+            container.terminate(self.deadline, since=self.began_at)
         for sidecar in self.sidecars:
             sidecar.expect_end()
 

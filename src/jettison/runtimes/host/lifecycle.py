@@ -29,7 +29,7 @@ class Plan:
 def plan(
     policy: RestartPolicy, inits: Sequence[Seen], regulars: Sequence[Seen], now_ns: int, *, was_initialized: bool
 ) -> Plan:
-    """The next step."""
+    """The next step. Now is on the monotonic clock, and so is what the plan says."""
     wanted = list(inits) if was_initialized else _up_to_the_unfinished(inits)
     is_initialized = was_initialized or wanted is None
     if is_initialized:

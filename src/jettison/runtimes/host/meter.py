@@ -97,7 +97,7 @@ class CgroupMeter:
     def processes(self) -> ProcessStats:
         """By the node's own limit, or the machine's."""
         current = self._reader.tasks(self._kubepods.node) if self._settings.node_pids is not None else None
-        return node_processes(self._settings, self._host, current, self._clock.now_ns())
+        return node_processes(self._settings, self._host, current, self._clock.steady_ns())
 
     def pods(self, active: Iterable[ActivePod], exactness: Exactness) -> dict[str, PodNumbers]:
         """A handful of system calls for each pod."""
@@ -130,7 +130,7 @@ class CgroupMeter:
         if memory is None:
             return None
         available = None if capacity is None else capacity - memory.working_set
-        return MemoryStats(self._clock.now_ns(), available, memory.usage, memory.working_set)
+        return MemoryStats(self._clock.steady_ns(), available, memory.usage, memory.working_set)
 
     def _pod(self, name: str, running: list[tuple[str, str]], exactness: Exactness) -> PodNumbers:
         usage = working_set = None

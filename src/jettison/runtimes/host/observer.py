@@ -63,7 +63,7 @@ class Observer:
             await self._disks.refresh()
         numbers = self._meter.pods(active, self._exactness(short))
         return Snapshot(
-            self._clock.now_ns(),
+            self._clock.steady_ns(),
             node,
             [each.manifest.pod for each in active],
             {
@@ -99,7 +99,7 @@ class Observer:
             raise ObservationFailed(f"cannot measure nodefs: `{self._settings.node_dir}` is gone")
         inodes_used = None if found.inodes is None or found.inodes_free is None else found.inodes - found.inodes_free
         return FsStats(
-            self._clock.now_ns(),
+            self._clock.steady_ns(),
             found.available,
             found.capacity,
             found.used,

@@ -28,7 +28,7 @@ from jettison.runtimes.host.records import ContainerRecord, EndingRecord, OrderR
 from jettison.runtimes.host.refusals import FAILED_MOUNT, NO_CGROUP, Refusal, Trouble, not_set_up, read_spec
 from jettison.runtimes.host.spec import ContainerSpec, PodSpec
 from jettison.runtimes.host.wake import Wake
-from jettison.runtimes.protocol import PodManifest, PodStatus
+from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
 
 # Between two attempts to set up what a pod needs before any of its containers.
 _SET_UP_AGAIN = runs.FIRST_BACK_OFF
@@ -48,8 +48,6 @@ class PodWorker:
         self._trouble = None if self._refusal is None else self._refusal.trouble
         self._take_up(PodSpec((), deadline_seconds=spec.deadline_seconds) if isinstance(spec, Refusal) else spec)
         self._ending: Ending | None = None
-        # Found after a restart: nobody waits for an eviction that was under way, so its end must be told from here.
-        self._is_resumed = False
         self._life: asyncio.Task[None] | None = None
         # Rings when it has been active for as long as it may.
         self._deadline: asyncio.TimerHandle | None = None
@@ -85,18 +83,15 @@ class PodWorker:
         seconds = self._spec.deadline_seconds
         if seconds is not None:
             # It counts from the pod's own start, so also while there is no agent.
-            passed = (self._now_ns() - (self.record.started_ns or self._now_ns())) / runs.SECOND_NS
+            passed = self._seconds_since(self.record.started_monotonic_ns)
             self._deadline = asyncio.get_running_loop().call_later(max(seconds - passed, 0.0), self._exceed, seconds)
 
-    def adopt(self, boot_id: str) -> None:
+    def adopt(self, *, is_same_boot: bool) -> None:
         """Go on where an agent that died has left off."""
         if self.record.is_cleaned:
             self.stopped.set_result(None)
             self.cleaned.set_result(None)
             return
-        self._is_resumed = True
-        is_same_boot = self.record.boot_id == boot_id
-        self.record = replace(self.record, boot_id=boot_id)
         for container in self.containers:
             container.adopt(is_same_boot=is_same_boot)
         ending = self.record.ending
@@ -104,9 +99,9 @@ class PodWorker:
             self.stopped.set_result(None)
             self._errands.begin(self._clear_away())
         elif ending is not None:
-            passed = (self._now_ns() - ending.began_ns) / runs.SECOND_NS
-            left = min(max(ending.grace_seconds - passed, 0.0), ending.grace_seconds)
-            self._begin_ending(left, is_at_once=ending.is_at_once)
+            left = min(-self._seconds_since(ending.until_monotonic_ns), ending.grace_seconds)
+            began = self._seconds_since(ending.began_monotonic_ns)
+            self._begin_ending(max(left, 0.0), is_at_once=ending.is_at_once, began_ago=max(began, 0.0))
         else:
             self.start()
 
@@ -114,20 +109,38 @@ class PodWorker:
         self, order: Eviction | None, override: int | None, *, is_at_once: bool = False, is_unwanted: bool = False
     ) -> None:
         """Begin to end the pod, or hurry. When this returns the intention is on record and the signals are sent."""
-        before = self.record.ending or EndingRecord(self._now_ns(), 0)
+        now_ns, known = self._now_ns(), self.record.ending
+        before = known or EndingRecord(0, now_ns)
         grace = effective_grace(override=override, pod_grace=self._spec.grace_seconds, in_force=before.grace_seconds)
+        until_ns = now_ns + grace * runs.SECOND_NS
         ending = replace(
             before,
             grace_seconds=grace,
+            until_monotonic_ns=until_ns if known is None else min(known.until_monotonic_ns, until_ns),
             order=before.order if order is None else OrderRecord.of(order),
+            is_untold=before.is_untold or order is not None,
             is_at_once=is_at_once or before.is_at_once,
         )
-        self._is_resumed = self._is_resumed and order is None
         self._note(replace(self.record, ending=ending, is_unwanted=is_unwanted or self.record.is_unwanted))
         if self._ending is None:
             self._begin_ending(grace, is_at_once=is_at_once)
         else:
             self._ending.hurry(grace, is_at_once=is_at_once)
+
+    @property
+    def untold(self) -> Untold | None:
+        """An eviction of which not all is on record."""
+        ending, has_stopped = self.record.ending, self.record.verdict is not None
+        if ending is None or ending.order is None or not (ending.is_untold or not has_stopped):
+            return None
+        order = ending.order.eviction(self.manifest.pod, is_at_once=ending.is_at_once)
+        return Untold(order, ending.began_monotonic_ns, has_stopped=has_stopped)
+
+    def told(self) -> None:
+        """All of it is."""
+        ending = self.record.ending
+        if ending is not None and ending.is_untold:
+            self._note(replace(self.record, ending=replace(ending, is_untold=False)))
 
     def doom(self) -> None:
         """Nobody wants to know of the pod any more, though it has ended: remember that until it is forgotten."""
@@ -258,8 +271,9 @@ class PodWorker:
         return None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
 
     def _exceed(self, seconds: int) -> None:
-        grace = self._spec.grace_seconds
-        self._note(replace(self.record, ending=EndingRecord(self._now_ns(), grace, is_overdue=True)))
+        grace, now_ns = self._spec.grace_seconds, self._now_ns()
+        ending = EndingRecord(grace, now_ns, now_ns + grace * runs.SECOND_NS, is_overdue=True)
+        self._note(replace(self.record, ending=ending))
         self._begin_ending(grace, is_at_once=False)
         self._household.emit(events.DeadlineExceeded(self.manifest.pod, seconds))
 
@@ -268,11 +282,12 @@ class PodWorker:
             self._deadline.cancel()
             self._deadline = None
 
-    def _begin_ending(self, seconds: float, *, is_at_once: bool) -> None:
+    def _begin_ending(self, seconds: float, *, is_at_once: bool, began_ago: float = 0.0) -> None:
         self._end_deadline()
         sidecars = [each for each in self._inits if each.spec.is_sidecar]
         regulars = [each for each in self.containers if not each.spec.is_sidecar]
-        self._ending = Ending(regulars, sidecars, Deadline(seconds))
+        began_at = asyncio.get_running_loop().time() - began_ago
+        self._ending = Ending(regulars, sidecars, Deadline(seconds), began_at)
         if self._life is not None:
             self._life.cancel()
         self._ending.begin(is_at_once=is_at_once)
@@ -287,8 +302,6 @@ class PodWorker:
         inits, regulars = self._seen()
         verdict = reports.final_verdict(self.manifest, self.record, order, inits, regulars)
         self._note(replace(self.record, verdict=verdict))
-        if order is not None and last is not None and self._is_resumed:
-            self._household.emit(events.PodEvicted(order, max(self._now_ns() - last.began_ns, 0)))
         self.stopped.set_result(None)
         await self._clear_away()
 
@@ -298,7 +311,7 @@ class PodWorker:
         is_evicted = ending is not None and ending.order is not None
         await clean_up(self._home, self._place, is_all=is_evicted or self.record.is_unwanted)
         self._note(replace(self.record, is_cleaned=True))
-        if not is_evicted or self._is_resumed:
+        if not is_evicted:
             # Whoever ordered an eviction watches for its end and tells it.
             self._household.emit(events.PodCleanedUp(self.manifest.pod))
         self.cleaned.set_result(None)
@@ -327,5 +340,9 @@ class PodWorker:
             self._announced[record.name] = record.run
             self._household.emit(events.ContainerBackOff(self.manifest.pod, record.name, record.back_off))
 
+    def _seconds_since(self, monotonic_ns: int | None) -> float:
+        return 0.0 if monotonic_ns is None else (self._now_ns() - monotonic_ns) / runs.SECOND_NS
+
     def _now_ns(self) -> int:
-        return self._household.clock.now_ns()
+        """For measuring; nothing here tells a time."""
+        return self._household.clock.monotonic_ns()

@@ -106,16 +106,17 @@ class RecordFiles:
                 await asyncio.wait([self._syncing])
 
     def _read(self, path: Path, records: list[PodRecord], broken: list[str]) -> None:
-        why = ""
+        why, data = "", b""
         try:
-            lines = read_plain(path, LARGEST_STATE).rstrip(b"\n").split(b"\n")
+            data = read_plain(path, LARGEST_STATE)
+            lines = data.rstrip(b"\n").split(b"\n")
         except ManifestError as error:  # a pipe, a directory, or more than all that we ever write
             lines, why = [], str(error)
         for line in reversed(lines):
             found = self._decode(line, path.name.removesuffix(_SUFFIX))
             if isinstance(found, PodRecord):
                 records.append(found)
-                if why:
+                if why or not data.endswith(b"\n"):
                     # What is appended next must not continue half a line.
                     self._replace(path, line + b"\n")
                 return

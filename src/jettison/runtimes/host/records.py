@@ -2,18 +2,20 @@
 
 The rule for all of them: a record says what may have been done, never more. It is written before a process is let go,
 before a signal is sent and before anything is removed, so that whoever reads it knows at least as much as the dead.
+
+Times ending in `monotonic_ns` count from the boot that the pod's record names, and are for measuring: a clock that is
+set makes no back-off shorter and no grace period longer. The others are the wall clock's, for those who read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from jettison.clock import Instant
 from jettison.engine.evictions import Eviction, PodCondition
 from jettison.engine.pods import Pod
-from jettison.runtimes.linux import kernel_files
 
 RunState = Literal["waiting", "starting", "running", "terminated"]
 
@@ -40,7 +42,9 @@ class ContainerRecord:
     run: int = -1
     pid: int | None = None
     start_ticks: int | None = None
-    created_ns: int = 0
+    # When this run was begun, and when it ended.
+    begun_monotonic_ns: int | None = None
+    ended_monotonic_ns: int | None = None
     started_ns: int | None = None
     finished_ns: int | None = None
     exit_code: int | None = None
@@ -52,6 +56,8 @@ class ContainerRecord:
     is_started: bool = False
     # Killed in order to be started again, whatever it says when it ends: a probe failed.
     is_doomed: bool = False
+    # When it was sent SIGTERM because its pod ends; written after the signal.
+    told_monotonic_ns: int | None = None
     # The run before this one. None for most of all containers, and in what was written before this was.
     last: RunRecord | None = None
 
@@ -73,20 +79,35 @@ class OrderRecord:
         annotations = None if order.annotations is None else dict(order.annotations)
         return cls(order.message, order.grace_seconds, order.signal, order.reason, annotations, order.condition)
 
-    def eviction(self, pod: Pod) -> Eviction:
-        """As it was given."""
+    def eviction(self, pod: Pod, *, is_at_once: bool = False) -> Eviction:
+        """As it was given; whether it was to be at once, the record of the ending knows."""
         return Eviction(
-            pod, self.message, self.grace_seconds, self.signal, self.annotations, self.condition, self.reason
+            pod,
+            self.message,
+            self.grace_seconds,
+            self.signal,
+            self.annotations,
+            self.condition,
+            self.reason,
+            is_at_once,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EndingRecord:
-    """The pod is on its way out: evicted when there is an order, of its own accord when not."""
+    """The pod is on its way out: evicted when there is an order, of its own accord when not.
 
-    began_ns: int
+    Whoever takes over goes on with what is left of its time: `until_monotonic_ns` comes nearer when it must hurry, and
+    never moves away.
+    """
+
     grace_seconds: int
+    # 0 in what an older version of this program has written.
+    began_monotonic_ns: int = 0
+    until_monotonic_ns: int = 0
     order: OrderRecord | None = None
+    # Not all that there is to say about this eviction is in the journal yet.
+    is_untold: bool = False
     is_at_once: bool = False
     # It was active for longer than its document allows.
     is_overdue: bool = False
@@ -113,6 +134,7 @@ class PodRecord:
     boot_id: str = ""
     created_ns: int = 0
     started_ns: int | None = None
+    started_monotonic_ns: int | None = None
     containers: tuple[ContainerRecord, ...] = ()
     # All init containers have done their work once; it is not repeated.
     is_initialized: bool = False
@@ -123,6 +145,35 @@ class PodRecord:
     is_cleaned: bool = False
 
 
-def boot_id(proc: Path) -> str:
-    """Another one after every boot; empty where /proc does not tell."""
-    return (kernel_files.read(proc / "sys" / "kernel" / "random" / "boot_id") or b"").decode("ascii", "replace").strip()
+def in_this_boot(record: PodRecord, boot: str, now: Instant) -> PodRecord:
+    """The record with times that can be compared with ours.
+
+    Within one boot they can be as they are. After another one, and where an older version of this program has written
+    none, they follow from the wall clock, as far as that can be believed.
+    """
+    is_same = bool(boot) and record.boot_id == boot
+
+    def since(wall_ns: int | None, monotonic_ns: int | None) -> int | None:
+        if is_same and monotonic_ns is not None:
+            return min(monotonic_ns, now.monotonic_ns)
+        return None if wall_ns is None else now.monotonic_ns - now.age_ns(wall_ns, is_same_boot=is_same)
+
+    ending = record.ending
+    if ending is not None and not (is_same and ending.until_monotonic_ns):
+        # Of what another boot has seen nothing has survived, and there is nothing to be waited for.
+        until_ns = now.monotonic_ns + (ending.grace_seconds * 10**9 if is_same else 0)
+        ending = replace(ending, began_monotonic_ns=now.monotonic_ns, until_monotonic_ns=until_ns)
+    return replace(
+        record,
+        boot_id=boot,
+        started_monotonic_ns=since(record.started_ns, record.started_monotonic_ns),
+        containers=tuple(
+            replace(
+                each,
+                begun_monotonic_ns=since(each.started_ns, each.begun_monotonic_ns),
+                ended_monotonic_ns=since(each.finished_ns, each.ended_monotonic_ns),
+            )
+            for each in record.containers
+        ),
+        ending=ending,
+    )

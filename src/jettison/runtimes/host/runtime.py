@@ -32,7 +32,7 @@ from jettison.runtimes.host.rehearsal import rehearse_kill
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.linux import proc
-from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed
+from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
 
 COLLECT_SECONDS = 60.0
 """How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
@@ -129,6 +129,14 @@ class HostRuntime:
     async def evict(self, order: Eviction) -> None:
         """End the pod; raises PodGone and StillRunning."""
         await self._supervisor.evict(order)
+
+    def untold(self) -> Sequence[Untold]:
+        """Evictions of which not all is on record."""
+        return self._supervisor.untold()
+
+    def told(self, uid: str) -> None:
+        """All of the pod's eviction is on record."""
+        self._supervisor.told(uid)
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from jettison import events
+from jettison.clock import Instant
 from jettison.engine.evictions import Eviction, kill_wait
 from jettison.errors import (
     ActionFailed,
@@ -26,12 +27,12 @@ from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household
 from jettison.runtimes.host.pod_worker import PodWorker
 from jettison.runtimes.host.processes import seal_descriptors
-from jettison.runtimes.host.records import PodRecord, Verdict, boot_id
+from jettison.runtimes.host.records import PodRecord, Verdict, in_this_boot
 from jettison.runtimes.host.refusals import read_spec, refusal_of
 from jettison.runtimes.host.removal import remove_directory
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.linux.mounts import PROC
-from jettison.runtimes.protocol import PodManifest, PodStatus
+from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
 
 CLEAN_UP_WAIT = 30
 """Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
@@ -61,7 +62,7 @@ class Supervisor:
 
     def __init__(self, household: Household) -> None:
         self._household = household
-        self._boot_id = boot_id(PROC)
+        self._boot_id = boot_id()
         self._errands = Errands(household.emit, "the node's pods")
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
@@ -74,15 +75,17 @@ class Supervisor:
         loaded = self._household.files.load()
         for why in loaded.broken:
             self._household.emit(events.ActionFailed("read a pod's record", why))
+        now = Instant.of(self._household.clock)
         for record in loaded.records:
             try:
-                self._pods[record.uid] = self._recalled(record)
+                self._pods[record.uid] = self._recalled(in_this_boot(record, self._boot_id, now))
             except ManifestError as error:
                 self._household.emit(events.ActionFailed("read a pod's record", str(error)))
         await self._remove_strays()
+        ours = {record.uid for record in loaded.records if record.boot_id == self._boot_id}
         for uid, entry in list(self._pods.items()):
             if isinstance(entry, PodWorker):
-                entry.adopt(self._boot_id)
+                entry.adopt(is_same_boot=uid in ours)
                 if entry.record.is_unwanted:
                     self._forget_soon(uid, entry)
         self._errands.begin(self._rotate_logs())
@@ -103,8 +106,16 @@ class Supervisor:
             return
         if known is not None:
             await self.stop(uid)
-        now_ns = self._household.clock.now_ns()
-        record = PodRecord(uid, manifest.document, manifest.origin, self._boot_id, created_ns=now_ns, started_ns=now_ns)
+        now = Instant.of(self._household.clock)
+        record = PodRecord(
+            uid,
+            manifest.document,
+            manifest.origin,
+            self._boot_id,
+            created_ns=now.wall_ns,
+            started_ns=now.wall_ns,
+            started_monotonic_ns=now.monotonic_ns,
+        )
         spec = read_spec(manifest)
         try:
             self._household.files.save(record)
@@ -167,6 +178,17 @@ class Supervisor:
             await asyncio.wait([self._forget_soon(uid, entry)], timeout=seconds)
             if uid in self._leaving:
                 raise StillRunning(f"pod `{entry.manifest.pod}` is not gone after {seconds} s")
+
+    def untold(self) -> Sequence[Untold]:
+        """Evictions of which not all is on record, oldest pod first."""
+        workers = (entry for entry in self._pods.values() if isinstance(entry, PodWorker))
+        return [found for worker in workers if (found := worker.untold) is not None]
+
+    def told(self, uid: str) -> None:
+        """All of the pod's eviction is on record."""
+        entry = self._pods.get(uid)
+        if isinstance(entry, PodWorker):
+            entry.told()
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""

@@ -11,6 +11,11 @@ from jettison.runtimes.linux.kept_files import DescriptorBudget, KeptFile
 from jettison.runtimes.linux.mounts import PROC
 
 
+def boot_id(proc: Path = PROC) -> str:
+    """Another one after every boot; empty where /proc does not tell."""
+    return (kernel_files.read(proc / "sys" / "kernel" / "random" / "boot_id") or b"").decode("ascii", "replace").strip()
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
     """Bytes. `available` is the kernel's estimate, which eviction never looks at; kernels before 3.14 have none."""

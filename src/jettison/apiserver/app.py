@@ -13,10 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from jettison.apiserver import discovery, openapi
 from jettison.apiserver.auth import Authenticator, impersonated, impersonation, with_own_groups
@@ -42,6 +41,9 @@ from jettison.apiserver.writing import check_namespace
 from jettison.apiserver.yaml_writing import yaml_of
 from jettison.clock import Clock
 from jettison.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 Handler = Callable[[Request, Target], Awaitable[Response]]
 

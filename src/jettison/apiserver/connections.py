@@ -8,8 +8,12 @@ answers that mostly have 200 bytes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -160,3 +164,21 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             self.transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
         self.transport.close()
+
+
+class QuietServer(uvicorn.Server):
+    """uvicorn without its signal handlers, and with a word when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None of its business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """From here on clients are answered."""
+        await super().startup(sockets)
+        self._on_ready()

@@ -15,16 +15,17 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-
-import httpx2
 
 from jettison.agent.safe_text import printable
 from jettison.apiserver.log_query import CERTIFICATE_ANNOTATION, LogQuery
 from jettison.apiserver.resources import NODES
 from jettison.apiserver.store import Store
 from jettison.errors import ApiError
+
+if TYPE_CHECKING:
+    import httpx2
 
 Json = dict[str, Any]
 
@@ -59,6 +60,8 @@ class FarLogs:
 
     async def read_log(self, pod: Json, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """In pieces, the first of them empty: the node has agreed."""
+        import httpx2  # noqa: PLC0415  in an extra
+
         place = self._place(pod["spec"]["nodeName"])
         transport = httpx2.AsyncHTTPTransport(
             verify=_trust(place, self._chain), trust_env=False, socket_options=_KEEP_ALIVE
@@ -148,6 +151,8 @@ async def _refusal(place: _Place, response: httpx2.Response) -> ApiError:
 
 @contextmanager
 def _translated(place: _Place) -> Iterator[None]:
+    import httpx2  # noqa: PLC0415  in an extra
+
     try:
         yield
     except (httpx2.ConnectError, httpx2.TimeoutException, TimeoutError) as error:

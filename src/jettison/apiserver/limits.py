@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jettison.apiserver.statuses import failure_status, too_large
 from jettison.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY_BYTES = 3 * 1024 * 1024
 """As in Kubernetes, where it keeps an object below etcd's limit. No object becomes larger by what clients add to it."""

@@ -6,23 +6,23 @@ Signals are not handled here: whoever starts the server may run other things bes
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import resource
 import socket
 import sys
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import uvicorn
-from starlette.types import ASGIApp
-
-from jettison.apiserver.connections import GuardedProtocol
 from jettison.apiserver.identity import LOOPBACK_NAMES, ServerIdentity
 from jettison.apiserver.limits import Allowance, Limits
 from jettison.errors import InputError, JettisonError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
 
 MOST_CONNECTIONS = 4096
 """Beyond that, uvicorn answers 503. Each costs a file descriptor and, with TLS, some 100 kB."""
@@ -111,6 +111,11 @@ async def serve(
     allowance: Allowance | None = None,
 ) -> None:
     """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return."""
+    # Not before: they are in an extra, and `serve --help` works without.
+    import uvicorn  # noqa: PLC0415
+
+    from jettison.apiserver.connections import GuardedProtocol, QuietServer  # noqa: PLC0415
+
     _allow_many_files()
     # asyncio keeps 256 KiB for every TLS connection, zeroed and so resident, and has no other place to say how much.
     SSLProtocol.max_size = _TLS_BUFFER
@@ -133,7 +138,7 @@ async def serve(
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, on_ready)
+    server = QuietServer(config, on_ready)
     waiting = asyncio.create_task(_stop(server, stop))
     try:
         await server.serve([listener])
@@ -144,24 +149,6 @@ async def serve(
 async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
     await stop.wait()
     server.should_exit = True
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, and with a word when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None of its business."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """From here on clients are answered."""
-        await super().startup(sockets)
-        self._on_ready()
 
 
 def _allow_many_files() -> None:

@@ -62,9 +62,9 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
     if content is None:
         return ()
     try:
-        entries = decode(_DECODER, content, str(path)).tokens
+        entries = decode(_DECODER, content, "JSON").tokens
     except ManifestError as error:
-        raise InputError(f"not a file of tokens: {error}") from error
+        raise InputError(f"`{path}` is not a file of tokens: {error}") from error
     _check(path, entries)
     return entries
 

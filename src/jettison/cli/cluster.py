@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from jettison.agent.safe_text import printable
+from jettison.cli.extras import require
 from jettison.cli.go_flags import GoCommand, GoFlag, go_switch
 from jettison.engine.durations import SECOND_NS, parse_duration
 from jettison.errors import ApiError, DurationError, InputError, JettisonError, RuntimeFailure
@@ -124,6 +125,7 @@ def within(request_seconds: float, timeout_ns: int) -> float:
 
 def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Awaitable[int]]) -> int:
     """Do it, and turn what the server says against it into kubectl's last line."""
+    require(click.get_current_context().command_path, "kube")
 
     async def session() -> int:
         async with KubeClient(load_access(overrides), seconds) as client:

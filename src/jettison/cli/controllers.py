@@ -11,6 +11,7 @@ import click
 
 from jettison.cli.cluster import cluster_options, run_against
 from jettison.cli.controller_options import controller_options
+from jettison.cli.extras import require
 from jettison.cli.go_flags import GoCommand
 from jettison.cli.until_told import greet, log_of_this_process
 from jettison.controllers.runner import MAKERS, run_controllers
@@ -43,5 +44,6 @@ def command(names: frozenset[str], settings: ControllerSettings, overrides: Over
             await running
         return 0
 
+    require("jettison controllers", "kube")
     with log_of_this_process():
         return run_against(overrides, request_seconds, work)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from jettison.cli.extras import require
 from jettison.cli.go_flags import WholeNumber
 from jettison.cli.guard_options import guard_options
 from jettison.cli.host_options import absolute
@@ -38,5 +39,6 @@ def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, 
 
     While the API cannot be reached everything goes on. Ctrl-C leaves pods running; the next agent takes them over.
     """
+    require("jettison node", "kube")
     path = str(absolute(Path(kubeconfig))) if kubeconfig else ""
     deliver(JoinOrders(orders, path, context, node_ip, port))

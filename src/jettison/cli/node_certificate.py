@@ -21,7 +21,7 @@ class CertificateInTheMaking:
 
     def __init__(self) -> None:
         if find_spec("cryptography") is None:
-            raise ActionFailed("the package `cryptography` is not installed")
+            raise ActionFailed("cryptography is not installed: pip install 'jettison[server]'")
         pipe = subprocess.PIPE
         # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module

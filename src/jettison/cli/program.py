@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
@@ -61,6 +62,12 @@ class Program(LazyGroup):
         except JettisonError as error:
             code = error.exit_code
             _say(_lines(error))
+        except ModuleNotFoundError as error:
+            said = import_module("jettison.cli.extras").explain(error)
+            if said is None:
+                raise
+            code = JettisonError.exit_code
+            _say(iter([f"error: {said}"]))
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise

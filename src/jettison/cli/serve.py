@@ -14,6 +14,7 @@ from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.server import Endpoint, is_loopback, parse_endpoint
 from jettison.cli.controller_options import controller_options
 from jettison.cli.controller_process import ControllerProcess, split
+from jettison.cli.extras import require
 from jettison.cli.host_options import state_dir_option
 from jettison.cli.until_told import greet, until_told
 from jettison.controllers.runner import run_controllers
@@ -54,6 +55,7 @@ def command(
 
     Whoever has a kubeconfig can come in: admin may do all, viewer only look, evictor evict and cordon.
     """
+    require("jettison serve", "server", "kube")
     endpoint = parse_endpoint(listen)
     if not is_loopback(endpoint):
         click.echo(f"warning: `{listen}` can be reached from other machines; tokens are all that protects it", err=True)

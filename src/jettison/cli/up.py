@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from jettison.cli.extras import require
 from jettison.cli.go_flags import WholeNumber
 from jettison.cli.guard_options import guard_options
 from jettison.cli.kubelet_flags import KubeletCommand
@@ -52,6 +53,7 @@ def command(context: click.Context, /, orders: Orders, nodes: int | None, evicte
             raise InputError("--evicted-pod-limit is about pods of an API, which --nodes begins")
         deliver(orders)
         return
+    require("jettison up --nodes", "server", "kube")
     if orders.manifests or orders.static_manifests:
         raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
     is_named = context.get_parameter_source("node_name") is ParameterSource.COMMANDLINE

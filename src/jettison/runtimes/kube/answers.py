@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
 import msgspec
 
 from jettison.engine.strconv import quote
 from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound, RuntimeFailure
 from jettison.manifests.decoding import decode
+
+if TYPE_CHECKING:
+    import httpx2
 
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
@@ -74,6 +76,8 @@ def _error(message: str, code: int, reason: str, details: dict[str, Any] | None)
 @contextmanager
 def translated(server: str) -> Iterator[None]:
     """Whatever httpx raises becomes ours, with kubectl's words for the commonest."""
+    import httpx2  # noqa: PLC0415  in an extra
+
     try:
         yield
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:

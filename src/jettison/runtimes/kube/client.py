@@ -7,20 +7,22 @@ and a read whose connection broke is repeated. Every wait is an `await`: whoever
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-import httpx2
 import msgspec
 
-from jettison.errors import ApiError, RuntimeFailure
+from jettison.errors import ApiError, InputError, RuntimeFailure
 from jettison.runtimes.kube.answers import document, refusal, status_error, translated
-from jettison.runtimes.kube.credentials import authentication, trust
 from jettison.runtimes.kube.kinds import PODS, Kind
 from jettison.runtimes.kube.kubeconfig import Access
+
+if TYPE_CHECKING:
+    import httpx2
 
 Document = dict[str, Any]
 Notice = Callable[[ApiError, int], None]
@@ -34,7 +36,6 @@ WATCH_SECONDS: Final = 300
 _CONNECTIONS: Final = 64
 # Servers close idle connections after five seconds or more; one that is closed while we write is a lost request.
 _IDLE_SECONDS: Final = 3.0
-_BROKEN: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -92,9 +93,15 @@ class KubeClient:
     """One API, as one user. An asynchronous context manager: it holds connections open."""
 
     def __init__(self, access: Access, request_seconds: float = REQUEST_SECONDS) -> None:
+        # Not before: it is in an extra, and commands without it must be able to say so.
+        import httpx2  # noqa: PLC0415
+
+        from jettison.runtimes.kube.credentials import authentication, trust  # noqa: PLC0415
+
         self.access = access
+        self._broken = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
         self._extensions = {"sni_hostname": access.tls_server_name} if access.tls_server_name else None
-        with translated(access.server):
+        with translated(access.server), _proxied(access.proxy):
             host = httpx2.URL(access.server).host
             self._http = httpx2.AsyncClient(
                 base_url=access.server,
@@ -250,7 +257,7 @@ class KubeClient:
                 with translated(self.access.server):
                     response = await self._http.send(request)
             except RuntimeFailure as failure:
-                if not left or method != "GET" or not isinstance(failure.__cause__, _BROKEN):
+                if not left or method != "GET" or not isinstance(failure.__cause__, self._broken):
                     raise
                 await asyncio.sleep(1)
                 continue
@@ -276,6 +283,14 @@ class KubeClient:
             headers=None if body is None else {"Content-Type": content_type},
             extensions=self._extensions,
         )
+
+
+@contextmanager
+def _proxied(proxy: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"kubeconfig: proxy-url `{proxy}` cannot be used: {error}") from error
 
 
 def _patience(response: httpx2.Response) -> int | None:

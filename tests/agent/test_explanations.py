@@ -22,7 +22,7 @@ from jettison.engine.history import History
 from jettison.engine.pods import Pod, Volume
 from jettison.engine.preemption import preemption_of
 from jettison.engine.quantity import parse
-from jettison.engine.snapshot import PodUsage, Snapshot, VolumeUsage
+from jettison.engine.snapshot import MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm
 from tests.agent.scripted_runtime import HandClock
@@ -127,6 +127,30 @@ def test_an_eviction_is_told_from_the_alarm_to_the_clean_up(the: Node) -> None:
         "  ended     1.9 s later",
         "  cleared   nothing of it was left 2.0 s after the signal",
     ]
+
+
+def test_allocatable_memory_is_explained_where_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24Gi, of which 20Gi are reserved: pods go while the node has plenty."""
+    monkeypatch.setattr(f"{__name__}.POLICY", policy({"memory.available": "2Gi"}, guards_allocatable=True))
+    stats = replace_pods_memory(node(memory=21 * GI, capacity=24 * GI, time_s=9), left=GI, limit=4 * GI)
+    node_ = Node(tmp_path)
+    evict(node_, snapshot(1893456000, stats, PODS, USAGES))
+
+    because, share, free = node_.why("low")[2:5]
+    assert because == "  because   allocatableMemory.available was 1Gi of 4Gi, below the hard threshold of 2Gi"
+    assert share.strip() == (
+        "allocatable memory is what pods may use together, 4Gi: 24Gi less 20Gi reserved for the system"
+    )
+    assert free.strip().startswith(
+        "the node itself had 21Gi available, which pods may not use; a smaller systemReserved"
+    )
+    assert "allocatable memory is what pods may use together, 4Gi" in node_.why("leak")[3]
+    node_.journal.close()
+
+
+def replace_pods_memory(stats: NodeStats, *, left: int, limit: int) -> NodeStats:
+    used = MemoryStats(stats.memory.time_ns if stats.memory else None, left, limit - left, limit - left)
+    return stats._replace(pods_memory=used, has_pods_container=True)
 
 
 def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:

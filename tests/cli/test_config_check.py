@@ -184,7 +184,7 @@ def test_more_reserved_than_there_is(tmp_path: Path) -> None:
     result = check(text, tmp_path)
 
     assert result.exit_code == 2
-    assert 'error: invalid Node Allocatable configuration. Resource "memory" has a reservation of' in result.stdout
+    assert 'error: a kubelet would not start: invalid Node Allocatable configuration. Resource "' in result.stdout
     here = run("config", "check", str(tmp_path / "k.yaml"))
     assert here.exit_code == 0
     assert "warning: on a machine like this one a kubelet would not start: invalid Node Allocatable" in here.stdout

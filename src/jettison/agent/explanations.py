@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from jettison.agent.amounts import span
 from jettison.agent.journal_reading import PodName, Record
-from jettison.agent.recorded_steps import RecordedStep, StarvedRecord
+from jettison.agent.recorded_steps import RecordedLook, RecordedStep, StarvedRecord
 from jettison.agent.safe_text import printable
 from jettison.agent.stories import Story
 from jettison.engine.pods import Pod
 from jettison.engine.quantity import binary_text
 from jettison.engine.ranking import Candidate, Ranking
-from jettison.engine.signals import ROWS, Resource
+from jettison.engine.signals import ROWS, Resource, Signal, readings
 from jettison.manifests.times import time_text
 
 NEIGHBOURS = 3
@@ -89,6 +89,7 @@ def _choice(story: Story, step: RecordedStep) -> Iterator[str]:
         yield from _line("because", "it held more local storage than it may, whatever the node's state")
     else:
         yield from _line("because", _because(starved))
+        yield from _allocatable(look, starved)
     if step.alarm:
         latency = "" if step.latency_ns is None else f", decided and on record {span(step.latency_ns)} later"
         yield from _line("noticed", f"by {step.alarm}{latency}")
@@ -109,6 +110,21 @@ def _because(starved: StarvedRecord) -> str:
     grace = starved.threshold.partition(" for ")[2]
     lasting = f" for {grace} or longer" if grace else ""
     return f"{starved.signal} was {available} of {capacity}, below the {kind} threshold of {starved.quantity}{lasting}"
+
+
+def _allocatable(look: RecordedLook, starved: StarvedRecord) -> Iterator[str]:
+    """What allocatable memory is: its name tells nobody that a node with plenty of memory can run out of it."""
+    if starved.signal != Signal.ALLOCATABLE_MEMORY_AVAILABLE:
+        return
+    of_node = None if look.snapshot is None else readings(look.snapshot.node).get(Signal.MEMORY_AVAILABLE)
+    share = f"allocatable memory is what pods may use together, {binary_text(starved.capacity)}"
+    if of_node is None:
+        yield from _line("", f"{share}: the node's memory less what is reserved for the system")
+        return
+    reserved = binary_text(max(of_node.capacity - starved.capacity, 0))
+    yield from _line("", f"{share}: {binary_text(of_node.capacity)} less {reserved} reserved for the system")
+    free = f"the node itself had {binary_text(of_node.available)} available"
+    yield from _line("", f"{free}, which pods may not use; a smaller systemReserved or kubeReserved gives it to them")
 
 
 def _reclaim(step: RecordedStep, reclaimed: Record | None) -> str:
@@ -182,6 +198,8 @@ def _spared(uid: str, step: RecordedStep) -> Iterator[str]:
     starved = look.decision.starved
     when = f"at {time_text(step.time_ns)}"
     yield from _line("last", f"{when} {_because(starved)}" if starved is not None else when)
+    if starved is not None:
+        yield from _allocatable(look, starved)
     if pod.is_critical:
         yield from _line("spared", _critical(pod))
     else:

@@ -117,7 +117,7 @@ def _measured(root: Path) -> Capacities:
     by_signal = {Signal.MEMORY_AVAILABLE: memory}
     if pids is not None:
         by_signal[Signal.PID_AVAILABLE] = pids
-    node = _existing(root)
+    node = existing(root)
     by_signal |= _of_filesystem(read_filesystem(node), Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE)
     images = next((path for path in map(Path, IMAGE_STORES) if path.exists()), None)
     layout = Layout(has_image_fs=images is not None and are_on_one_device(node, images) is False)
@@ -126,7 +126,7 @@ def _measured(root: Path) -> Capacities:
     return Capacities(by_signal, layout, f"{MEASURED}, nodefs at {node}", os.cpu_count())
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
     """A machine without a kubelet has no such directory; its filesystem would be that of the nearest one above."""
     return next(each for each in (path, *path.parents) if each.exists() or each == each.parent)
 

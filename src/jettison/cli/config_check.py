@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from jettison.cli.config_input import ConfigInput, NodeArguments, config_options, on_node, refuse_two_standard_inputs
-from jettison.cli.config_warnings import config_warnings
+from jettison.cli.config_input import NodeArguments, config_options, on_node, refuse_two_standard_inputs
+from jettison.cli.config_warnings import node_findings
 from jettison.cli.findings import Finding
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.output import Remarks, emit
@@ -47,16 +47,7 @@ def _findings(config: ConfigArguments, node: NodeArguments) -> tuple[list[Findin
     if errors or effective is None:
         said = (*sources.warnings, *(effective.warnings if effective is not None else ()))
         return errors, [Finding(warning) for warning in said]
-    given = on_node(PolicyInput(build_policy(effective), sources), node)
-    return _impossible(given), config_warnings(given)
-
-
-def _impossible(given: ConfigInput) -> list[Finding]:
-    """More reserved than a given node has. Of the machine that happens to be here it is only a warning."""
-    if given.allocatable is None or given.is_measured:
-        return []
-    complaint = given.allocatable.complaint()
-    return [] if complaint is None else [Finding(complaint)]
+    return node_findings(on_node(PolicyInput(build_policy(effective), sources), node))
 
 
 def _text(errors: list[Finding], warnings: list[Finding]) -> str:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from jettison.cli.capacities import MEASURED, OPTIONS, Capacities, capacities, capacity_options, with_shared_filesystems
+from jettison.cli.capacities import (
+    MEASURED,
+    OPTIONS,
+    Capacities,
+    capacities,
+    capacity_options,
+    existing,
+    with_shared_filesystems,
+)
 from jettison.cli.kubelet_flags import ConfigArguments, kubelet_options
 from jettison.cli.node_input import LAYOUTS, only_one_from_standard_input
 from jettison.cli.node_options import image_fs_option
@@ -19,6 +28,10 @@ from jettison.engine.pods import CPU, MEMORY
 from jettison.engine.policy import Policy
 from jettison.engine.quantity import ZERO, binary
 from jettison.engine.signals import Signal
+from jettison.engine.snapshot import Layout
+from jettison.runtimes.host.capacity import measure_capacity
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux.proc import Machine as HostMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,20 @@ def on_node(found: PolicyInput, node: NodeArguments) -> ConfigInput:
         limit = allocatable.enforced[MEMORY].value
         known = replace(known, by_signal={**known.by_signal, Signal.ALLOCATABLE_MEMORY_AVAILABLE: limit})
     return ConfigInput(found, known, allocatable)
+
+
+def on_host(found: PolicyInput, settings: HostSettings) -> ConfigInput:
+    """The policy on the node that an agent of this machine is about to guard."""
+    there = replace(settings, node_dir=existing(settings.node_dir))
+    with closing(HostMachine()) as host:
+        machine = measure_capacity(there, host)
+    by_signal = {Signal.MEMORY_AVAILABLE: machine.memory}
+    if machine.ephemeral_storage is not None:
+        by_signal[Signal.NODEFS_AVAILABLE] = machine.ephemeral_storage.value
+    if machine.pids is not None:
+        by_signal[Signal.PID_AVAILABLE] = machine.pids
+    known = with_shared_filesystems(Capacities(by_signal, Layout(), "this node", machine.cores))
+    return ConfigInput(found, known, node_allocatable(machine, found.policy))
 
 
 def _allocatable(policy: Policy, known: Capacities) -> Allocatable | None:

@@ -9,7 +9,7 @@ import click
 
 from jettison.agent.amounts import amount_data, precise, short
 from jettison.cli.config_input import ConfigInput, NodeArguments, config_options, on_node, refuse_two_standard_inputs
-from jettison.cli.config_warnings import config_warnings
+from jettison.cli.config_warnings import node_findings
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.node_input import LAYOUT_NAMES
 from jettison.cli.output import Remarks, emit
@@ -44,7 +44,8 @@ def command(config: ConfigArguments, node: NodeArguments, output: str) -> None:
     refuse_two_standard_inputs(config, node)
     sources = read_sources(config)
     given = on_node(PolicyInput(load_policy(sources), sources), node)
-    remarks = Remarks(warnings=[str(each) for each in config_warnings(given)])
+    errors, warnings = node_findings(given)
+    remarks = Remarks(warnings=[str(each) for each in (*errors, *warnings)])
     emit(output, remarks, lambda: _text(given), lambda: _data(given))
 
 

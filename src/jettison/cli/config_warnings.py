@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from jettison.agent.amounts import short
+from jettison.agent.amounts import short, whole
 from jettison.cli.config_input import ConfigInput
 from jettison.cli.findings import Finding
 from jettison.cli.provenance import GRACE, HARD, RECLAIM, SOFT, Provenance, thresholds_with_provenance
+from jettison.engine.allocatable import PodMemory, pod_memory
 from jettison.engine.durations import SECOND_NS
 from jettison.engine.kubelet_fields import DEFAULT_EVICTION_HARD, KubeletConfig
+from jettison.engine.pods import MEMORY
 from jettison.engine.quantity import Quantity
-from jettison.engine.signals import ROWS, Signal
+from jettison.engine.signals import ROWS, Resource, Signal
 from jettison.engine.thresholds import Percentage, Threshold
 
 # Key and sentence.
@@ -21,22 +24,41 @@ _STEP_NS = 10 * SECOND_NS
 _MERGE = "mergeDefaultEvictionSettings"
 
 
-def config_warnings(given: ConfigInput) -> list[Finding]:
-    """Everything worth a second thought, with its place."""
+def node_findings(given: ConfigInput) -> tuple[list[Finding], list[Finding]]:
+    """Errors and warnings about a policy on a node: the same for `config check` and for every command that begins one.
+
+    An error is what a kubelet would not start with, or what no node of that size can ever recover from. Of the machine
+    that `config check` happens to run on both are warnings: the configuration may be for another one.
+    """
+    impossible = [_placed(given, key, text) for key, text in (*_reservations(given), *_always_met(given))]
+    if not given.is_measured:
+        return impossible, _warnings(given)
+    return [], [*_warnings(given), *map(_of_this_machine, impossible)]
+
+
+def _of_this_machine(finding: Finding) -> Finding:
+    """What names the node's size says enough."""
+    is_sized = finding.message.startswith("is not below")
+    return finding if is_sized else replace(finding, message=f"on a machine like this one {finding.message}")
+
+
+def _warnings(given: ConfigInput) -> list[Finding]:
     config, sources = given.policy.config, given.found.sources
     drop_ins = {each.source.name for each in sources.drop_ins}
     said = [
         *_hard_map(config),
         *_ignored(config, config.origins.get(_MERGE) in drop_ins),
         *_periods(config),
-        *_reservations(given),
+        *_small_share(given),
         *_thresholds(given),
     ]
     found = [Finding(warning) for warning in (*sources.warnings, *config.warnings)]
-    for key, text in said:
-        origin = config.origins.get(key, config.origins.get(key.partition(".")[0], ""))
-        found.append(sources.finding(key, text, origin))
-    return found
+    return found + [_placed(given, key, text) for key, text in said]
+
+
+def _placed(given: ConfigInput, key: str, text: str) -> Finding:
+    origins = given.policy.config.origins
+    return given.found.sources.finding(key, text, origins.get(key, origins.get(key.partition(".")[0], "")))
 
 
 def _hard_map(config: KubeletConfig) -> Warnings:
@@ -80,10 +102,56 @@ def _periods(config: KubeletConfig) -> Warnings:
 
 
 def _reservations(given: ConfigInput) -> Warnings:
-    """Of a machine that may be another one; for a given size the same is an error."""
-    complaint = given.allocatable.complaint() if given.allocatable is not None and given.is_measured else None
+    """More reserved than there is, in Kubernetes' words; and the arithmetic behind it."""
+    complaint = None if given.allocatable is None else given.allocatable.complaint()
+    memory = _pod_memory(given)
     if complaint is not None:
-        yield "", f"on a machine like this one a kubelet would not start: {complaint}"
+        yield "", f"a kubelet would not start: {complaint}{'' if memory is None else f' {_sum(memory)}'}"
+    elif memory is not None and memory.left <= 0 < memory.reserved:
+        said = "pods are under pressure for ever, before the first of them has started"
+        yield _reserved_by(given), f"{said}: {_sum(memory)}"
+
+
+def _small_share(given: ConfigInput) -> Warnings:
+    """The trap: what is reserved counts as used by the system, so it moves the point at which pods go."""
+    memory = _pod_memory(given)
+    if memory is not None and memory.reserved > memory.left > 0:
+        share = f"pods may use {_bytes(memory.left)} of {_bytes(memory.capacity)}"
+        free = f"they go while the node has {_bytes(memory.reserved)} free"
+        unless = "as long as the system does not use what is reserved for it"
+        yield _reserved_by(given), f"{share}; {free}, {unless}: {_sum(memory)}"
+
+
+def _pod_memory(given: ConfigInput) -> PodMemory | None:
+    return None if given.allocatable is None else pod_memory(given.allocatable, given.policy.thresholds)
+
+
+def _reserved_by(given: ConfigInput) -> str:
+    return "systemReserved" if MEMORY in given.policy.system_reserved else "kubeReserved"
+
+
+def _sum(memory: PodMemory) -> str:
+    parts = f"{_bytes(memory.capacity)} of memory - {_bytes(memory.reserved)} reserved"
+    below = ", which is not above 0" if memory.left <= 0 else ""
+    return f"{parts} - {_bytes(memory.threshold)} kept free by memory.available = {_bytes(memory.left)} for pods{below}"
+
+
+def _bytes(amount: int) -> str:
+    return short(amount, Resource.MEMORY)
+
+
+def _always_met(given: ConfigInput) -> Warnings:
+    """Pressure that a node can never leave, whatever is evicted."""
+    for each in thresholds_with_provenance(given.policy, given.capacities.layout):
+        capacity = given.capacities.by_signal.get(each.threshold.signal)
+        amount = _amount(each.threshold, capacity)
+        if each.derived_from is None and capacity is not None and amount is not None:
+            resource = ROWS[each.threshold.signal].resource
+            left = capacity - whole(amount)
+            if left <= 0:
+                size = short(capacity, resource)
+                below = f"is not below the node's {size} ({size} - {short(amount, resource)} = {short(left, resource)})"
+                yield each.key, f"{below}: it is always met, and pods are evicted until none is left"
 
 
 def _thresholds(given: ConfigInput) -> Warnings:
@@ -114,9 +182,7 @@ def _threshold(each: Provenance, given: ConfigInput) -> Warnings:
     if capacity is None or amount is None:
         return
     of = f"the node's {short(capacity, resource)}"
-    if amount.nanos >= capacity * 10**9:
-        yield each.key, f"is not below {of}: it is always met, and pods are evicted until none is left"
-    elif threshold.target(capacity).nanos > capacity * 10**9:
+    if amount.nanos < capacity * 10**9 < threshold.target(capacity).nanos:
         target = short(threshold.target(capacity), resource)
         said = (
             f"threshold and minimum reclaim make {target} of {of}: once met it is never resolved, and pods are evicted"

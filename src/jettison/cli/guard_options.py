@@ -10,12 +10,14 @@ from typing import Any
 import click
 
 from jettison.agent.policy_records import policy_record
+from jettison.cli.config_input import on_host
+from jettison.cli.config_warnings import node_findings
 from jettison.cli.host_options import Callback, absolute, pair, quantity, state_options
 from jettison.cli.kubelet_flags import ConfigArguments, config_option, kubelet_options
 from jettison.cli.listen_address import address
 from jettison.cli.orders import Orders
-from jettison.cli.output import Remarks
-from jettison.cli.policy_input import read_policy
+from jettison.cli.output import Remarks, remark
+from jettison.cli.policy_input import policy_error, read_policy
 from jettison.engine.policy import PROFILES
 from jettison.engine.taints import Taint
 from jettison.errors import InputError
@@ -69,11 +71,17 @@ def guard_options(command: Callback) -> Callback:
     @wraps(command)
     def collected(*arguments: Any, config: ConfigArguments, profile: str, **options: Any) -> Any:
         remarks = Remarks()
-        policy = read_policy(config, profile, remarks).policy
-        for said in (*remarks.notes, *remarks.warnings):
+        found = read_policy(config, profile, remarks)
+        for said in remarks.notes:
             click.echo(said, err=True)
         own = {name: options.pop(name) for name in _NAMES}
-        return command(*arguments, orders=_orders(own, policy_record(policy)), **options)
+        orders = _orders(own, policy_record(found.policy))
+        errors, warnings = node_findings(on_host(found, orders.settings))
+        for each in warnings:
+            remark("warning", str(each))
+        if errors:
+            raise policy_error(errors)
+        return command(*arguments, orders=orders, **options)
 
     decorated: Callback = collected
     for option in reversed(_OPTIONS):

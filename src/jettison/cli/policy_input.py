@@ -111,7 +111,7 @@ def read_sources(arguments: ConfigArguments) -> Sources:
     errors: list[Finding] = []
     sources = collect_sources(arguments, errors)
     if errors:
-        raise _policy_error(errors)
+        raise policy_error(errors)
     return sources
 
 
@@ -146,7 +146,7 @@ def load_policy(sources: Sources, switches: Switches = KUBELET) -> Policy:
     try:
         return build_policy(sources.assemble(), switches)
     except PolicyError as error:
-        raise _policy_error(inspect(sources)[0]) from error
+        raise policy_error(inspect(sources)[0]) from error
 
 
 def inspect(sources: Sources) -> tuple[list[Finding], KubeletConfig | None]:
@@ -168,7 +168,8 @@ def inspect(sources: Sources) -> tuple[list[Finding], KubeletConfig | None]:
     return findings, config
 
 
-def _policy_error(findings: Iterable[Finding]) -> PolicyError:
+def policy_error(findings: Iterable[Finding]) -> PolicyError:
+    """All of them at once, each in words."""
     return PolicyError(Complaint(each.key, str(each), each.source) for each in findings)
 
 

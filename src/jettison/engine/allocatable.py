@@ -66,6 +66,36 @@ class Allocatable:
         return f"invalid Node Allocatable configuration. {' '.join(said)}" if said else None
 
 
+@dataclass(frozen=True, slots=True)
+class PodMemory:
+    """Memory that pods may use together before the first of them is evicted, and the sum that it comes from.
+
+    It is the pods' cgroup that `allocatableMemory.available` watches, with the amount of `memory.available`: what is
+    reserved counts as used, whether or not anything uses it.
+    """
+
+    capacity: int
+    reserved: int
+    # What the hard threshold keeps free, of the pods' own memory.
+    threshold: int
+
+    @property
+    def left(self) -> int:
+        """Below 0 where pods are under pressure before the first of them has started."""
+        return self.capacity - self.reserved - self.threshold
+
+
+def pod_memory(found: Allocatable, thresholds: Sequence[Threshold]) -> PodMemory | None:
+    """None where no threshold guards the memory of the pods."""
+    guards = [each for each in thresholds if each.signal is Signal.ALLOCATABLE_MEMORY_AVAILABLE and each.is_hard]
+    if not guards:
+        return None
+    # Not from the limit of the pods' cgroup, which is never below 0.
+    reserved = found.reservation.get(MEMORY, ZERO) - found.hard_eviction.get(MEMORY, ZERO)
+    threshold = max(each.quantity(found.enforced[MEMORY].value).value for each in guards)
+    return PodMemory(found.measured[MEMORY].value, reserved.value, threshold)
+
+
 def node_allocatable(machine: Machine, policy: Policy) -> Allocatable:
     """Capacity, reservations and what is left of it."""
     config = policy.config

@@ -37,6 +37,15 @@ class AgentStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderReceived:
+    """The operator ordered something by the node's socket: delete, restart, evict, exec or down."""
+
+    order: str
+    # None where it is about the whole node.
+    pod: Pod | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ObservationFailed:
     """The node could not be measured; nothing is decided and conditions keep their last value."""
 
@@ -231,6 +240,7 @@ Fact = (
     EngineFact
     | AgentStarted
     | AgentStopped
+    | OrderReceived
     | ObservationFailed
     | AlarmRaised
     | ReclaimFinished

@@ -79,7 +79,7 @@ class Door:
             NodeIdentity("node1", {"disk": "ssd", "cores": "8"}, taints),
             lambda: frozenset(conditions),
             self.said.append,
-            self.agent.preempt,
+            self.agent.evict,
             self.check,
             is_dry_run=is_dry_run,
         )

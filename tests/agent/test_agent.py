@@ -179,7 +179,7 @@ def test_who_is_over_a_limit_of_his_own_is_waited_for_as_well() -> None:
 def test_who_makes_room_is_waited_for_once_he_has_stopped() -> None:
     """Not before: he has his own grace period, which no starving node can wait for; and he may be told to hurry."""
     stage = Stage(holds_back=True)
-    making_room = stage.agent.preempt(preemption_of(stage.runtime.pods[2]))
+    making_room = stage.agent.evict(preemption_of(stage.runtime.pods[2]))
     stage.spawn(making_room)
     stage.agent._told(preemption_of(stage.runtime.pods[1]), is_for_pressure=False)
     stage.runtime.pods.pop(0)

@@ -88,6 +88,8 @@ class Agent:
         self.emit = emit
         self.history = history if history is not None else History()
         self.snapshot: Snapshot | None = None
+        # Set once the node was looked at, whatever came of it.
+        self.has_looked = asyncio.Event()
         self.endings: dict[str, Ending] = {}
         # Those that are no longer waited for, and may end one day all the same.
         self._late: dict[str, Ending] = {}
@@ -214,8 +216,11 @@ class Agent:
         self._soon(lambda: took_ns.append(self.clock.monotonic_ns() - started_ns))
         return lambda: self.emit(events.EvictionStarted(order, took_ns[0]))
 
-    async def preempt(self, order: Eviction) -> None:
-        """End a pod that makes room for a critical one; returns when it has stopped or was given up."""
+    async def evict(self, order: Eviction) -> None:
+        """End a pod for another reason than pressure: it makes room for a critical one, or the operator says so.
+
+        Returns when it has stopped or was given up.
+        """
         self.emit(events.EvictionStarted(order, 0))
         await self._end(order, self._told(order, is_for_pressure=False))
 
@@ -300,6 +305,7 @@ class Agent:
                 alarm, self._alarm = self._alarm, None
                 self._wake.clear()
                 await self._guarded_step(alarm)
+                self.has_looked.set()
                 await self._rest()
         finally:
             listener.cancel()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jettison.engine.decide import Evict
-from jettison.engine.evictions import HARD_GRACE, Eviction, kill_wait
+from jettison.engine.evictions import BY_HAND, HARD_GRACE, Eviction, kill_wait
 from jettison.engine.preemption import PREEMPTING
 
 CLEANUP_NS = 30 * 10**9
@@ -46,7 +46,8 @@ class Ending:
 
         But it may be told again, for pressure.
         """
-        return self.stopped_ns is None and self.eviction.reason == PREEMPTING
+        is_in_its_own_time = self.eviction.reason == PREEMPTING or self.eviction.signal == BY_HAND
+        return self.stopped_ns is None and is_in_its_own_time
 
     def is_waited_for(self, now_ns: int) -> bool:
         """Whether it must first be seen what this one leaves behind: perhaps nobody else has to go."""

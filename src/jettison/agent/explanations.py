@@ -13,6 +13,7 @@ from jettison.agent.journal_reading import PodName, Record
 from jettison.agent.recorded_steps import RecordedLook, RecordedStep, StarvedRecord
 from jettison.agent.safe_text import printable
 from jettison.agent.stories import Story
+from jettison.engine.evictions import BY_HAND
 from jettison.engine.pods import Pod
 from jettison.engine.quantity import binary_text
 from jettison.engine.ranking import Candidate, Ranking
@@ -225,10 +226,13 @@ def _went_instead(step: RecordedStep, ranking: Ranking) -> str:
 
 def _ending(story: Story, started: Record) -> Iterator[str]:
     values = started.values
+    is_by_hand = values["signal"] == BY_HAND
+    if is_by_hand:
+        yield from _line("because", "the operator of the node said so: `jettison evict`")
     yield from _told(values["grace_seconds"], values["message"])
     if values["decided_ns"] is None:
         yield from _line("signal", "sent by an agent that ended right then; the next one took the eviction over")
-    else:
+    elif not is_by_hand:
         yield from _line("signal", f"sent {span(values['decided_ns'])} after the alarm or tick that began the look")
     ended = story.after("pod_evicted", started)
     timed_out = story.after("eviction_timed_out", started)

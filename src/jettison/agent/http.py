@@ -1,4 +1,5 @@
-"""A very small HTTP/1.1 server: GET and HEAD, one request per connection, over a unix socket or the loopback.
+"""A very small HTTP/1.1 server, one request per connection: GET and HEAD over a unix socket or the loopback, and POST
+of orders over the unix socket alone, whose owner is the only one who can open it.
 
 It knows no agent: a route is a path and a callable. It must not become the way to hurt one, either. So everything a
 client can make large is bounded (the request, its headers, the time it takes, the number of clients), and what is not
@@ -37,6 +38,7 @@ _PHRASES = {
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
+    409: "Conflict",
     413: "Content Too Large",
     414: "URI Too Long",
     431: "Request Header Fields Too Large",
@@ -67,10 +69,19 @@ def plain(text: str, status: int = 200) -> Answer:
 class HttpServer:
     """Serves routes until it is closed."""
 
-    def __init__(self, routes: Mapping[str, Route], public: Mapping[str, Route] | None = None) -> None:
-        """`public` are what TCP answers, where every user of the machine may ask; without them it is the same."""
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        public: Mapping[str, Route] | None = None,
+        orders: Mapping[str, Route] | None = None,
+    ) -> None:
+        """`public` are what TCP answers, where every user of the machine may ask; without them it is the same.
+
+        `orders` are taken by POST, and by the unix socket only.
+        """
         self._routes = dict(routes)
         self._public = self._routes if public is None else dict(public)
+        self._orders = dict(orders or {})
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._socket_path: Path | None = None
@@ -148,19 +159,23 @@ class HttpServer:
             request = parse_head(await read_head(reader))
             if is_public:
                 _check_host(request)
-            return request.method == "HEAD", await self._route(request, self._public if is_public else self._routes)
+            return request.method == "HEAD", await self._route(request, is_public=is_public)
         except ApiError as refusal:
             return False, plain(refusal.message, refusal.code)
         except JettisonError as error:
             return False, plain(f"Internal Error: {error}", 500)
 
-    async def _route(self, request: Request, routes: Mapping[str, Route]) -> Answer:
-        route = routes.get(request.path)
+    async def _route(self, request: Request, *, is_public: bool) -> Answer:
+        order = self._orders.get(request.path)
+        if is_public and (order is not None or (request.path in self._routes and request.path not in self._public)):
+            raise ApiError("only the agent's own socket answers this", code=403)
+        if order is not None and request.method != "POST":
+            raise ApiError("orders are given by POST", code=405)
+        routes = self._public if is_public else self._routes
+        route = order or routes.get(request.path)
         if route is None:
-            if request.path in self._routes:
-                raise ApiError("only the agent's own socket answers this", code=403)
             raise ApiError(f"no such path, there are {' '.join(sorted(routes))}", code=404)
-        if request.method not in ("GET", "HEAD"):
+        if order is None and request.method not in ("GET", "HEAD"):
             raise ApiError("only GET and HEAD are served", code=405)
         answer = route(read_query(request.query))
         return answer if isinstance(answer, Answer) else await answer

@@ -32,11 +32,11 @@ class _UnixConnection(http.client.HTTPConnection):
             self.sock.connect(address)
 
 
-def fetch(socket_path: Path, path: str, *, timeout: float = 10.0) -> Response:
-    """GET `path`; the answer, whatever its status. Raises ObservationFailed when nobody answers."""
+def fetch(socket_path: Path, path: str, *, timeout: float = 10.0, method: str = "GET") -> Response:
+    """The answer to `path`, whatever its status. Raises ObservationFailed when nobody answers."""
     connection = _UnixConnection(socket_path, timeout)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         answer = connection.getresponse()
         return Response(answer.status, answer.headers.get("Content-Type", ""), answer.read())
     except (FileNotFoundError, ConnectionRefusedError) as error:

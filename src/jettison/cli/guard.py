@@ -20,12 +20,12 @@ async def _guard(options: NodeOptions, log: LogSink) -> None:
     node = await HostNode.open(options, log)
     try:
         say_where(node)
-        await node.run()
+        await node.run(lambda greeting: greet(greeting, sys.stdout))
     finally:
         await node.close()
 
 
-def node_options(orders: Orders, *, owns_process: bool) -> NodeOptions:
+def node_options(orders: Orders, *, owns_process: bool, is_member: bool = False) -> NodeOptions:
     """As a node takes them."""
     name = orders.settings.node_name
     return NodeOptions(
@@ -39,6 +39,7 @@ def node_options(orders: Orders, *, owns_process: bool) -> NodeOptions:
         orders.is_dry_run,
         orders.listen,
         owns_process,
+        is_member,
     )
 
 

@@ -74,7 +74,7 @@ class _HostCluster:
             nodes = []
             for orders in self._orders.nodes:
                 name = orders.settings.node_name
-                node = await HostNode.open(node_options(orders, owns_process=False), NodeLog(log, name))
+                node = await HostNode.open(node_options(orders, owns_process=False, is_member=True), NodeLog(log, name))
                 stack.push_async_callback(node.close)
                 self._logs[name] = HostLogs(name, orders.settings.logs_dir, node.runtime.statuses)
                 nodes.append((node, await stack.enter_async_context(self._client(f"{NODE_PREFIX}{name}"))))

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jettison import events
+from jettison.agent import holds
 from jettison.agent.admission import Admitter, NodeIdentity
 from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
+from jettison.agent.controls import Controls
 from jettison.agent.directories import ManifestDirectory
+from jettison.agent.holds import Holds
 from jettison.agent.journal import Journal
 from jettison.agent.keeper import Keeper
 from jettison.agent.readmission import Readmitter
@@ -31,15 +36,17 @@ from jettison.cli.node_card import NodeCard, short_path, write_card
 from jettison.clock import SystemClock
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
-from jettison.engine.signals import Condition
+from jettison.engine.signals import Condition, Signal
 from jettison.engine.taints import Taint
 from jettison.errors import ActionFailed
 from jettison.events import Fact, Sink
+from jettison.runtimes.host.entering import encode_entrance
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.spec import pod_spec
 from jettison.runtimes.linux.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.protocol import PodStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class NodeOptions:
     listen: tuple[str, int] | None = None
     # The process is the agent's alone, and may be protected as a whole.
     owns_process: bool = False
+    # Its pods come from an API.
+    is_member: bool = False
 
     @property
     def node_state(self) -> Path:
@@ -97,8 +106,19 @@ class HostNode:
         )
         self.agent = Agent(runtime, policy, clock, recorder, emit, history=history, is_dry_run=options.is_dry_run)
         self.keeper = self._keeper(clock)
+        controls = Controls(
+            settings.node_name,
+            runtime,
+            self.keeper,
+            self.agent,
+            lambda uid, container: encode_entrance(runtime.entrance(uid, container)),
+            lambda: os.kill(os.getpid(), signal.SIGTERM),
+            is_member=options.is_member,
+        )
         metrics.watch("jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures)
-        self._service = HostService(self.agent, runtime, metrics, options.node_state / "journal", clock)
+        self._service = HostService(
+            self.agent, runtime, metrics, options.node_state / "journal", clock, controls.routes()
+        )
         self._protection: HostProtection | None = None
         # What this machine does not permit, one line each.
         self.lacks: tuple[str, ...] = runtime.lacks
@@ -122,7 +142,7 @@ class HostNode:
             identity,
             self.conditions,
             emit,
-            self.agent.preempt,
+            self.agent.evict,
             lambda manifest: pod_spec(manifest.document, str(manifest.pod)),
             is_dry_run=options.is_dry_run,
         )
@@ -130,7 +150,7 @@ class HostNode:
         directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
         readmitter = Readmitter(self.runtime, clock, self.conditions, readmits=options.readmits)
         manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())
-        return Keeper(self.runtime, admitter, [manifests], emit)
+        return Keeper(self.runtime, admitter, [manifests], emit, Holds(options.node_state / holds.NAME, emit))
 
     @classmethod
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
@@ -178,22 +198,62 @@ class HostNode:
         now_ns = SystemClock().now_ns()
         write_card(
             state,
-            NodeCard(short_path(options.settings.node_dir, state), os.getpid(), now_ns, options.is_dry_run, self.lacks),
+            NodeCard(
+                short_path(options.settings.node_dir, state),
+                os.getpid(),
+                now_ns,
+                options.is_dry_run,
+                self.lacks,
+                options.is_member,
+            ),
         )
 
-    async def run(self) -> None:
-        """Guard the node until cancelled."""
+    async def run(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Guard the node until cancelled. `tell` is called once the node is ready, with what it guards."""
         self.emit(events.AgentStarted(self.options.settings.node_name, self.lacks))
         tasks = [asyncio.create_task(self.agent.run()), asyncio.create_task(self.keeper.run())]
+        telling = asyncio.create_task(self._tell_when_ready(tell))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
+            for task in (*tasks, telling):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, telling, return_exceptions=True)
             self.emit(events.AgentStopped(self.options.settings.node_name))
+
+    async def _tell_when_ready(self, tell: Callable[[str], None]) -> None:
+        await self.keeper.has_looked.wait()
+        await self.agent.has_looked.wait()
+        tell(self.greeting())
+
+    def greeting(self) -> str:
+        """What is guarded, against what and how: also when that is nothing, which is seldom meant."""
+        options = self.options
+        own = [each for each in options.policy.thresholds if each.signal is not Signal.ALLOCATABLE_MEMORY_AVAILABLE]
+        hard, soft = (", ".join(str(each) for each in own if each.is_hard is kind) for kind in (True, False))
+        lines = [f"node {options.settings.node_name} is ready{' (a dry run: no pod is evicted)' * options.is_dry_run}"]
+        if own:
+            lines += [f"  hard     {hard or 'none'}", *([f"  soft     {soft}"] if soft else [])]
+            lines.append(f"  memory   noticed by {self.runtime.memory_alarm}")
+        else:
+            lines.append("  nothing is guarded: no thresholds are set, --eviction-hard sets some")
+        lines.append(f"  pods     {self._pods()}")
+        return "\n".join(lines)
+
+    def _pods(self) -> str:
+        options, statuses = self.options, self.runtime.statuses()
+        directories = [str(path) for path in (*options.manifests, *options.static_manifests)]
+        origin = f" from {', '.join(directories)}" if directories else ""
+        if options.is_member:
+            origin += " and the API" if directories else " from the API"
+        elif not directories:
+            return f"{_count(statuses)}, and no more will come: --manifests names a directory of some"
+        held = f"; deleted by hand, and held: {', '.join(self.keeper.held)}" if self.keeper.held else ""
+        others = Counter(each.reason or each.phase for each in statuses if each.phase != "Running")
+        told = ", ".join(f"{number} {what}" for what, number in sorted(others.items()))
+        return f"{_count(statuses)}{f' ({told})' if told else ''}{origin}{held}"
 
     async def stop_pods(self) -> None:
         """End every pod, all at once, and forget it."""
@@ -206,3 +266,7 @@ class HostNode:
             self._protection.end()
         await self.runtime.close()
         self._journal.close()
+
+
+def _count(statuses: Sequence[PodStatus]) -> str:
+    return "1 pod" if len(statuses) == 1 else f"{len(statuses) or 'no'} pods"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jettison.agent.agent import TICK_SECONDS, Agent
 from jettison.agent.endpoints import Sources, public_routes, routes
-from jettison.agent.http import HttpServer
+from jettison.agent.http import HttpServer, Route
 from jettison.agent.sinks.metrics import Metrics
 from jettison.clock import Clock
 from jettison.engine.snapshot import Snapshot
@@ -26,14 +27,22 @@ STALE_NS = round(3.5 * TICK_SECONDS * 10**9)
 class HostService:
     """Listens from `open` to `close`."""
 
-    def __init__(self, agent: Agent, runtime: Hosting, metrics: Metrics, journal: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        runtime: Hosting,
+        metrics: Metrics,
+        journal: Path,
+        clock: Clock,
+        orders: Mapping[str, Route],
+    ) -> None:
         self._agent = agent
         self._clock = clock
         self._executor = ThreadPoolExecutor(1, "jettison-journal")
         sources = Sources(
             agent.policy, self._snapshot, runtime.statuses, metrics.text, self.complaint, journal, self._executor
         )
-        self._server = HttpServer(routes(sources), public_routes(sources))
+        self._server = HttpServer(routes(sources), public_routes(sources), orders)
 
     async def open(self, socket: Path, listen: tuple[str, int] | None) -> int | None:
         """The TCP port, if one was asked for."""

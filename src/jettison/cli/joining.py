@@ -33,7 +33,7 @@ async def _join(orders: JoinOrders, log: LogSink) -> None:
     logs.prepare()
     async with KubeClient(access) as client:
         await knock(client)
-        node = await HostNode.open(node_options(orders.node, owns_process=True), log)
+        node = await HostNode.open(node_options(orders.node, owns_process=True, is_member=True), log)
         try:
             say_where(node)
             await run_member(node, client, address, logs.open(node, address, orders.port))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 
 from jettison.apiserver.log_query import CERTIFICATE_ANNOTATION
 from jettison.cli.host_node import HostNode
+from jettison.cli.until_told import greet
 from jettison.clock import SystemClock
 from jettison.engine.allocatable import node_allocatable
 from jettison.errors import ApiError, RuntimeFailure
@@ -56,5 +58,5 @@ async def run_member(node: HostNode, client: KubeClient, address: str, offer: Lo
     member = Member(client, profile, guarded, SystemClock())
     node.emit.add(member.reports)
     async with asyncio.TaskGroup() as group:
-        group.create_task(node.run())
+        group.create_task(node.run(lambda greeting: greet(greeting, sys.stdout)))
         group.create_task(member.run())

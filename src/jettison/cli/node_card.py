@@ -30,6 +30,8 @@ class NodeCard:
     is_dry_run: bool = False
     # What the machine did not permit at that start, one line each.
     lacks: tuple[str, ...] = ()
+    # Its pods come from an API.
+    is_member: bool = False
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

@@ -32,6 +32,9 @@ def command(node: WatchedNode, namespace: str | None, output: str) -> None:
     found = known_pods(node)
     if found.note:
         remark("note", found.note)
+    held = [each for each in node.held if namespace in (None, each.partition("/")[0])]
+    if held and output == TABLE:
+        remark("note", f"deleted by hand, and held until `jettison restart`: {', '.join(held)}")
     items = [item for item in found.items if namespace in (None, item["metadata"]["namespace"])]
     if output != TABLE:
         print_document(output, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})

@@ -33,13 +33,17 @@ COMMANDS = {
     "why": "Why was a pod evicted, or why not? Also for pods long gone.",
     "journal": "What was decided and what came of it, in order.",
     "logs": "What a container wrote.",
+    "exec": "Run a command inside a container of this machine.",
+    "restart": "End a pod of this machine and start it anew.",
+    "delete": "End a pod of this machine, and keep it away.",
+    "down": "End the pods of a node of this machine, and its agent.",
     "doctor": "What this machine lets us do, and what to do about the rest.",
     "rank": "In which order would pods be evicted, and why?",
     "decide": "What would be done now: nothing, free disk space, or evict a pod?",
     "drain": "Empty nodes through the disruption budgets, or plan how that would go.",
     "cordon": "Take nodes out of scheduling.",
     "uncordon": "Put nodes back into scheduling.",
-    "evict": "Evict single pods, if their disruption budgets allow it.",
+    "evict": "Evict single pods: of a cluster through their budgets, or of this machine.",
     "config": "Show or check eviction settings: files, drop-ins and flags.",
 }
 

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import click
 
-from jettison.agent.http_client import fetch
+from jettison.agent import holds
+from jettison.agent.holds import read_holds
+from jettison.agent.http_client import Response, fetch
 from jettison.agent.recorder import read_history
 from jettison.agent.unix_address import unix_address
 from jettison.cli.host_options import Callback, default_node_name, state_dir_option
 from jettison.cli.node_card import NodeCard, read_card
 from jettison.cli.output import remark
 from jettison.engine.history import History
-from jettison.errors import ActionFailed, InputError, ManifestError, ObservationFailed
+from jettison.errors import ActionFailed, InputError, JettisonError, ManifestError, ObservationFailed
 from jettison.manifests.decoding import decode_anything
 from jettison.runtimes.linux.kernel_files import reason
 
@@ -83,14 +86,34 @@ class WatchedNode:
             raise ObservationFailed(str(error)) from error
         return History() if saved is None else saved.history
 
-    def ask(self, path: str) -> Any:
-        """The agent's answer, decoded. Raises ObservationFailed when there is none."""
+    @property
+    def held(self) -> list[str]:
+        """`namespace/name` of pods that were deleted by hand, and stay away until their manifest changes."""
         try:
-            answer = fetch(self.directory / "agent.sock", path, timeout=PATIENCE_SECONDS)
+            return sorted(read_holds(self.directory / holds.NAME))
+        except ManifestError as error:
+            raise ObservationFailed(str(error)) from error
+
+    def order(self, path: str, wait_seconds: int = 0, **query: object) -> bytes:
+        """Have the agent do something; what it says about it. Raises JettisonError when it does not do it."""
+        asked = {name: value for name, value in query.items() if value is not None}
+        target = f"/orders/{path}?{urlencode({'wait': wait_seconds, **asked})}"
+        answer = self._fetch(target, PATIENCE_SECONDS + wait_seconds, "POST")
+        if answer.status != 200:
+            raise JettisonError(answer.body.decode(errors="replace").strip().removeprefix("Internal Error: ")[:2000])
+        return answer.body
+
+    def _fetch(self, target: str, seconds: float, method: str = "GET") -> Response:
+        try:
+            return fetch(self.directory / "agent.sock", target, timeout=seconds, method=method)
         except ObservationFailed as failure:
             if isinstance(failure.__cause__, FileNotFoundError | ConnectionRefusedError):
                 raise ObservationFailed(f"no agent runs for node `{self.name}`") from failure
             raise
+
+    def ask(self, path: str) -> Any:
+        """The agent's answer, decoded. Raises ObservationFailed when there is none."""
+        answer = self._fetch(path, PATIENCE_SECONDS)
         text = answer.body.decode(errors="replace").strip()
         if answer.status != 200:
             raise ObservationFailed(f"the agent of node `{self.name}` says: {text[:500]}")

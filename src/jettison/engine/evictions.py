@@ -14,6 +14,9 @@ RUNTIME_MINIMUM = 2
 """Seconds that a runtime always waits between SIGTERM and SIGKILL."""
 
 EVICTED = "Evicted"
+BY_HAND = "operator"
+"""Instead of a signal: somebody at the node asked for it."""
+
 DISRUPTION_TARGET = "DisruptionTarget"
 TERMINATION_BY_KUBELET = "TerminationByKubelet"
 
@@ -57,6 +60,13 @@ class Eviction:
                 after[index] = self.condition
                 return after
         return [*after, self.condition]
+
+
+def by_hand(pod: Pod, grace_seconds: int | None = None) -> Eviction:
+    """The order to end a pod because the operator says so; Kubernetes has none, its operators ask the API."""
+    message = "The pod was evicted by the operator of the node"
+    condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, message)
+    return Eviction(pod, message, grace_seconds, BY_HAND, None, condition)
 
 
 def soft_grace(pod: Pod, max_pod_grace: int) -> int:

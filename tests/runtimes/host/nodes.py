@@ -96,7 +96,7 @@ def node(settings: HostSettings, policy: Policy = PLAIN) -> Iterator[Node]:
 def running(place: Place, program: str) -> Iterator[int]:
     """Runs a Python program in a place, in at its gate; afterwards kills what is in the place."""
     ready, parent_end = os.pipe()
-    gate = place.gate()
+    gate = place.door.gate()
     pid = os.fork()
     if pid == 0:
         try:

@@ -11,7 +11,7 @@ import pytest
 
 from jettison import events
 from jettison.errors import ActionFailed
-from jettison.runtimes.host.places import Gate, Place
+from jettison.runtimes.host.places import Door, Place
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.pods import SLEEPS, Scene, container, manifest, play, until
 
@@ -36,8 +36,9 @@ class Difficult:
     def create(self) -> None:
         self._place.create()
 
-    def gate(self) -> Gate:
-        return self._place.gate()
+    @property
+    def door(self) -> Door:
+        return self._place.door
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:
         self._place.lead(pid, is_copy=is_copy)

@@ -103,6 +103,13 @@ class MemoryAlarms:
                 lacks.append("no CAP_SYS_RESOURCE: pressure alarms come only every 2 s")
         return tuple(lacks)
 
+    @property
+    def source(self) -> str:
+        """Which of the three means it is, in the words of `jettison doctor`."""
+        if self._events is not None and self.failure is None:
+            return "memory threshold events of the kernel"
+        return "pressure events of the kernel, and polling" if self._trigger is not None else "polling"
+
     def observed(self, memory: MemoryPair) -> None:
         """The agent knows these numbers: watch for what comes after them."""
         outlook = look_ahead(self._thresholds, memory)

@@ -16,9 +16,10 @@ from pathlib import Path
 from jettison import events
 from jettison.clock import Instant
 from jettison.engine.evictions import RUNTIME_MINIMUM
-from jettison.errors import RuntimeFailure
+from jettison.errors import ActionFailed, RuntimeFailure
 from jettison.runtimes.host import homes, processes, runs
 from jettison.runtimes.host.deadlines import Deadline
+from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.health import Health
 from jettison.runtimes.host.homes import PodHome
@@ -77,6 +78,12 @@ class Container:
     def log_dir(self) -> Path:
         """Of all runs."""
         return self._home.log_dir(self.spec.name)
+
+    def entrance(self) -> Entrance:
+        """Into the run that is under way. Raises ActionFailed where there is none."""
+        if self._process is None:
+            raise ActionFailed(f"container `{self.spec.name}` of pod `{self._home.pod}` does not run")
+        return self._launcher.entrance(self.record.run)
 
     async def start(self) -> None:
         """Begin the next run. Failure is in the record; cancelled, it is as if nothing had been tried."""

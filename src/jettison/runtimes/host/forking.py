@@ -7,6 +7,7 @@ forks; it costs 1 to 2 ms with an agent of 28 MB. The child takes no lock, impor
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import os
 import resource
@@ -28,6 +29,8 @@ WORD = b"\n"
 
 _NULL_DEVICE = "/dev/null"
 _MASK = 0o022
+# TIOCSCTTY; the module that knows its name would be in the agent for this number alone.
+_TAKE_TERMINAL = 0x540E
 # A name was not found in one directory of the search path: look in the next.
 _ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -38,6 +41,9 @@ class Launch:
 
     `descriptors` is the soft limit on open files; None leaves the agent's own, with which some programs cannot cope:
     they close every descriptor that there may be, or use select().
+
+    `streams` are descriptors for stdin, stdout and stderr instead of `output`, for a command with a caller of its own;
+    with `has_terminal` the first of them is a terminal, and becomes that of the new session.
     """
 
     command: Sequence[str]
@@ -46,6 +52,8 @@ class Launch:
     output: int | None = None
     security: SecuritySpec = NO_SECURITY
     descriptors: int | None = None
+    streams: tuple[int, int, int] | None = None
+    has_terminal: bool = False
 
 
 def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int, int]) -> int:
@@ -98,8 +106,10 @@ def _dress(launch: Launch) -> None:
     """Everything a program inherits but its directory: files and how many there may be, signals."""
     nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     output = nothing if launch.output is None else launch.output
-    for target, source in ((0, nothing), (1, output), (2, output)):
+    for target, source in enumerate(launch.streams or (nothing, output, output)):
         os.dup2(source, target)
+    if launch.has_terminal:
+        fcntl.ioctl(0, _TAKE_TERMINAL, 0)
     os.umask(_MASK)
     if launch.descriptors is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,6 +12,7 @@ from jettison import events
 from jettison.errors import ActionFailed
 from jettison.runtimes.host import logs, processes, volumes
 from jettison.runtimes.host.confinement import with_group
+from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.environment import environment, expand, working_directory
 from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.homes import PodHome
@@ -54,6 +55,10 @@ class Launcher:
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
         return await processes.run(self._launch(command, run, None), self._place)
+
+    def entrance(self, run: int) -> Entrance:
+        """Into this run, for a command that somebody else starts."""
+        return Entrance(self._spec.name, self._launch((), run, None), self._place.door)
 
     def _prepare(self, directory: Path) -> None:
         spec, security = self._spec, with_group(self._spec.security)

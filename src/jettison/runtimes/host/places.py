@@ -13,7 +13,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jettison.engine.pods import Pod
 from jettison.errors import ActionFailed
@@ -26,6 +26,17 @@ from jettison.runtimes.linux.mounts import PROC
 # Between two looks whether everybody is dead: most are within 1 ms, a process of 400 MB takes 25.
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.02
+
+
+class Door(NamedTuple):
+    """Where a gate can be made: for a process that another one starts, as `jettison exec` does."""
+
+    entrances: tuple[Path, ...]
+    oom_score_adj: int | None
+
+    def gate(self) -> Gate:
+        """To be closed after the fork. Raises ActionFailed."""
+        return Gate(self.entrances, self.oom_score_adj)
 
 
 class Gate:
@@ -85,8 +96,9 @@ class Place(Protocol):
     def create(self) -> None:
         """Make it, with its limits. Harmless when it is there."""
 
-    def gate(self) -> Gate:
-        """The way in for the next process."""
+    @property
+    def door(self) -> Door:
+        """The way in, for the next process."""
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:
         """Tell who was started here, or is found to run here: a cgroup knows by itself, a family does not.
@@ -180,9 +192,10 @@ class CgroupPlace:
         if self._watcher is not None:
             self._watcher.begin()
 
-    def gate(self) -> Gate:
+    @property
+    def door(self) -> Door:
         """One file to write to in each hierarchy."""
-        return Gate(self.cgroup.entrances, self._oom_score_adj)
+        return Door(tuple(self.cgroup.entrances), self._oom_score_adj)
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
         """The kernel keeps the list; but of a container found running after a restart this is the first we hear."""
@@ -241,9 +254,10 @@ class FamilyPlace:
     def create(self) -> None:
         """There is nothing to be made."""
 
-    def gate(self) -> Gate:
-        """A session of its own."""
-        return Gate((), self._oom_score_adj)
+    @property
+    def door(self) -> Door:
+        """Nowhere in particular: to a session of its own."""
+        return Door((), self._oom_score_adj)
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:
         """Remember the ancestor."""

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from jettison import events
 from jettison.engine.evictions import Eviction, effective_grace
-from jettison.errors import RuntimeFailure
+from jettison.errors import ActionFailed, RuntimeFailure
 from jettison.runtimes.host import lifecycle, logs, reports, runs, volumes
 from jettison.runtimes.host.active import ActivePod
 from jettison.runtimes.host.containers import Container
 from jettison.runtimes.host.deadlines import Deadline
 from jettison.runtimes.host.ending import Ending, clean_up
+from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household, PodHome
 from jettison.runtimes.host.kept_answers import KeptAnswer
@@ -165,6 +166,13 @@ class PodWorker:
     def active(self) -> ActivePod:
         """What there is to be measured."""
         return self._active.get(self._parts(), self._make_active)
+
+    def entrance(self, container: str) -> Entrance:
+        """Into one of its containers. Raises ActionFailed where that does not run or is not there."""
+        names = [each.spec.name for each in self.containers]
+        if container not in names:
+            raise ActionFailed(f"pod `{self.manifest.pod}` has no container `{container}`, there is {', '.join(names)}")
+        return self.containers[names.index(container)].entrance()
 
     def logs(self) -> Iterator[Path]:
         """Those that are being written."""

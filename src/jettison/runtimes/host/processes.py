@@ -15,11 +15,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from jettison.errors import ActionFailed, RuntimeFailure
 from jettison.runtimes.host import system_calls
 from jettison.runtimes.host.forking import WORD, Launch, fork
-from jettison.runtimes.host.places import Place
+from jettison.runtimes.host.places import Door, Place
 from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.processes import read_process
 
@@ -84,14 +85,25 @@ def adopt(pid: int, start_ticks: int) -> Process | None:
     return Process(pid, descriptor, start_ticks, is_child=False)
 
 
-async def spawn(launch: Launch, place: Place, note: Callable[[int, int], None]) -> Process:
+class Destination(Protocol):
+    """Where a process is started: a place, or the way into one that another process keeps."""
+
+    @property
+    def door(self) -> Door:
+        """The way in."""
+
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
+        """Hear of it: first as a copy of ourselves, then as what it has become."""
+
+
+async def spawn(launch: Launch, place: Destination, note: Callable[[int, int], None]) -> Process:
     """Run the command in the place; returns once it runs. Raises ActionFailed, and then there is no process.
 
     `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
     will.
     """
     command = launch.command[0]
-    gate = place.gate()
+    gate = place.door.gate()
     try:
         told, tell, ask, answer = _pipes(command)
     except ActionFailed:
@@ -146,7 +158,7 @@ def _hold(pid: int, command: str) -> Process:
 
 
 async def _guide(
-    process: Process, place: Place, note: Callable[[int, int], None], told: int, answer: int, command: str
+    process: Process, place: Destination, note: Callable[[int, int], None], told: int, answer: int, command: str
 ) -> Process:
     try:
         place.lead(process.pid, is_copy=True)

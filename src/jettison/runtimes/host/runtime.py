@@ -19,6 +19,7 @@ from jettison.runtimes.host.alarms import MemoryAlarms
 from jettison.runtimes.host.bell import Bell
 from jettison.runtimes.host.capacity import measure_capacity
 from jettison.runtimes.host.disks import DiskWatch
+from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household, make_directories
 from jettison.runtimes.host.kubepods import Kubepods
@@ -165,6 +166,15 @@ class HostRuntime:
     def statuses(self) -> Sequence[PodStatus]:
         """All pods, oldest first."""
         return self._supervisor.statuses()
+
+    def entrance(self, uid: str, container: str) -> Entrance:
+        """Into a running container. Raises ActionFailed."""
+        return self._supervisor.entrance(uid, container)
+
+    @property
+    def memory_alarm(self) -> str:
+        """How a shortage of memory is noticed, in words."""
+        return self._alarms.source
 
     def machine(self) -> Machine:
         """What this node has."""

@@ -23,6 +23,7 @@ from jettison.errors import (
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host import logs, phases
 from jettison.runtimes.host.active import ActivePod
+from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
 from jettison.runtimes.host.homes import Household
 from jettison.runtimes.host.pod_worker import PodWorker
@@ -189,6 +190,13 @@ class Supervisor:
         entry = self._pods.get(uid)
         if isinstance(entry, PodWorker):
             entry.told()
+
+    def entrance(self, uid: str, container: str) -> Entrance:
+        """Into a running container. Raises ActionFailed."""
+        entry = self._pods.get(uid)
+        if not isinstance(entry, PodWorker):
+            raise ActionFailed("the pod does not run")
+        return entry.entrance(container)
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""

@@ -25,17 +25,52 @@ def test_nodes_are_tainted_and_cordoned(kubectl: Kubectl) -> None:
     assert kubectl("uncordon", "n1") == "node/n1 uncordoned\n"
 
 
-def test_drain_respects_a_budget(served: Served, kubectl: Kubectl) -> None:
-    node = f"{kubectl.namespace}-node"
+def by(user: str, served: Served, kubectl: Kubectl) -> Kubectl:
+    """The same kubectl with the token of another user."""
+    return Kubectl(kubectl.program, served.kubeconfig(user), kubectl.home, kubectl.namespace)
+
+
+def test_an_evictor_cordons_a_node_and_does_no_more_to_it(served: Served, kubectl: Kubectl) -> None:
+    evictor, before = by("evictor", served, kubectl), read(kubectl, "node", "n1")
+    assert evictor("cordon", "n1") == "node/n1 cordoned\n"
+    assert read(kubectl, "node", "n1")["spec"] == {**before["spec"], "unschedulable": True}
+    for command in (
+        ("taint", "node", "n1", "x=y:NoExecute"),
+        ("label", "node", "n1", "x=y"),
+        ("annotate", "node", "n1", "x=y"),
+        ("patch", "node", "n1", "--type=merge", "-p", '{"metadata":{"finalizers":["x/y"]}}'),
+    ):
+        assert "only spec.unschedulable may be changed" in evictor.fails(*command)
+    assert "forbidden" in evictor.fails("delete", "node", "n1")
+    assert evictor("uncordon", "n1") == "node/n1 uncordoned\n"
+    assert read(kubectl, "node", "n1")["spec"] == before["spec"]
+
+
+def test_an_admin_asks_as_another_user(served: Served, kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=POD)
+    assert kubectl("get", "pods", "-o", "name", "--as=viewer") == "pod/web\n"
+    assert 'User "viewer" cannot delete resource "pods"' in kubectl.fails("delete", "pod", "web", "--as=viewer")
+    assert 'User "bob" cannot list resource "pods"' in kubectl.fails("get", "pods", "--as=bob")
+    assert kubectl("get", "pods", "-o", "name", "--as=bob", "--as-group=system:masters") == "pod/web\n"
+    assert kubectl.run("auth", "can-i", "delete", "pods", "--as=evictor").stdout == "no\n"
+    if kubectl.minor >= 28:
+        assert "bob" in kubectl("auth", "whoami", "--as=bob", "--as-group=team")
+    refused = by("viewer", served, kubectl).fails("get", "pods", "--as=admin")
+    said = 'users "admin" is forbidden: User "viewer" cannot impersonate resource "users" in API group ""'
+    assert f"{said} at the cluster scope" in refused
+
+
+def test_an_evictors_drain_respects_a_budget(served: Served, kubectl: Kubectl) -> None:
+    node, evictor = f"{kubectl.namespace}-node", by("evictor", served, kubectl)
     assert served.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})[0] == 201
     kubectl("apply", "-f", "-", stdin=BUDGET)
     make(served, kubectl, "web", node=node)
     allow(served, kubectl, "web", 0)
-    complaint = kubectl.fails("drain", node, "--force", "--timeout=6s")
+    complaint = evictor.fails("drain", node, "--force", "--timeout=6s")
     assert "Cannot evict pod as it would violate the pod's disruption budget." in complaint
     allow(served, kubectl, "web", 1)
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/web"
-    with kubectl.start("drain", node, "--force") as drain:
+    with evictor.start("drain", node, "--force") as drain:
         for _ in range(200):
             if served.call("GET", path)[1].get("metadata", {}).get("deletionTimestamp"):
                 break
@@ -127,28 +162,30 @@ def test_a_namespace_goes_with_all_that_is_in_it(served: Served, kubectl: Kubect
         ("viewer", ("delete", "pods"), "no"),
         ("evictor", ("create", "pods", "--subresource=eviction"), "yes"),
         ("evictor", ("delete", "pods"), "no"),
+        ("evictor", ("patch", "nodes"), "yes"),
+        ("evictor", ("impersonate", "users"), "no"),
     ],
 )
 def test_what_each_role_may(
     served: Served, kubectl: Kubectl, user: str, question: tuple[str, ...], expected: str
 ) -> None:
-    asking = Kubectl(kubectl.program, served.kubeconfig(user), kubectl.home, kubectl.namespace)
-    done = asking.run("auth", "can-i", *question)
+    done = by(user, served, kubectl).run("auth", "can-i", *question)
     assert done.stdout.strip() == expected
     assert (done.returncode == 0) == (expected == "yes")
 
 
 def test_the_list_of_what_i_may(served: Served, kubectl: Kubectl) -> None:
-    evictor = Kubectl(kubectl.program, served.kubeconfig("evictor"), kubectl.home, kubectl.namespace)
+    evictor = by("evictor", served, kubectl)
     listed = rows(evictor("auth", "can-i", "--list"))
     assert ["pods/eviction", "[]", "[]", "[create]"] in listed
+    assert "patch of nodes may change only spec.unschedulable" in evictor.run("auth", "can-i", "--list").stderr
     if kubectl.minor >= 28:
         assert "jettison:evictors" in evictor("auth", "whoami")
 
 
 def test_a_viewer_cannot_write(served: Served, kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=POD)
-    viewer = Kubectl(kubectl.program, served.kubeconfig("viewer"), kubectl.home, kubectl.namespace)
+    viewer = by("viewer", served, kubectl)
     assert viewer("get", "pods", "-o", "name") == "pod/web\n"
     complaint = viewer.fails("delete", "pod", "web")
     said = 'pods "web" is forbidden: User "viewer" cannot delete resource "pods" in API group "" in the namespace'

@@ -139,9 +139,14 @@ class Playground:
         return sorted(each["metadata"]["name"] for each in await self.pods() if each["spec"].get("nodeName") == node)
 
     async def run(self, *arguments: str, kubeconfig: Path | None = None) -> Ran:
-        """A command of ours against this server, in a thread of its own: the parts go on being played meanwhile."""
+        """A command of ours against this server, in a thread of its own: the parts go on being played meanwhile.
+
+        An evictor may do all that these commands do, but for deleting pods.
+        """
         began = time.monotonic()
-        result = await asyncio.to_thread(run, *arguments, "--kubeconfig", str(kubeconfig or self.kubeconfig))
+        evictor = self.kubeconfig.with_name("evictor.kubeconfig")
+        chosen = kubeconfig or (self.kubeconfig if "--disable-eviction" in arguments else evictor)
+        result = await asyncio.to_thread(run, *arguments, "--kubeconfig", str(chosen))
         lines = result.stdout.splitlines(), result.stderr.splitlines()
         return Ran(result.exit_code, *lines, time.monotonic() - began)
 

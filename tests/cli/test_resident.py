@@ -106,6 +106,13 @@ def test_manifests_belong_to_one_node() -> None:
     assert (alone.returncode, "which --nodes begins" in alone.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", [("up", "--nodes", "2"), ("node",)])
+def test_a_member_does_not_label_itself_as_administrators_do(command: tuple[str, ...]) -> None:
+    done = process(*command, "--node-label", "team=a", "--node-label", "node-role.kubernetes.io/x=")
+    said = "--node-label: a node of a cluster may not label itself `node-role.kubernetes.io/x`: under kubernetes.io"
+    assert (done.returncode, said in done.stderr) == (2, True)
+
+
 def test_control_c_is_no_mishap_however_early(tmp_path: Path) -> None:
     for number, delay in enumerate((0.2, 0.3, 0.4, 0.5, 0.6, 0.7)):
         command = (sys.executable, "-m", "jettison", "up", "--no-cgroups", "--state-dir", str(tmp_path / str(number)))

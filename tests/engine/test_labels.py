@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.engine.labels import label_key_complaints, label_value_complaints
+from jettison.engine.labels import NODE_LABELS, is_administrators_label, label_key_complaints, label_value_complaints
 
 
 @pytest.mark.parametrize("key", ["a", "A-b_c.9", "example.com/Foo", "a" * 63, "x" * 253 + "/" + "a" * 63, "0.1-a/b"])
@@ -49,3 +49,26 @@ def test_values_may_be_empty_but_not_long(value: str, count: int) -> None:
 def test_long_nonsense_is_refused_quickly(key: str) -> None:
     """No pattern may take more than linear time: a selector comes from whoever can reach the API."""
     assert label_key_complaints(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "example.com/a", "sub.node.kubernetes.io/a", "kubelet.kubernetes.io/a", *NODE_LABELS]
+)
+def test_a_node_may_say_this_of_itself(key: str) -> None:
+    assert not is_administrators_label(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kubernetes.io/a",
+        "k8s.io/a",
+        "x.k8s.io/a",
+        "node-role.kubernetes.io/a",
+        "node-restriction.kubernetes.io/a",
+        # It ends in a prefix that a node may use, and is reserved all the same.
+        "node.kubernetes.io.node-restriction.kubernetes.io/a",
+    ],
+)
+def test_an_administrator_says_this_of_nodes(key: str) -> None:
+    assert is_administrators_label(key)

@@ -23,7 +23,14 @@ pytestmark = pytest.mark.timeout(120)
 def static(directory: Path, name: str, **metadata: Any) -> None:
     """Without an image, as a bare host has them."""
     container = {"name": "main", "command": ["sleep", "1000"], "resources": {"requests": {"memory": "8Mi"}}}
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 1, "priorityClassName": "system-node-critical"}
+    spec = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 1,
+        "priorityClassName": "system-node-critical",
+        # As in a manifest that was written for a cluster.
+        "serviceAccountName": "default",
+        "imagePullSecrets": [{"name": "registry"}],
+    }
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
     fresh = directory / f".{name}.new"
     fresh.write_text(json.dumps(document))

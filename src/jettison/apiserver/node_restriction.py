@@ -7,13 +7,14 @@ is ours: a node does not lift its own cordon.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from jettison.apiserver.resources import NODES, PODS, Resource
 from jettison.apiserver.roles import Access
 from jettison.apiserver.statuses import not_found
 from jettison.apiserver.stored import Stored
+from jettison.engine.labels import is_administrators_label
 from jettison.engine.strconv import quote
 from jettison.manifests.pods import CONFIG_MIRROR
 
@@ -24,25 +25,6 @@ _LEASES: Final = "leases.coordination.k8s.io"
 _LEASE_VERBS: Final = ("get", "create", "update", "patch", "delete")
 _ELSEWHERE: Final = f"can only access leases in the {quote(_LEASE_NAMESPACE)} system namespace"
 _ANOTHERS: Final = "can only access node lease with the same name as the requesting node"
-
-_RESERVED: Final = "node-restriction.kubernetes.io"
-_SYSTEM_LABELS: Final = ("kubernetes.io", "k8s.io")
-_OWN_LABEL_PREFIXES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_OWN_LABELS: Final = frozenset(
-    (
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "node.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "beta.kubernetes.io/instance-type",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-    )
-)
 
 _PLAIN_VOLUMES: Final = (
     *("awsElasticBlockStore", "azureDisk", "cephfs", "cinder", "downwardAPI", "emptyDir", "fc", "flexVolume"),
@@ -247,19 +229,8 @@ def _node_refusal(node: str, old: Json | None, new: Json | None) -> str:
 
 def _forbidden_labels(new: Json, old: Json) -> Iterator[str]:
     """Those that differ, and by which work is steered to nodes that an administrator has chosen."""
-    for label in {*new, *old}:
-        if label in new and label in old and new[label] == old[label]:
-            continue
-        prefix, slash, _ = label.partition("/")
-        if not slash:
-            continue
-        is_own = label in _OWN_LABELS or _is_within(prefix, _OWN_LABEL_PREFIXES)
-        if _is_within(prefix, (_RESERVED,)) or (_is_within(prefix, _SYSTEM_LABELS) and not is_own):
-            yield label
-
-
-def _is_within(prefix: str, domains: Iterable[str]) -> bool:
-    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
+    changed = (label for label in {*new, *old} if new.get(label) != old.get(label))
+    return (label for label in changed if is_administrators_label(label))
 
 
 def _unknown_source(spec: Json) -> str:

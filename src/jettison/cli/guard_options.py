@@ -18,6 +18,7 @@ from jettison.cli.listen_address import address
 from jettison.cli.orders import Orders
 from jettison.cli.output import Remarks, remark
 from jettison.cli.policy_input import policy_error, read_policy
+from jettison.engine.labels import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.engine.policy import PROFILES
 from jettison.engine.taints import Taint
 from jettison.errors import InputError
@@ -120,6 +121,18 @@ def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
         options["listen"],
         options["verbose"],
     )
+
+
+def check_own_labels(orders: Orders) -> Orders:
+    """Refuse labels that a cluster would not take from a node: it would try to join for ever."""
+    if refused := sorted(filter(is_administrators_label, orders.labels)):
+        shown = ", ".join(f"`{each}`" for each in refused)
+        prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))
+        raise InputError(
+            f"--node-label: a node of a cluster may not label itself {shown}: under kubernetes.io and k8s.io it may "
+            f"use what begins with {prefixes}, and {labels}; an administrator may set others"
+        )
+    return orders
 
 
 def _taint(text: str) -> Taint:

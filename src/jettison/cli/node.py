@@ -11,7 +11,7 @@ import click
 
 from jettison.cli.extras import require
 from jettison.cli.go_flags import WholeNumber
-from jettison.cli.guard_options import guard_options
+from jettison.cli.guard_options import check_own_labels, guard_options
 from jettison.cli.host_options import absolute
 from jettison.cli.kubelet_flags import KubeletCommand
 from jettison.cli.orders import JoinOrders, Orders
@@ -41,4 +41,4 @@ def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, 
     """
     require("jettison node", "kube")
     path = str(absolute(Path(kubeconfig))) if kubeconfig else ""
-    deliver(JoinOrders(orders, path, context, node_ip, port))
+    deliver(JoinOrders(check_own_labels(orders), path, context, node_ip, port))

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from jettison.cli.extras import require
 from jettison.cli.go_flags import WholeNumber
-from jettison.cli.guard_options import guard_options
+from jettison.cli.guard_options import check_own_labels, guard_options
 from jettison.cli.kubelet_flags import KubeletCommand
 from jettison.cli.orders import ClusterOrders, Orders
 from jettison.cli.resident import Deliver
@@ -56,6 +56,7 @@ def command(context: click.Context, /, orders: Orders, nodes: int | None, evicte
     require("jettison up --nodes", "server", "kube")
     if orders.manifests or orders.static_manifests:
         raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
+    check_own_labels(orders)
     is_named = context.get_parameter_source("node_name") is ParameterSource.COMMANDLINE
     prefix = orders.settings.node_name if is_named else "node"
     names = [f"{prefix}-{number}" for number in range(1, nodes + 1)]

@@ -1,4 +1,4 @@
-"""What may be a label key and a label value, in Kubernetes' own words.
+"""What may be a label key and a label value, in Kubernetes' own words; and which labels a node may give itself.
 
 Selectors, node labels and API validation all complain with these texts, so they live in one place. Lengths
 are counted in bytes of UTF-8: 40 letters `é` are too long a name.
@@ -32,6 +32,26 @@ _SUBDOMAIN_COMPLAINT: Final = (
     f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
 
+_RESERVED: Final = "node-restriction.kubernetes.io"
+_SYSTEM: Final = ("kubernetes.io", "k8s.io")
+NODE_LABEL_PREFIXES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+NODE_LABELS: Final = frozenset(
+    (
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "node.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+    )
+)
+"""Under kubernetes.io and k8s.io, what a node may say of itself, beside what begins with the prefixes above."""
+
 
 def label_key_complaints(key: str) -> list[str]:
     """Everything wrong with a key, that is with `name` or `prefix/name`; empty when it is valid."""
@@ -59,6 +79,19 @@ def label_value_complaints(value: str) -> list[str]:
     if not re.fullmatch(_VALUE, value):
         complaints.append(_VALUE_COMPLAINT)
     return complaints
+
+
+def is_administrators_label(key: str) -> bool:
+    """Whether a node may not give itself this label: it would have work steered to it that is meant for others."""
+    prefix, slash, _ = key.partition("/")
+    if not slash:
+        return False
+    is_nodes = key in NODE_LABELS or _is_within(prefix, NODE_LABEL_PREFIXES)
+    return _is_within(prefix, (_RESERVED,)) or (_is_within(prefix, _SYSTEM) and not is_nodes)
+
+
+def _is_within(prefix: str, domains: tuple[str, ...]) -> bool:
+    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
 
 
 def _prefix_complaints(prefix: str) -> list[str]:

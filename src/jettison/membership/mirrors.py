@@ -22,6 +22,7 @@ LOOK_SECONDS: Final = 1.0
 _CONFIG_HASH: Final = "kubernetes.io/config.hash"
 # The API wants one of every container, and a bare host has none.
 _NO_IMAGE: Final = "none"
+_NOT_SHOWN: Final = frozenset(("priority", "serviceAccountName", "serviceAccount", "imagePullSecrets"))
 _STAYS: Final = {"operator": "Exists", "effect": "NoExecute"}
 
 
@@ -87,8 +88,12 @@ class Mirrors:
 
 
 def _shown(spec: Mapping[str, Any]) -> Document:
-    """The number of a priority is for the API to find, and no taint drives such a pod away."""
-    kept = {key: value for key, value in spec.items() if key != "priority"}
+    """The number of a priority is for the API to find, and no taint drives such a pod away.
+
+    An account or a secret to pull with would have the mirror refused (a node must not name objects that it then may
+    read), and a bare host has no use for either.
+    """
+    kept = {key: value for key, value in spec.items() if key not in _NOT_SHOWN}
     for kind in ("initContainers", "containers"):
         if kind in kept:
             kept[kind] = [{"image": _NO_IMAGE, **each} for each in kept[kind]]

@@ -162,13 +162,13 @@ class PodRejected:
 class PodWaiting:
     """It may run here, and something that it asks for is not to be had; it is tried again in so many seconds.
 
-    `reason` is what its status says of its containers, `event` the reason of the Kubernetes Event.
+    `reason` is what its status says of its containers, `event_reason` is of the Kubernetes Event.
     """
 
     pod: Pod
     reason: str
     message: str
-    event: str
+    event_reason: str
     seconds: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import get_args
 
 import msgspec
@@ -27,6 +28,14 @@ def test_every_fact_has_the_name_it_always_had() -> None:
     kinds = {*get_args(Fact), *get_args(EngineFact)}
 
     assert {name_of(kind.__new__(kind)) for kind in kinds} == set(NAMES.split())
+
+
+def test_no_value_of_a_fact_is_called_as_what_stands_before_it() -> None:
+    """In a line of the log and in a record of the journal."""
+    kinds = {*get_args(Fact), *get_args(EngineFact)}
+
+    names = {field.name for kind in kinds for field in fields(kind)}
+    assert not names & {"time", "level", "event", "kind", "pods"}
 
 
 def test_whom_a_fact_is_about() -> None:

@@ -16,7 +16,7 @@ from jettison.agent.keeper import Keeper
 from jettison.agent.readmission import Readmitter
 from jettison.agent.sources import Manifests, Wish
 from jettison.engine.signals import Condition
-from jettison.runtimes.protocol import PodStatus
+from jettison.runtimes.protocol import PodManifest, PodStatus
 from tests.agent.test_admission import Door, HostingRuntime, manifest
 
 
@@ -30,6 +30,9 @@ class SlowRuntime(HostingRuntime):
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         await self.may_end.wait()
         await super().stop(uid, grace_seconds)
+
+    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
+        self.running.append(PodStatus(manifest.pod, "Failed", reason, message, document=manifest.document))
 
 
 class House:
@@ -60,9 +63,15 @@ class House:
     def uids(self) -> list[str]:
         return [status.pod.uid for status in self.runtime.statuses()]
 
+    def states(self) -> dict[str, str]:
+        """The reasons by name."""
+        return {status.pod.name: status.reason for status in self.runtime.statuses()}
+
     def evict(self, reason: str = "Evicted") -> None:
         """All of them."""
-        self.runtime.running = [replace(each, phase="Failed", reason=reason) for each in self.runtime.running]
+        self.runtime.running = [
+            replace(each, phase="Failed", reason=reason, started_ns=1) for each in self.runtime.running
+        ]
 
     async def look(self) -> None:
         await self.keeper.look()
@@ -121,7 +130,7 @@ def test_an_evicted_pod_gets_another_life(tmp_path: Path) -> None:
         house.write("a")
         await house.keeper.look()
         first = house.runtime.running[0].pod
-        house.runtime.running = [PodStatus(first, "Failed", "Evicted")]
+        house.runtime.running = [PodStatus(first, "Failed", "Evicted", started_ns=1)]
         await house.keeper.look()
         assert [status.pod.uid for status in house.runtime.running] == [first.uid]
         house.runtime.clock.pass_seconds(11)
@@ -129,6 +138,31 @@ def test_an_evicted_pod_gets_another_life(tmp_path: Path) -> None:
         await house.keeper.look()
         await asyncio.sleep(0.01)
         assert [status.pod.uid != first.uid for status in house.runtime.running] == [True]
+
+    asyncio.run(scenario())
+
+
+def test_what_came_under_pressure_is_admitted_when_that_ends(tmp_path: Path) -> None:
+    """Without --readmit and without a delay: it never ran, so it has caused nothing. One that ran stays away."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        house.runtime.may_end.set()
+        house.write("ran")
+        await house.look()
+        house.evict()
+        house.conditions = frozenset({Condition.MEMORY_PRESSURE})
+        house.open()
+        house.write("late")
+        for _ in range(3):
+            await house.look()
+            house.runtime.clock.pass_seconds(600)
+        assert house.states() == {"ran": "Evicted", "late": "Evicted"}
+        house.conditions = frozenset()
+        house.open()
+        await house.look()
+        await house.look()
+        assert house.states() == {"ran": "Evicted", "late": ""}
 
     asyncio.run(scenario())
 

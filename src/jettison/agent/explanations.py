@@ -26,9 +26,9 @@ NEIGHBOURS = 3
 _LABEL = 10
 
 
-def explain(story: Story) -> list[str]:
-    """Lines to print."""
-    return [_headline(story), *_details(story)]
+def explain(story: Story, prospect: str = "") -> list[str]:
+    """Lines to print. `prospect` says when and how it comes back, where that is known."""
+    return [_headline(story), *_details(story), *(_line("later", f"it {prospect}") if prospect else ())]
 
 
 def _headline(story: Story) -> str:

@@ -205,6 +205,7 @@ class HostNode:
                 options.is_dry_run,
                 self.lacks,
                 options.is_member,
+                options.readmits,
             ),
         )
 

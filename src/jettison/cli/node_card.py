@@ -32,6 +32,8 @@ class NodeCard:
     lacks: tuple[str, ...] = ()
     # Its pods come from an API.
     is_member: bool = False
+    # Whether pods that were evicted are admitted again.
+    readmits: bool = False
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

@@ -12,10 +12,13 @@ from jettison.apiserver.tables.ages import UNKNOWN
 from jettison.apiserver.tables.pods import cells
 from jettison.cli.known_pods import known_pods
 from jettison.cli.output import TABLE, output_option, print_document, remark
-from jettison.cli.recorded_pods import read_records
+from jettison.cli.recorded_pods import prospect, read_records
 from jettison.cli.tables import NOTHING, table
 from jettison.cli.watched_node import WatchedNode, watched_node_options
+from jettison.runtimes.host.records import PodRecord
 
+# Named in one note; all of them are in the table.
+_MOST_NAMES = 5
 _HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIORITY")
 
 
@@ -39,16 +42,35 @@ def command(node: WatchedNode, namespace: str | None, output: str) -> None:
     if output != TABLE:
         print_document(output, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
     elif items:
-        click.echo(_table(items, _endings(node)))
+        records = read_records(node.records)
+        click.echo(_table(items, _endings(records)))
+        for text, names in _prospects(node, items, records).items():
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            remark("note", f"{', '.join(names[:_MOST_NAMES])}{more}: {text}")
     else:
         remark("note", f"there are no pods in namespace `{namespace}`" if namespace else "there are no pods")
 
 
-def _endings(node: WatchedNode) -> dict[str, str]:
+def _prospects(
+    node: WatchedNode, items: Iterable[Mapping[str, Any]], records: Iterable[PodRecord]
+) -> dict[str, list[str]]:
+    """When and how pods come back that were evicted or not let in; the names of the pods by what there is to say."""
+    readmits = node.readmits
+    by_uid = {record.uid: record for record in records}
+    found: dict[str, list[str]] = {}
+    for item in items:
+        metadata = item["metadata"]
+        record = by_uid.get(metadata["uid"])
+        if record is not None and (text := prospect(record, readmits=readmits)):
+            found.setdefault(text, []).append(f"{metadata['namespace']}/{metadata['name']}")
+    return found
+
+
+def _endings(records: Iterable[PodRecord]) -> dict[str, str]:
     """What the status of pods on their way out is called; a pod's document does not tell, its record does."""
     return {
         record.uid: "Terminating" if record.ending.order is None else "Evicting"
-        for record in read_records(node.records)
+        for record in records
         if record.ending is not None and record.verdict is None
     }
 

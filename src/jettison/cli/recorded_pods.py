@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from jettison.agent.readmission import prospect_text
+from jettison.agent.sources import ORIGIN
 from jettison.clock import Instant, SystemClock
 from jettison.errors import InputError, ManifestError, ObservationFailed
 from jettison.manifests.decoding import bounded, decode
@@ -57,6 +59,18 @@ def recorded_statuses(directory: Path) -> Iterator[PodStatus]:
             yield recorded_status(record)
         except ManifestError:
             continue
+
+
+def prospect(record: PodRecord, *, readmits: bool) -> str:
+    """When and how the pod comes back; empty for one that lives, or of which its owner in an API decides."""
+    if record.verdict is None or ORIGIN not in ((record.document.get("metadata") or {}).get("annotations") or {}):
+        return ""
+    try:
+        status = recorded_status(record)
+    except ManifestError:
+        return ""
+    began_ns, ended_ns = record.started_ns or 0, record.ending.began_ns if record.ending is not None else 0
+    return prospect_text(status, readmits=readmits, lasted_ns=max(ended_ns - began_ns, 0))
 
 
 def recorded_status(record: PodRecord) -> PodStatus:

@@ -57,6 +57,15 @@ class WatchedNode:
         return read_card(self.directory)
 
     @property
+    def readmits(self) -> bool:
+        """Whether its last agent admits pods again that were evicted; no where that cannot be told."""
+        try:
+            card = self.card
+        except ObservationFailed:
+            return False
+        return card is not None and card.readmits
+
+    @property
     def logs_dir(self) -> Path:
         """On nodefs, wherever that is."""
         card = self.card

@@ -13,8 +13,9 @@ from jettison.agent.journal_reading import PodName, PodQuery, Record, read_journ
 from jettison.agent.stories import Story, tell
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.ranking_report import ranking_data
+from jettison.cli.recorded_pods import prospect, read_record
 from jettison.cli.watched_node import WatchedNode, first_to_know, names_of, watched_nodes_options
-from jettison.errors import JettisonError
+from jettison.errors import InputError, JettisonError, ObservationFailed
 from jettison.manifests.times import exact_time_text
 
 # More than there are between any two instants on record.
@@ -40,7 +41,17 @@ def command(nodes: Sequence[WatchedNode], pod: str, output: str) -> None:
     if len(nodes) > 1:
         also = f"; also on record on {', '.join(others)}, which --node-name chooses" if others else ""
         remarks.notes.append(f"this is from node `{node.name}`{also}")
-    emit(output, remarks, lambda: "\n".join(explain(story)), lambda: _data(node, story))
+    later = _later(node, story.pod[2])
+    emit(output, remarks, lambda: "\n".join(explain(story, later)), lambda: _data(node, story, later))
+
+
+def _later(node: WatchedNode, uid: str) -> str:
+    """When and how it comes back; empty for a pod that the node has forgotten, and for a uid that is none."""
+    try:
+        record = read_record(node.records, uid)
+    except (InputError, ObservationFailed):
+        return ""
+    return "" if record is None else prospect(record, readmits=node.readmits)
 
 
 @dataclass(slots=True)
@@ -92,14 +103,14 @@ def _story(node: WatchedNode, query: PodQuery, remarks: Remarks) -> Story | None
     return story
 
 
-def _data(node: WatchedNode, story: Story) -> dict[str, Any]:
+def _data(node: WatchedNode, story: Story, later: str) -> dict[str, Any]:
     namespace, name, uid = story.pod
     return {
         "kind": "Explanation",
         "node": node.name,
         "pod": {"namespace": namespace, "name": name, "uid": uid},
         "outcome": _outcome(story),
-        "text": explain(story),
+        "text": explain(story, later),
         "decision": _decision(story),
         "facts": [
             _fact(story.facts[event]) for event in sorted(story.facts, key=lambda each: story.facts[each].time_ns)

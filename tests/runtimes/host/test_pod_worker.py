@@ -182,7 +182,7 @@ def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path, monkeypa
         await scene.supervisor.start(manifest(shell("cat h/file", volumeMounts=mounts), volumes=volumes))
         assert scene.status().phase == "Pending"
         assert scene.container().message == "cannot set up volume `h`: no such file or directory"
-        assert scene.said(events.PodWaiting)[0].event == "FailedMount"
+        assert scene.said(events.PodWaiting)[0].event_reason == "FailedMount"
         missing.mkdir()
         (missing / "file").write_text("hello")
         await until(lambda: scene.container().restarts == 1)

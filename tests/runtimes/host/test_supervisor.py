@@ -164,7 +164,7 @@ def test_what_a_bare_host_does_not_have_is_waited_for(
         assert [(each.state, each.reason) for each in status.containers] == [("waiting", reason)]
         assert scene.condition("Ready").status == "False"
         (fact,) = scene.said(events.PodWaiting)
-        assert (fact.event, fact.seconds) == (event, 10)
+        assert (fact.event_reason, fact.seconds) == (event, 10)
         assert fact.message.startswith(told)
         assert not scene.places.found()
         assert scene.supervisor.active() == []

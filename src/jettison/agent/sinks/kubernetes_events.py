@@ -109,7 +109,7 @@ def _events_of(fact: Fact) -> Iterator[tuple[Event, str]]:
     elif isinstance(fact, events.PodRejected):
         yield Event(WARNING, fact.reason, fact.message, fact.pod), ""
     elif isinstance(fact, events.PodWaiting):
-        yield Event(WARNING, fact.event, fact.message, fact.pod), ""
+        yield Event(WARNING, fact.event_reason, fact.message, fact.pod), ""
     elif isinstance(fact, events.DeadlineExceeded):
         yield Event(NORMAL, wording.DEADLINE_EXCEEDED, wording.DEADLINE_MESSAGE, fact.pod), ""
     elif isinstance(fact, events.KillFailed):

@@ -385,10 +385,8 @@ def test_lengths_of_time_read_well(nanoseconds: int, text: str) -> None:
     assert span(nanoseconds) == text
 
 
-def test_a_pod_that_waits_says_for_what(the: Node) -> None:
+def test_what_others_know_stands_at_the_end(the: Node) -> None:
     the.say(events.PodAdmitted(WEB))
-    the.say(events.PodWaiting(WEB, "ImagePullBackOff", 'Failed to pull image "nginx": no', "Failed", 20))
-    told = the.why("web")
-    assert told[-1] == '  waits     Failed to pull image "nginx": no; tried again after 20 s'
-    the.say(events.ContainerStarted(WEB, "c", 0))
-    assert not any("waits" in line for line in the.why("web"))
+    story = story_of(the.directory, PodQuery.parse("web"))
+    assert story is not None
+    assert explain(story, {"now": "it waits,\nImagePullBackOff"})[-1] == "  now       it waits,\\nImagePullBackOff"

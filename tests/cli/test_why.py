@@ -39,7 +39,8 @@ def test_the_reason_of_an_eviction_is_told(guarded: Guarded, name: str) -> None:
     assert first.startswith("shop/leak was evicted at 20")
     labels = [line.split()[0] for line in details if not line.startswith("   ")]
     assert labels[:2] == ["uid", "because"]
-    assert labels[-6:] == ["order", "grace", "message", "signal", "ended", "cleared"]
+    assert labels[-7:] == ["order", "grace", "message", "signal", "ended", "cleared", "later"]
+    assert "it does not come back by itself: a changed manifest brings it back" in details[-1]
     assert "below the hard threshold of 32Mi" in done.stdout
     assert "→ 1.  shop/leak" in done.stdout
 

@@ -6,7 +6,7 @@ printed as Kubernetes prints them, because they stand beside Kubernetes' own mes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from jettison.agent.amounts import span
 from jettison.agent.journal_reading import PodName, Record
@@ -26,9 +26,10 @@ NEIGHBOURS = 3
 _LABEL = 10
 
 
-def explain(story: Story, prospect: str = "") -> list[str]:
-    """Lines to print. `prospect` says when and how it comes back, where that is known."""
-    return [_headline(story), *_details(story), *(_line("later", f"it {prospect}") if prospect else ())]
+def explain(story: Story, besides: Mapping[str, str] | None = None) -> list[str]:
+    """Lines to print; `besides`, by their labels, is what others than the journal know."""
+    more = (line for label, text in (besides or {}).items() for line in _line(label, text))
+    return [_headline(story), *_details(story), *more]
 
 
 def _headline(story: Story) -> str:
@@ -71,10 +72,6 @@ def _details(story: Story) -> Iterator[str]:
         count = f"{values['kills']} process" if values["kills"] == 1 else f"{values['kills']} processes"
         where = f"{count} of container {values['container']}"
         yield from _line("kernel", f"the OOM killer ended {where} at {time_text(kill.time_ns)}")
-    waiting = story.after("pod_waiting", story.started)
-    if waiting is not None and story.after("container_started", waiting) is None:
-        values = waiting.values
-        yield from _line("waits", f"{values['message'].strip()}; tried again after {values['seconds']} s")
     rejected = story.after("pod_rejected", story.started)
     if rejected is not None:
         yield from _line("rejected", f"{rejected.values['reason']}: {rejected.values['message'].strip()}")

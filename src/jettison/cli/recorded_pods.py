@@ -69,8 +69,9 @@ def prospect(record: PodRecord, *, readmits: bool) -> str:
         status = recorded_status(record)
     except ManifestError:
         return ""
-    began_ns, ended_ns = record.started_ns or 0, record.ending.began_ns if record.ending is not None else 0
-    return prospect_text(status, readmits=readmits, lasted_ns=max(ended_ns - began_ns, 0))
+    began_ns, ending = record.started_monotonic_ns, record.ending
+    lasted_ns = 0 if began_ns is None or ending is None else max(ending.began_monotonic_ns - began_ns, 0)
+    return prospect_text(status, readmits=readmits, lasted_ns=lasted_ns)
 
 
 def recorded_status(record: PodRecord) -> PodStatus:

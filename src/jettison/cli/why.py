@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 from jettison.agent.explanations import explain
 from jettison.agent.journal_reading import PodName, PodQuery, Record, read_journal
 from jettison.agent.stories import Story, tell
+from jettison.cli.known_pods import known_pods
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.ranking_report import ranking_data
 from jettison.cli.recorded_pods import prospect, read_record
@@ -41,17 +42,31 @@ def command(nodes: Sequence[WatchedNode], pod: str, output: str) -> None:
     if len(nodes) > 1:
         also = f"; also on record on {', '.join(others)}, which --node-name chooses" if others else ""
         remarks.notes.append(f"this is from node `{node.name}`{also}")
-    later = _later(node, story.pod[2])
-    emit(output, remarks, lambda: "\n".join(explain(story, later)), lambda: _data(node, story, later))
+    besides = _besides(node, story.pod[2])
+    emit(output, remarks, lambda: "\n".join(explain(story, besides)), lambda: _data(node, story, besides))
 
 
-def _later(node: WatchedNode, uid: str) -> str:
-    """When and how it comes back; empty for a pod that the node has forgotten, and for a uid that is none."""
+def _besides(node: WatchedNode, uid: str) -> dict[str, str]:
+    """What it waits for now, and when and how it comes back; nothing of a pod that the node has forgotten."""
     try:
         record = read_record(node.records, uid)
+        if record is None:
+            return {}
+        item = next((each for each in known_pods(node).items if each["metadata"]["uid"] == uid), None)
     except (InputError, ObservationFailed):
-        return ""
-    return "" if record is None else prospect(record, readmits=node.readmits)
+        # The uid is none, or who asks may read the journal and nothing else.
+        return {}
+    found = {} if item is None else {"now": waiting} if (waiting := _waiting(item["status"])) else {}
+    later = prospect(record, readmits=node.readmits)
+    return {**found, "later": f"it {later}"} if later else found
+
+
+def _waiting(status: Mapping[str, Any]) -> str:
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("message"):
+            return f"it waits, {waiting.get('reason')}: {waiting['message']}"
+    return ""
 
 
 @dataclass(slots=True)
@@ -103,14 +118,14 @@ def _story(node: WatchedNode, query: PodQuery, remarks: Remarks) -> Story | None
     return story
 
 
-def _data(node: WatchedNode, story: Story, later: str) -> dict[str, Any]:
+def _data(node: WatchedNode, story: Story, besides: Mapping[str, str]) -> dict[str, Any]:
     namespace, name, uid = story.pod
     return {
         "kind": "Explanation",
         "node": node.name,
         "pod": {"namespace": namespace, "name": name, "uid": uid},
         "outcome": _outcome(story),
-        "text": explain(story, later),
+        "text": explain(story, besides),
         "decision": _decision(story),
         "facts": [
             _fact(story.facts[event]) for event in sorted(story.facts, key=lambda each: story.facts[each].time_ns)

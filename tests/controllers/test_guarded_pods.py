@@ -41,6 +41,20 @@ def test_pods_move_between_shelves() -> None:
     assert names() == (["1"], ["1", "3", "4"])
 
 
+def test_a_mirror_counts_for_no_budget() -> None:
+    """Or else a node that was broken into makes a hundred of them, and every budget has room."""
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    mirror = _pod("m", app="web")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "u"}
+    for name, pod in (("m", mirror), ("1", _pod("1", app="web"))):
+        cache._store(("a", name), Change(None, pod))
+    assert [pod.name for pod in guarded.matching("a", WEB)] == ["1"]
+    cache._store(("a", "1"), Change(_pod("1", app="web"), None))
+    cache._store(("a", "m"), Change(mirror, None))
+    assert (guarded.matching("a", ALL), guarded._shelves) == ([], {})
+
+
 def test_what_goes_leaves_nothing_behind_whatever_its_last_words_are() -> None:
     """Every Job has labels of its own, and a pod may lose its finalizer and change its labels in one breath."""
     cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)

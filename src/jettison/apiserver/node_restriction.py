@@ -16,7 +16,7 @@ from jettison.apiserver.statuses import not_found
 from jettison.apiserver.stored import Stored
 from jettison.engine.labels import is_administrators_label
 from jettison.engine.strconv import quote
-from jettison.manifests.pods import CONFIG_MIRROR
+from jettison.manifests.pods import CONFIG_MIRROR, is_mirror
 
 Json = Mapping[str, Any]
 
@@ -108,7 +108,7 @@ class NodeRestriction:
         is_used = any(
             _node_of(each.object) == node
             and each.object["spec"].get("serviceAccountName") == access.name
-            and CONFIG_MIRROR not in _part(each.object, "annotations")
+            and not is_mirror(each.object)
             for each in pods
         )
         return "" if is_used else _unrelated(node)
@@ -147,7 +147,7 @@ class NodeRestriction:
     def _mirror_refusal(self, node: str, pod: Json) -> str:
         """A mirror owned by anything but the node would be counted, and others ended for it, by that owner."""
         this = f"node {quote(node)}"
-        if CONFIG_MIRROR not in _part(pod, "annotations"):
+        if not is_mirror(pod):
             return f"pod does not have {quote(CONFIG_MIRROR)} annotation, {this} can only create mirror pods"
         if _node_of(pod) != node:
             return f"{this} can only create pods with spec.nodeName set to itself"

@@ -16,8 +16,8 @@ from jettison.cli.log_files import log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.engine.pods import Pod
 from jettison.errors import ApiError, ObservationFailed
+from jettison.manifests.pods import is_mirror
 from jettison.membership.mirrors import mirror_name
-from jettison.membership.pod_source import is_mirror
 from jettison.runtimes.host.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import PodStatus
 

@@ -1,5 +1,9 @@
 """Pods as budgets see them, sorted by their labels: the pods of a workload have the same, so that a selector is asked
-once for all of them and not two thousand times."""
+once for all of them and not two thousand times.
+
+Mirrors of static pods are not among them. A node makes those by itself, with any labels and ready at once: counted,
+they would let it open the budgets of pods on other nodes, or close them. To evict a mirror ends nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from collections.abc import Mapping
 from jettison.engine.budgets import GuardedPod
 from jettison.engine.label_selectors import LabelSelector
 from jettison.manifests.budgets import guarded_pod_from
+from jettison.manifests.pods import is_mirror
 from jettison.runtimes.kube.cache import Cache, Change, View, key_of
 from jettison.runtimes.kube.client import Document
 
 
 class GuardedPods:
-    """All pods of a cache."""
+    """All pods of a cache but the mirrors."""
 
     def __init__(self, pods: Cache) -> None:
         self._view: View[GuardedPod] = View(pods, guarded_pod_from, _shelf, self._forget)
@@ -30,7 +35,7 @@ class GuardedPods:
         return found
 
     def _take(self, change: Change) -> None:
-        if change.new is not None and not change.is_resync:
+        if change.new is not None and not change.is_resync and not is_mirror(change.new):
             shelves = self._shelves.setdefault(key_of(change.new)[0], {})
             shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
 
@@ -46,4 +51,4 @@ class GuardedPods:
 def _shelf(pod: Document) -> str:
     """No namespace has a blank in it."""
     labels = pod["metadata"].get("labels") or {}
-    return f"{key_of(pod)[0]} {sorted(labels.items())}"
+    return f"{key_of(pod)[0]} {'mirror' if is_mirror(pod) else sorted(labels.items())}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, TypeVar
@@ -123,6 +123,11 @@ def parse_pods(data: bytes, source: str = "pods") -> list[Pod]:
 def pod_from(document: object, source: str = "pod") -> Pod:
     """The pod in a document that is already decoded."""
     return _pod(convert(document, PodDocument, source), source).read_all()
+
+
+def is_mirror(document: Mapping[str, Any]) -> bool:
+    """Whether a pod of an API shows what a node runs by itself, and is nobody's wish."""
+    return CONFIG_MIRROR in ((document.get("metadata") or {}).get("annotations") or {})
 
 
 class _DecodedPod(Pod):

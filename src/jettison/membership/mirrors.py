@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jettison.errors import ApiError, NotFound
-from jettison.manifests.pods import CONFIG_MIRROR
-from jettison.membership.pod_source import is_mirror, is_terminating, local_uid, uid_of
+from jettison.manifests.pods import CONFIG_MIRROR, is_mirror
+from jettison.membership.pod_source import is_terminating, local_uid, uid_of
 from jettison.runtimes.kube.cache import Cache, Key, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
 from jettison.runtimes.kube.kinds import PODS

@@ -14,7 +14,8 @@ from jettison import events
 from jettison.clock import Clock
 from jettison.errors import Conflict, NotFound
 from jettison.events import Fact
-from jettison.membership.pod_source import is_mirror, is_terminating, local_uid, uid_of
+from jettison.manifests.pods import is_mirror
+from jettison.membership.pod_source import is_terminating, local_uid, uid_of
 from jettison.membership.pod_status import lost_patch, status_patch
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient

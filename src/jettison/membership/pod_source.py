@@ -9,7 +9,7 @@ from jettison.agent.admission import TERMINAL
 from jettison.agent.sources import Wish
 from jettison.errors import ManifestError
 from jettison.events import Emit
-from jettison.manifests.pods import CONFIG_MIRROR, pod_from
+from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.protocol import PodManifest
@@ -91,11 +91,6 @@ def local_uid(document: Document) -> str:
     """By which the node itself knows the pod: a mirror tells it of the static pod that it shows."""
     uid: str = (document["metadata"].get("annotations") or {}).get(CONFIG_MIRROR) or uid_of(document)
     return uid
-
-
-def is_mirror(document: Document) -> bool:
-    """It shows what a node runs by itself, and is nobody's wish."""
-    return CONFIG_MIRROR in (document["metadata"].get("annotations") or {})
 
 
 def is_terminating(document: Document) -> bool:

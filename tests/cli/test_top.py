@@ -17,12 +17,16 @@ from pathlib import Path
 
 import pytest
 
+from jettison.agent.endpoints import rank_document
 from jettison.agent.journal import Journal
 from jettison.agent.recorder import JournalRecorder
-from jettison.cli.top_frame import gauge
+from jettison.cli.node_view import NodeView
+from jettison.cli.screen import Key, keys_of
+from jettison.cli.top_frame import gauge, page
 from jettison.engine.decide import decide
 from jettison.engine.history import History
 from jettison.engine.snapshot import MemoryStats, NodeStats
+from tests import builders
 from tests.agent.scripted_runtime import HandClock
 from tests.builders import MI, policy, snapshot
 from tests.cli.guarded import FLAGS, PATIENCE, Guarded, pod, shell
@@ -151,6 +155,81 @@ def test_a_node_of_which_nothing_is_known(tmp_path: Path) -> None:
     assert done.stderr == "error: no agent runs for node `n1`, and no step is on record\n"
 
 
+def crowded(count: int) -> NodeView:
+    """A node with three thresholds and so many pods, of which none uses what another one does."""
+    pods = [builders.pod(f"production-worker-with-a-long-name-{number:02d}") for number in range(count)]
+    usages = {each.uid: builders.memory_used((count - place) * MI) for place, each in enumerate(pods)}
+    wishes = policy({"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"})
+    return NodeView(
+        rank_document(wishes, snapshot(1893456000, builders.node(memory=500 * MI), pods, usages)), History()
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 10, 15, 24, 30, 60])
+@pytest.mark.parametrize("columns", [1, 10, 20, 40, 60, 79, 80, 120, 250])
+@pytest.mark.parametrize("count", [0, 1, 30])
+def test_a_page_fits_every_window(columns: int, rows: int, count: int) -> None:
+    view = crowded(count)
+    for first in (0, 7, 10**9):
+        shown = page(view, None, first, columns, rows)
+        assert len(shown.lines) == rows
+        if columns >= 40:
+            assert max(len(line.text) for line in shown.lines[1:]) <= columns if rows > 1 else True
+        assert 0 <= shown.first <= max(0, count - 1)
+
+
+def test_at_80_of_24_nothing_that_matters_is_cut_off() -> None:
+    lines = [line.text for line in page(crowded(30), None, 0, 80, 24).lines]
+
+    head = next(line for line in lines if line.startswith("SIGNAL"))
+    assert head.split() == ["SIGNAL", "AVAILABLE", "THRESHOLD", "HEADROOM", "STATE"] or "CAPACITY" in head
+    memory = next(line for line in lines if line.startswith("memory.available"))
+    assert memory.split()[-4:] == ["hard", "100Mi", "400Mi", "clear"]
+    order = next(line for line in lines if line.startswith(" #"))
+    assert {"POD", "USAGE", "EXCESS", "NOTE"} <= set(order.split())
+    assert lines[-1] == "q quit   s next signal   ↑↓ jk PgUp PgDn g G scroll"
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 10), (120, 20)])
+def test_every_pod_can_be_scrolled_to(columns: int, rows: int) -> None:
+    """And it is said which are shown."""
+    view, seen, first = crowded(30), set(), 0
+    while True:
+        shown = page(view, None, first, columns, rows)
+        places = [
+            int(line.text.split()[0])
+            for line in shown.lines
+            if line.text.split()[:1] and line.text.split()[0].isdigit()
+        ]
+        scope = f"pods {shown.first + 1}–{shown.first + len(places)} of 30"
+        assert any(line.text.startswith(scope) for line in shown.lines)
+        seen |= set(places)
+        if places[-1] == 30:
+            break
+        first = shown.first + shown.step
+    assert seen == set(range(1, 31))
+
+
+def test_a_name_is_cut_in_its_middle() -> None:
+    lines = [line.text for line in page(crowded(30), None, 0, 40, 10).lines]
+    assert any("…" in line and "name-00" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("sjk", [Key.SIGNAL, Key.DOWN, Key.UP]),
+        ("\x1b[A\x1bOB", [Key.UP, Key.DOWN]),
+        ("\x1b[5~\x1b[6~ ", [Key.PAGE_UP, Key.PAGE_DOWN, Key.PAGE_DOWN]),
+        ("\x1b[H\x1b[4~gG", [Key.HOME, Key.END, Key.HOME, Key.END]),
+        ("\x1b[1;5s\x1b[3~\x1bOq", []),
+        ("xyzé\x00", []),
+    ],
+)
+def test_keys(typed: str, keys: list[Key]) -> None:
+    assert keys_of(typed) == keys
+
+
 class Terminal:
     """`jettison top` on a terminal of 30 rows of 100 columns, with somebody in front of it."""
 
@@ -259,9 +338,25 @@ def test_control_z_gives_it_back_for_a_while(terminal: Terminal) -> None:
 def test_s_shows_the_next_signal(terminal: Terminal) -> None:
     terminal.until("eviction order for memory.available")
     terminal.type("s")
-    terminal.until("eviction order for memory.available")
-    terminal.type("s")
     terminal.until("eviction order for allocatableMemory.available")
+
+
+def test_pods_are_scrolled_at_once_and_a_new_size_is_seen(guarded: Guarded) -> None:
+    """Long before the next look at the node."""
+    terminal = Terminal(guarded, "--interval", "3000")
+    try:
+        terminal.until("pods 1–4 of 4")
+        terminal.resize(9, 60)
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.until("pods 1–3 of 4")
+        terminal.type("\x1b[B")
+        terminal.until("pods 2–4 of 4")
+        terminal.type("g")
+        terminal.until("pods 1–3 of 4")
+        terminal.type("q")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
 
 
 def test_a_small_window_shows_what_fits(terminal: Terminal) -> None:

@@ -8,11 +8,13 @@ starving.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
 import termios
 from collections.abc import Iterable
+from enum import StrEnum
 from types import FrameType
 from typing import Any, Self
 
@@ -23,7 +25,40 @@ _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_PAGE = "\x1b[H", "\x1b[K", "\x1b[J"
 _ALARMING, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
+# What terminals send for keys that are no characters, in both of their modes.
+_SEQUENCES = {
+    "\x1b[A": "k",
+    "\x1bOA": "k",
+    "\x1b[B": "j",
+    "\x1bOB": "j",
+    "\x1b[5~": "b",
+    "\x1b[6~": " ",
+    "\x1b[H": "g",
+    "\x1bOH": "g",
+    "\x1b[1~": "g",
+    "\x1b[F": "G",
+    "\x1bOF": "G",
+    "\x1b[4~": "G",
+}
+_OTHER_SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)")
+_LONGEST_SEQUENCE = 4
+# The rest of a sequence may come in another piece, over a slow line.
+_SEQUENCE_SECONDS = 0.05
+
 _HANGUPS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Key(StrEnum):
+    """What a key asks for; the value is the character that does it as well."""
+
+    QUIT = "q"
+    SIGNAL = "s"
+    UP = "k"
+    DOWN = "j"
+    PAGE_UP = "b"
+    PAGE_DOWN = " "
+    HOME = "g"
+    END = "G"
 
 
 class Screen:
@@ -54,23 +89,30 @@ class Screen:
         os.close(self._woken)
         os.close(self._wake)
 
+    def size(self) -> tuple[int, int]:
+        """Columns and rows; a terminal that does not know has 80 of 24."""
+        columns, rows = os.get_terminal_size(self._output)
+        return columns or 80, rows or 24
+
     def draw(self, lines: Iterable[Line]) -> None:
         """In place of what is there, and cut to what fits: a line that wraps would push the others away."""
-        columns, rows = os.get_terminal_size(self._output)
+        columns, rows = self.size()
         shown = [self._coloured(line, columns) + _REST_OF_LINE for line in list(lines)[:rows]]
         self._write(_HOME + "\n".join(shown) + _REST_OF_PAGE)
 
-    def wait(self, seconds: float) -> str:
-        """The key that was pressed; empty when none was, or when the window has another size now."""
+    def wait(self, seconds: float) -> list[Key]:
+        """The keys that were pressed; none when the time is over, or when the window has another size now."""
         watched = [self._woken] if self._input is None else [self._woken, self._input]
         ready, _, _ = select.select(watched, [], [], seconds)
         if self._woken in ready:
             os.read(self._woken, 64)
-        if self._input is not None and self._input in ready:
-            typed = os.read(self._input, 64)
-            # Nothing at all: the terminal is gone, and with it whoever looked.
-            return typed.decode(errors="replace")[:1] if typed else "q"
-        return ""
+        if self._input is None or self._input not in ready:
+            return []
+        typed = os.read(self._input, 64).decode(errors="replace")
+        if "\x1b" in typed[1 - _LONGEST_SEQUENCE :] and select.select([self._input], [], [], _SEQUENCE_SECONDS)[0]:
+            typed += os.read(self._input, 64).decode(errors="replace")
+        # Nothing at all: the terminal is gone, and there is nothing to draw for.
+        return keys_of(typed) if typed else [Key.QUIT]
 
     def _coloured(self, line: Line, columns: int) -> str:
         text = line.text[:columns]
@@ -109,3 +151,13 @@ class Screen:
 
 def _hang_up(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
+
+
+def keys_of(typed: str) -> list[Key]:
+    """What these bytes of a terminal ask for; whatever else they say is passed over."""
+    for sequence, character in _SEQUENCES.items():
+        typed = typed.replace(sequence, character)
+    # The letters of a sequence for another key are none of ours.
+    typed = _OTHER_SEQUENCE.sub("", typed)
+    known = set(Key)
+    return [Key(character) for character in typed if character in known]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from jettison.agent.safe_text import printable
 
 GAP = "  "
 NOTHING = "-"
+UNBOUNDED = 10**6
+"""Wider than any table: print all of it."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = (), indent: str = "") -> str:
@@ -22,3 +25,50 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collecti
         ).rstrip()
         for line in lines
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze:
+    """One thing to do about a table that is too wide: take a column away, or cut its cells to `least` characters."""
+
+    column: str
+    least: int | None = None
+
+
+def fitted(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    steps: Iterable[Squeeze],
+    *,
+    right: Collection[str] = (),
+) -> list[str]:
+    """The lines of a table no wider than `width`: as many of the steps are taken, in their order, as it needs."""
+    columns = {
+        name: [printable(cell) for cell in cells]
+        for name, cells in zip(head, zip(head, *rows, strict=True), strict=True)
+    }
+    for step in steps:
+        excess = _width(columns) - width
+        if excess <= 0:
+            break
+        if step.least is None:
+            del columns[step.column]
+        elif step.column in columns:
+            cells = columns[step.column]
+            most = max(step.least, max(map(len, cells)) - excess)
+            columns[step.column] = [shortened(cell, most) for cell in cells]
+    lines = zip(*columns.values(), strict=True)
+    return [line[:width] for line in table(next(lines), list(lines), right=right).splitlines()]
+
+
+def shortened(text: str, most: int) -> str:
+    """Without its middle where it is longer: names that programs make differ at their ends."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _width(columns: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, cells)) for cells in columns.values()) + len(GAP) * (len(columns) - 1)

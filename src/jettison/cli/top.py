@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import click
@@ -10,11 +11,14 @@ import click
 from jettison.agent.safe_text import printable
 from jettison.cli.node_view import NodeView, look
 from jettison.cli.output import TABLE, Remarks, emit, output_option
-from jettison.cli.screen import Screen
-from jettison.cli.top_frame import Line, choose, frame
+from jettison.cli.screen import Key, Screen
+from jettison.cli.top_frame import Line, choose, frame, page
 from jettison.cli.watched_node import WatchedNode, watched_node_options
 from jettison.engine.signals import Condition, Signal
 from jettison.errors import ObservationFailed
+
+# Further down than any pod; what is shown ends with the last one.
+_LAST = 10**9
 
 
 @click.command()
@@ -37,34 +41,78 @@ from jettison.errors import ObservationFailed
 @output_option
 @watched_node_options
 def command(node: WatchedNode, once: bool, interval: float, signal_name: str | None, output: str) -> None:
-    """What the node has left of everything, what it must not fall below, and who would go first.
+    """What the node has left of everything, what it must not fall below, and which pods would go first.
 
-    In the picture `#` is used and `|` is the threshold. Keys: s shows the order for the next signal, q ends.
+    In the picture `#` is used and `|` is the threshold. Keys: s shows the order for the next signal; arrows, j and k,
+    PgUp and PgDn, g and G scroll the pods; q ends.
     """
     if output != TABLE or once or not sys.stdout.isatty():
         _print(look(node), signal_name, output)
         return
     with Screen() as screen:
+        _Watch(node, signal_name, interval).show(screen)
+
+
+class _Watch:
+    """One `top` on a terminal: a key changes the picture at once, the node is asked again when the interval is over."""
+
+    def __init__(self, node: WatchedNode, signal_name: str | None, interval: float) -> None:
+        self._node = node
+        self._signal_name = signal_name
+        self._interval = interval
+        self._view: NodeView | None = None
+        self._failure = ""
+        self._first = 0
+        self._step = 1
+
+    def show(self, screen: Screen) -> None:
+        """Until q."""
         while True:
-            lines, signals = _picture(node, signal_name)
-            screen.draw(lines)
-            key = screen.wait(interval)
-            if key == "q":
-                return
-            if key == "s" and signals:
-                place = signals.index(signal_name) + 1 if signal_name in signals else 0
-                signal_name = signals[place % len(signals)]
+            self._look()
+            due = time.monotonic() + self._interval
+            while True:
+                screen.draw(self._lines(*screen.size()))
+                keys = screen.wait(max(0.0, due - time.monotonic()))
+                if Key.QUIT in keys:
+                    return
+                for key in keys:
+                    self._press(key)
+                if time.monotonic() >= due:
+                    break
 
+    def _look(self) -> None:
+        """What cannot be seen now may be seen in a second."""
+        try:
+            self._view, self._failure = look(self._node), ""
+        except ObservationFailed as failure:
+            self._view, self._failure = None, str(failure)
 
-def _picture(node: WatchedNode, signal_name: str | None) -> tuple[list[Line], list[str]]:
-    """The lines, and the signals there are. What cannot be seen now may be seen in a second."""
-    try:
-        view = look(node)
-    except ObservationFailed as failure:
-        return [Line(printable(f"node {node.name}")), Line(printable(str(failure)), is_alarming=True)], []
-    headline, *rest = frame(view, signal_name)
-    notes = [Line(printable(view.note), is_alarming=True)] if view.note else []
-    return [headline, *notes, *rest], [each["signal"] for each in view.ranking["signals"]]
+    def _lines(self, columns: int, rows: int) -> list[Line]:
+        view = self._view
+        if view is None:
+            said = (Line(printable(f"node {self._node.name}")), Line(printable(self._failure), is_alarming=True))
+            return [*said, Line("q quit")]
+        notes = [Line(printable(view.note), is_alarming=True)] if view.note else []
+        shown = page(view, self._signal_name, self._first, columns, rows, notes)
+        self._first, self._step = shown.first, shown.step
+        return shown.lines
+
+    def _press(self, key: Key) -> None:
+        if key is Key.SIGNAL:
+            self._next_signal()
+        else:
+            ways = {Key.UP: -1, Key.DOWN: 1, Key.PAGE_UP: -self._step, Key.PAGE_DOWN: self._step}
+            ends = {Key.HOME: 0, Key.END: _LAST}
+            self._first = max(0, ends.get(key, self._first + ways.get(key, 0)))
+
+    def _next_signal(self) -> None:
+        """The one after the one that is shown, whether that was asked for or not."""
+        chosen = None if self._view is None else choose(self._view, self._signal_name)
+        if self._view is None or chosen is None:
+            return
+        names = [each["signal"] for each in self._view.ranking["signals"]]
+        self._signal_name = names[(names.index(chosen["signal"]) + 1) % len(names)]
+        self._first = 0
 
 
 def _print(view: NodeView, signal_name: str | None, output: str) -> None:

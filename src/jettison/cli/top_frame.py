@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
 from jettison.cli.node_view import NodeView
-from jettison.cli.tables import NOTHING, table
+from jettison.cli.tables import NOTHING, UNBOUNDED, Squeeze, fitted
 from jettison.engine.durations import SECOND_NS, duration_text
 from jettison.engine.history import History
 from jettison.engine.signals import Condition, Resource, Signal
 
 _GAUGE = 20
+_NUMBERS = ("#", "PRIORITY", "USAGE", "REQUEST", "EXCESS")
+_AMOUNTS = ("AVAILABLE", "CAPACITY", "HEADROOM")
+# What goes, or is cut, first: of a signal its headroom and state are the last to go, of a pod its name and usage.
+_SQUEEZED_READINGS = (
+    Squeeze(""),
+    Squeeze("CAPACITY"),
+    Squeeze("SIGNAL", 16),
+    Squeeze("THRESHOLD", 10),
+    Squeeze("STATE", 8),
+    Squeeze("THRESHOLD"),
+    Squeeze("AVAILABLE"),
+    Squeeze("SIGNAL", 6),
+)
+_SQUEEZED_ORDER = (
+    Squeeze("QOS"),
+    Squeeze("REQUEST"),
+    Squeeze("POD", 24),
+    Squeeze("PRIORITY"),
+    Squeeze("EXCEEDS"),
+    Squeeze("NOTE", 5),
+    Squeeze("EXCESS"),
+    Squeeze("NOTE"),
+    Squeeze("POD", 8),
+)
+# However small the window is, so many pods are shown before the list of signals is cut.
+_LEAST_PODS = 3
+_KEYS = (
+    "q quit   s next signal   ↑↓ jk PgUp PgDn g G scroll",
+    "q quit   s signal   ↑↓ PgUp PgDn scroll",
+    "q quit  s signal  ↑↓ scroll",
+    "q s ↑↓",
+)
 _READINGS = ("SIGNAL", "AVAILABLE", "CAPACITY", "", "THRESHOLD", "HEADROOM", "STATE")
 _ORDER = ("#", "POD", "EXCEEDS", "PRIORITY", "USAGE", "REQUEST", "EXCESS", "QOS", "NOTE")
 
@@ -39,6 +71,60 @@ def frame(view: NodeView, wanted: str | None = None) -> list[Line]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What fits into a window. `first` is the place of the first pod that is shown, from 0; `step` how many fit."""
+
+    lines: list[Line]
+    first: int
+    step: int
+
+
+def page(view: NodeView, wanted: str | None, first: int, columns: int, rows: int, notes: Sequence[Line] = ()) -> Page:
+    """The same as `frame` for a window: columns go by priority, pods scroll, and it is said what is not shown."""
+    top = [Line(_headline(view), bool(view.history.conditions)), *notes]
+    readings = list(_readings(view, columns))
+    chosen = choose(view, wanted)
+    pods = [] if chosen is None else list(_order(chosen, columns))
+    total = max(0, len(pods) - 1) if chosen is not None and chosen["order"] else 0
+    # The title, the names of the columns and the keys have a line each.
+    room = max(0, rows - len(top) - 3)
+    readings = _most_pressing(readings, max(0, room - min(total, _LEAST_PODS)))
+    step = max(1, room - len(readings))
+    has_blanks = step - 2 >= max(total, _LEAST_PODS) or rows >= 24
+    step -= 2 if has_blanks and step > 2 else 0
+    first = max(0, min(first, total - step))
+    blank = [Line("")] if has_blanks else []
+    shown = pods[1 + first : 1 + first + step] if total else pods
+    lines = [*top, *blank, *readings, *blank]
+    if chosen is not None:
+        scope = f"pods {first + 1}–{first + len(shown)} of {total}, " if total else ""
+        signal = chosen["signal"]
+        title = _widest(columns, f"{scope}eviction order for {signal}", f"{scope}by {signal}", scope.strip(", "))
+        lines += [Line(title), *pods[: 1 if total else 0], *shown]
+    lines = lines[: max(1, rows - 1)]
+    lines += [Line("")] * (rows - 1 - len(lines))
+    return Page([*lines, Line(_widest(columns, *_KEYS))] if rows > 1 else lines, first, step)
+
+
+def _most_pressing(readings: list[Line], most: int) -> list[Line]:
+    """As many lines as there is room for: the head, what is crossed, the others; and how many are left out."""
+    if len(readings) <= most:
+        return readings
+    if most < 2:
+        return []
+    head, *lines = readings
+    kept = [line for line in lines if line.is_alarming][: most - 2]
+    kept += [line for line in lines if not line.is_alarming][: most - 2 - len(kept)]
+    left = len(lines) - len(kept)
+    return [head, *(line for line in lines if line in kept), Line(f"… {left} more thresholds, in a larger window")]
+
+
+def _widest(columns: int, *texts: str) -> str:
+    """The first that fits, or else the last."""
+    return next((each for each in texts if len(each) <= columns), texts[-1])
+
+
 def choose(view: NodeView, wanted: str | None) -> Row | None:
     """The signal whose order is shown."""
     signals: list[Row] = view.ranking["signals"]
@@ -59,15 +145,13 @@ def _headline(view: NodeView) -> str:
     return printable(f"node {view.ranking['node']}   {state}   {pods}   measured {measured}")
 
 
-def _readings(view: NodeView) -> Iterator[Line]:
+def _readings(view: NodeView, width: int = UNBOUNDED) -> Iterator[Line]:
     rows = [(each, guard) for each in view.ranking["signals"] for guard in each["thresholds"]]
     if not rows:
         yield Line("no thresholds are set")
         return
-    text = table(
-        _READINGS, (_reading(each, guard, view) for each, guard in rows), right=("AVAILABLE", "CAPACITY", "HEADROOM")
-    )
-    head, *lines = text.splitlines()
+    cells = [_reading(each, guard, view) for each, guard in rows]
+    head, *lines = fitted(_READINGS, cells, width, _SQUEEZED_READINGS, right=_AMOUNTS)
     yield Line(head)
     yield from (Line(line, guard["isCrossed"]) for line, (_, guard) in zip(lines, rows, strict=True))
 
@@ -111,14 +195,13 @@ def _state(guard: Row, history: History, now_ns: int) -> str:
     return f"crossed for {duration_text(max(0, now_ns - since) // SECOND_NS * SECOND_NS)}"
 
 
-def _order(signal: Row) -> Iterator[Line]:
+def _order(signal: Row, width: int = UNBOUNDED) -> Iterator[Line]:
     if not signal["order"]:
         yield Line("there are no pods")
         return
     resource = Resource(signal["resource"])
     rows = [_candidate(place, each, resource) for place, each in enumerate(signal["order"], 1)]
-    text = table(_ORDER, rows, right=("#", "PRIORITY", "USAGE", "REQUEST", "EXCESS"))
-    yield from map(Line, text.splitlines())
+    yield from map(Line, fitted(_ORDER, rows, width, _SQUEEZED_ORDER, right=_NUMBERS))
 
 
 def _candidate(place: int, pod: Row, resource: Resource) -> tuple[str, ...]:

@@ -18,10 +18,12 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.stories import story_of
 from jettison.engine.decide import Evict, decide
 from jettison.engine.evictions import Eviction
+from jettison.engine.facts import GraceCutShort
 from jettison.engine.history import History
 from jettison.engine.pods import Pod, Volume
 from jettison.engine.preemption import preemption_of
 from jettison.engine.quantity import parse
+from jettison.engine.signals import Signal
 from jettison.engine.snapshot import MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm
@@ -151,6 +153,34 @@ def test_allocatable_memory_is_explained_where_it_is_named(tmp_path: Path, monke
 def replace_pods_memory(stats: NodeStats, *, left: int, limit: int) -> NodeStats:
     used = MemoryStats(stats.memory.time_ns if stats.memory else None, left, limit - left, limit - left)
     return stats._replace(pods_memory=used, has_pods_container=True)
+
+
+def test_a_grace_period_that_was_cut_short_says_why(the: Node) -> None:
+    eviction = evict(the)
+    the.say(GraceCutShort(eviction.pod, Signal.MEMORY_AVAILABLE, 400_000_000, 2, 38 * MI, 150 * MI), 0.4)
+    the.say(events.PodEvicted(eviction, 420_000_000), 0.02)
+
+    assert "  hurried   killed after 0.4 s of its 2 s: 38Mi were left of memory.available and fell by 150Mi/s" in (
+        the.why("low")
+    )
+
+
+def test_who_was_killed_at_once_is_told_so(the: Node) -> None:
+    eviction = the.look(STARVED)[0]
+    the.say(events.EvictionStarted(replace(eviction, is_at_once=True), 2_300_000))
+    hurried = "  hurried   killed at once and not asked: past a hard threshold this profile leaves no time"
+    assert hurried in the.why("low")
+
+
+def test_an_eviction_that_was_taken_over_says_so(the: Node) -> None:
+    """And a clock that was set back meanwhile does not hide its end."""
+    eviction = the.look(STARVED)[0]
+    the.say(events.EvictionStarted(eviction, None))
+    the.say(events.PodEvicted(eviction, 1_900_000_000), -3600)
+
+    lines = the.why("low")
+    assert "  signal    sent by an agent that ended right then; the next one took the eviction over" in lines
+    assert "  ended     1.9 s later" in lines
 
 
 def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:

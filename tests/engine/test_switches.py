@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 
 from jettison.engine.decide import Decision, Evict, Nothing, Outcome, Reclaim, decide
+from jettison.engine.facts import GraceCutShort
 from jettison.engine.history import History
 from jettison.engine.policy import KUBELET, Policy, Switches
 from jettison.engine.pressure import assess
 from jettison.engine.signals import ROWS, Reclaimable, Resource, readings
 from jettison.engine.snapshot import ContainerUsage, NodeStats, PodUsage, Snapshot
+from tests.agent.test_agent import Stage
 from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 from tests.strategies import policies, snapshots
 
@@ -187,6 +189,27 @@ def test_a_soft_eviction_stays_gentle(is_on: bool) -> None:
     assert not evict(run(wishes, *views).decision).evictions[0].is_at_once
 
 
+# A grace period that the node would not survive ends early.
+
+HARD_AND_FALLING = policy({"memory.available": "100Mi"})
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_cut_grace_short(is_on: bool) -> None:
+    """A pod that does not hear SIGTERM takes 150 MiB a second: upstream leaves its end to the kernel's OOM killer."""
+    stage = Stage(switched(HARD_AND_FALLING, "cut_grace_short", is_on), holds_back=True)
+    stage.runtime.used = {"a": 900 * MI}
+    for available in (98, 83, 68, 53, 38, 23):
+        stage.runtime.available = available * MI
+        stage.step(0.1)
+    cut = [fact for fact in stage.facts.taken if isinstance(fact, GraceCutShort)]
+    stage.let_go()
+    kills = [order.is_at_once for order in stage.runtime.evictions]
+    assert kills == ([False, True] if is_on else [False])
+    assert [(fact.pod.name, fact.after_ns, fact.grace_seconds) for fact in cut] == [("a", 10**8, 2)] * is_on
+    assert [(fact.available, fact.fall_per_second) for fact in cut] == [(83 * MI, 150 * MI)] * is_on
+
+
 # Nothing else changes.
 
 
@@ -237,4 +260,10 @@ def test_every_switch_is_off_by_default() -> None:
     """Faithful first."""
     assert Switches() == KUBELET
     assert policy({"memory.available": "1Gi"}).switches == KUBELET
-    assert SWITCHES == ["hard_before_soft", "rank_inodes_by_inodes", "recheck_starved_only", "kill_hard_at_once"]
+    assert SWITCHES == [
+        "hard_before_soft",
+        "rank_inodes_by_inodes",
+        "recheck_starved_only",
+        "kill_hard_at_once",
+        "cut_grace_short",
+    ]

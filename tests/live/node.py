@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jettison.agent.explanations import explain
 from jettison.agent.http_client import fetch
-from jettison.agent.journal_reading import Record, read_journal
+from jettison.agent.journal_reading import PodQuery, Record, read_journal
+from jettison.agent.stories import story_of
 from jettison.errors import ObservationFailed
 
 MI = 2**20
@@ -48,6 +50,8 @@ class LiveNode:
     name: str = ""
     process: subprocess.Popen[bytes] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Another program than the one that is installed.
+    launcher: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.name = self.name or f"live-{os.getpid()}-{time.monotonic_ns() % 10**9}"
@@ -70,7 +74,7 @@ class LiveNode:
         config.write_text(json.dumps(document))
         # As it is installed: with -m Python loads 0.4 MB to find out what to run, and keeps it.
         program = str(Path(sys.executable).with_name("jettison"))
-        command = [program, "up", "--state-dir", str(self.state), "--node-name", self.name]
+        command = [*(self.launcher or [program]), "up", "--state-dir", str(self.state), "--node-name", self.name]
         command += ["--manifests", str(self.manifests), "--config", str(config), *self.flags]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -141,6 +145,11 @@ class LiveNode:
         except ObservationFailed:
             return b""
         return answer.body if answer.status == 200 else b""
+
+    def why(self, name: str) -> list[str]:
+        """What `jettison why` says of the pod."""
+        story = story_of(self.state / "node" / self.name / "journal", PodQuery(name))
+        return [] if story is None else explain(story)
 
     def journal(self) -> list[Record]:
         """All records, oldest first."""

@@ -12,10 +12,12 @@ from jettison.agent.endings import Ending, told_instead
 from jettison.clock import Clock
 from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.evictions import HARD_GRACE, Eviction
+from jettison.engine.facts import GraceCutShort
 from jettison.engine.history import History
 from jettison.engine.policy import Policy
 from jettison.engine.signals import Signal
 from jettison.engine.snapshot import Snapshot
+from jettison.engine.survival import Trends, fatal, follow
 from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
 from jettison.events import Emit, Fact
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Runtime
@@ -93,6 +95,7 @@ class Agent:
         self.endings: dict[str, Ending] = {}
         # Those that are no longer waited for, and may end one day all the same.
         self._late: dict[str, Ending] = {}
+        self._trends: Trends = {}
         self._spawn = spawn or self._spawn_task
         self._is_dry_run = is_dry_run
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,6 +133,7 @@ class Agent:
             return
         before = self.history
         outcome = decide(self.policy, before, snapshot)
+        self._cut_short(outcome)
         orders = self._record(snapshot, outcome, alarm)
         if isinstance(outcome.decision, Reclaim):
             self._say(*outcome.facts)
@@ -151,6 +155,27 @@ class Agent:
         for say in begun:
             self._soon(say)
         await self.runtime.report(self.history.conditions)
+
+    def _cut_short(self, outcome: Outcome) -> None:
+        """Kill who is on his way out when the node would not survive the rest of his time."""
+        if not self.policy.switches.cut_grace_short or self._is_dry_run:
+            return
+        self._trends = follow(self._trends, outcome.history.readings)
+        now_ns = self.clock.monotonic_ns()
+        for ending in [each for each in self.endings.values() if each.has_time]:
+            passed_ns = now_ns - ending.began_ns
+            trend = fatal(self._trends, ending.grace_seconds * 10**9 - passed_ns)
+            if trend is None:
+                continue
+            order, reading = ending.eviction, trend.reading
+            fact = GraceCutShort(
+                order.pod, trend.signal, passed_ns, ending.grace_seconds, reading.available, trend.fall_per_second
+            )
+            # On record first, as any deed; it is one short line.
+            self.emit(fact)
+            ending.eviction = replace(order, grace_seconds=HARD_GRACE, is_at_once=True)
+            ending.orders += 1
+            self._spawn(self._end(ending.eviction, ending))
 
     def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
         """Returns who is to be told to end now that this is on record."""
@@ -199,7 +224,8 @@ class Agent:
         is_hard = decision.starved is not None and decision.starved.is_hard
         for ending in self.endings.values() if is_hard else ():
             if ending.may_hurry:
-                return replace(ending.eviction, grace_seconds=HARD_GRACE)
+                is_at_once = self.policy.switches.kill_hard_at_once
+                return replace(ending.eviction, grace_seconds=HARD_GRACE, is_at_once=is_at_once)
         now_ns = self.clock.monotonic_ns()
         if any(ending.is_waited_for(now_ns) for ending in self.endings.values()):
             return None

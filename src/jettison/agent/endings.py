@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jettison.engine.decide import Evict
-from jettison.engine.evictions import BY_HAND, HARD_GRACE, Eviction, kill_wait
+from jettison.engine.evictions import BY_HAND, HARD_GRACE, Eviction, effective_grace, kill_wait, runtime_grace
 from jettison.engine.preemption import PREEMPTING
 
 CLEANUP_NS = 30 * 10**9
@@ -48,6 +48,17 @@ class Ending:
         """
         is_in_its_own_time = self.eviction.reason == PREEMPTING or self.eviction.signal == BY_HAND
         return self.stopped_ns is None and is_in_its_own_time
+
+    @property
+    def has_time(self) -> bool:
+        """It still runs, and has not been killed yet."""
+        return self.stopped_ns is None and not self.eviction.is_at_once
+
+    @property
+    def grace_seconds(self) -> int:
+        """What it really gets: its runtime waits two seconds at least."""
+        pod = self.eviction.pod
+        return runtime_grace(effective_grace(override=self.eviction.grace_seconds, pod_grace=pod.grace_seconds))
 
     def is_waited_for(self, now_ns: int) -> bool:
         """Whether it must first be seen what this one leaves behind: perhaps nobody else has to go."""

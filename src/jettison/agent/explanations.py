@@ -7,8 +7,9 @@ printed as Kubernetes prints them, because they stand beside Kubernetes' own mes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from jettison.agent.amounts import span
+from jettison.agent.amounts import short, span
 from jettison.agent.journal_reading import PodName, Record
 from jettison.agent.recorded_steps import RecordedLook, RecordedStep, StarvedRecord
 from jettison.agent.safe_text import printable
@@ -231,6 +232,11 @@ def _ending(story: Story, started: Record) -> Iterator[str]:
         yield from _line("signal", "sent by an agent that ended right then; the next one took the eviction over")
     elif not is_by_hand:
         yield from _line("signal", f"sent {span(values['decided_ns'])} after the alarm or tick that began the look")
+    hurried = story.after("grace_cut_short", started)
+    if hurried is not None:
+        yield from _line("hurried", _hurried(hurried.values))
+    elif values.get("is_at_once"):
+        yield from _line("hurried", "killed at once and not asked: past a hard threshold this profile leaves no time")
     ended = story.after("pod_evicted", started)
     timed_out = story.after("eviction_timed_out", started)
     if ended is not None:
@@ -242,8 +248,14 @@ def _ending(story: Story, started: Record) -> Iterator[str]:
         yield from _line("ended", "not on record")
     cleaned = story.after("pod_cleaned_up", started)
     if cleaned is not None:
-        later = span(cleaned.time_ns - started.time_ns)
+        later = span(max(cleaned.time_ns - started.time_ns, 0))
         yield from _line("cleared", f"nothing of it was left {later} after the signal")
+
+
+def _hurried(values: Mapping[str, Any]) -> str:
+    left, fall = (short(values[name], Resource.MEMORY) for name in ("available", "fall_per_second"))
+    after, given = f"{values['after_ns'] / 10**9:.1f} s", f"{values['grace_seconds']} s"
+    return f"killed after {after} of its {given}: {left} were left of {values['signal']} and fell by {fall}/s"
 
 
 def _told(grace_seconds: int | None, message: str) -> Iterator[str]:

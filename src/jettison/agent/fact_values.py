@@ -44,10 +44,15 @@ def values_of(fact: Fact) -> dict[str, Any]:
 
 
 def with_amounts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for people: bytes as `99Mi`. What is available or there in all is of the signal of its threshold."""
-    signal = str(values.get("threshold", "")).partition("<")[0]
+    """The same for people: bytes as `99Mi`. What is available or there in all is of the signal that is named."""
+    signal = str(values.get("threshold") or values.get("signal") or "").partition("<")[0]
     resource = ROWS[Signal(signal)].resource if signal in _SIGNALS else None
-    resources = {"available": resource, "capacity": resource, "freed_bytes": Resource.EPHEMERAL_STORAGE}
+    resources = {
+        "available": resource,
+        "capacity": resource,
+        "fall_per_second": resource,
+        "freed_bytes": Resource.EPHEMERAL_STORAGE,
+    }
     return {name: _amount(value, resources.get(name)) for name, value in values.items()}
 
 
@@ -89,6 +94,8 @@ def _pairs(name: str, value: object) -> Iterator[tuple[str, Any]]:
         yield from _pairs("pod", value.pod)
         yield from (("reason", value.reason), ("signal", value.signal), ("grace_seconds", value.grace_seconds))
         yield "message", value.message
+        if value.is_at_once:
+            yield "is_at_once", True
     elif isinstance(value, Threshold):
         yield name, str(value)
     elif isinstance(value, Reading):

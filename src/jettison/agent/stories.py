@@ -27,7 +27,7 @@ class Story:
     # The newest step that chose the pod; if none did, the newest that ranked it.
     step: RecordedStep | None = None
     is_chosen: bool = False
-    # The newest fact of each name.
+    # The newest fact of each name, newest first.
     facts: dict[str, Record] = field(default_factory=dict)
     # Newest first, not all of them.
     kills: list[Record] = field(default_factory=list)
@@ -49,9 +49,12 @@ class Story:
         return self.started is not None and self.started.values.get("signal") in _SIGNALS
 
     def after(self, event: str, other: Record | None) -> Record | None:
-        """The newest fact of this name if it came after the other."""
+        """The newest fact of this name if it came after the other: in the journal, for a clock may be set back."""
         found = self.facts.get(event)
-        return found if found is not None and (other is None or found.time_ns >= other.time_ns) else None
+        if found is None or other is None:
+            return found
+        names = list(self.facts)
+        return found if names.index(event) < names.index(other.event) else None
 
 
 def story_of(directory: Path, query: PodQuery) -> Story | None:

@@ -75,6 +75,20 @@ class CriticalPodSpared:
 
 
 @dataclass(frozen=True, slots=True)
+class GraceCutShort:
+    """It was on its way out and is killed before its time is up: the node would not have survived the rest."""
+
+    pod: Pod
+    signal: Signal
+    # Since it was told, and what it had been given.
+    after_ns: int
+    grace_seconds: int
+    # Bytes, when that was decided.
+    available: int
+    fall_per_second: int
+
+
+@dataclass(frozen=True, slots=True)
 class NothingToEvict:
     """A threshold is met and no pod may or can go for it."""
 
@@ -92,4 +106,5 @@ Fact = (
     | PodsRanked
     | CriticalPodSpared
     | NothingToEvict
+    | GraceCutShort
 )

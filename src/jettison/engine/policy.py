@@ -36,6 +36,8 @@ class Switches:
     recheck_starved_only: bool = False
     # A hard eviction freezes and kills; upstream sends SIGTERM and waits up to two seconds while the node starves.
     kill_hard_at_once: bool = False
+    # A pod on its way out is killed as soon as the node would not survive the rest of its grace period; upstream waits.
+    cut_grace_short: bool = False
 
 
 KUBELET = Switches()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from jettison import events
 from jettison.agent.journal import Journal
 from jettison.agent.records import fact_record
+from jettison.engine.facts import GraceCutShort
 from jettison.events import Fact
 
 RECORDED = (
@@ -20,6 +21,7 @@ RECORDED = (
     events.LimitsRefused,
     events.EvictionStarted,
     events.PodEvicted,
+    GraceCutShort,
     events.EvictionTimedOut,
     events.DeadlineExceeded,
     events.KillFailed,

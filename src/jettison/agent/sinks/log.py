@@ -47,6 +47,7 @@ _LEVELS: Mapping[type[Fact], str] = {
     facts.ReclaimAttempted: WARNING,
     facts.CriticalPodSpared: WARNING,
     facts.NothingToEvict: ERROR,
+    facts.GraceCutShort: WARNING,
     events.EvictionStarted: WARNING,
     events.EvictionTimedOut: ERROR,
     events.PodRejected: WARNING,

@@ -180,26 +180,19 @@ class Log:
         self._mark.open(self.seal.store, self.seal.version)
         return content
 
-    def set_aside(self, lost: Iterable[ObjectKey], damaged: Iterable[Damaged], older: Sequence[Row]) -> None:
+    def set_aside(self, lost: Sequence[ObjectKey], damaged: Sequence[Damaged], older: Sequence[Row]) -> None:
         """Move rows into the quarantine, for good: the damaged ones, and what is older of the objects that are lost.
 
         From then on the log begins with the next version: no watch can be told what became of those objects.
         """
         version = self.seal.version + 1
-        moved = [(each.why, each.columns) for each in damaged]
-        moved += [("a newer state of it is damaged", (*each, each.checksum)) for each in older]
-        gone = {columns[0] for _, columns in moved}
-        execute = self._connection.execute
         try:
-            execute("BEGIN IMMEDIATE")
-            for why, columns in moved:
-                execute("INSERT INTO quarantine VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", (why, *columns))
-            self._connection.executemany("DELETE FROM log WHERE version = ?", [(each,) for each in gone])
-            self._connection.executemany("INSERT OR IGNORE INTO aside VALUES (?, ?, ?)", list(lost))
-            kept = [checksum for (checksum,) in execute("SELECT checksum FROM log")]
-            seal = Seal(self.seal.store, 0, 0, 0, 0).after(kept, (), version, version)
-            write_seal(self._connection, seal)
-            execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+            gone = [(version,) for version in [*(each.version for each in damaged), *(each.version for each in older)]]
+            self._connection.executemany("DELETE FROM log WHERE version = ?", gone)
+            quarantine(self._connection, lost, damaged, older)
+            seal = seal_all(self._connection, self.seal.store, version)
+            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise JettisonError(f"cannot set damaged rows of `{self.path}` aside: {error}") from error
         self.seal = seal
@@ -356,6 +349,30 @@ def _migrate(connection: sqlite3.Connection) -> None:
     write_seal(connection, seal)
     connection.execute("DROP TABLE compaction")
     connection.execute("COMMIT")
+
+
+def write_rows(connection: sqlite3.Connection, rows: Iterable[Row], checksums: Iterable[int]) -> None:
+    """In the transaction that is open; the seal is left as it is."""
+    columns = [(*row, each) for row, each in zip(rows, checksums, strict=True)]
+    connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
+
+
+def quarantine(
+    connection: sqlite3.Connection, lost: Iterable[ObjectKey], damaged: Iterable[Damaged], older: Iterable[Row]
+) -> None:
+    """Keep what is left of objects that are lost, as it is found; in the transaction that is open."""
+    moved = [(each.why, *each.columns) for each in damaged]
+    moved += [("a newer state of it is damaged", *each, each.checksum) for each in older]
+    connection.executemany("INSERT INTO quarantine VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", moved)
+    connection.executemany("INSERT OR IGNORE INTO aside VALUES (?, ?, ?)", lost)
+
+
+def seal_all(connection: sqlite3.Connection, store: str, version: int) -> Seal:
+    """Seal what the log has now. It begins with this version: of what was before, no watch can be told."""
+    checksums = [checksum for (checksum,) in connection.execute("SELECT checksum FROM log")]
+    seal = Seal(store, 0, 0, 0, 0).after(checksums, (), version, version)
+    write_seal(connection, seal)
+    return seal
 
 
 def write_seal(connection: sqlite3.Connection, seal: Seal) -> None:

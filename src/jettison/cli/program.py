@@ -27,6 +27,7 @@ COMMANDS = {
     "node": "A node of this machine as a member of a Kubernetes cluster.",
     "demo": "A small node under real memory pressure, explained; about a minute.",
     "serve": "The Kubernetes API on this machine: evictions, budgets and drains for kubectl.",
+    "store": "Check or repair the objects that the API keeps on disk.",
     "controllers": "Keep budgets, taints and pods of a Kubernetes API as they should be.",
     "pods": "The pods of a node of this machine, and how each of them is.",
     "top": "Readings against thresholds and pods in eviction order, live.",

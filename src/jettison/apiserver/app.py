@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from jettison.apiserver import discovery, openapi
+from jettison.apiserver import discovery, health, openapi
 from jettison.apiserver.auth import Authenticator, impersonated, impersonation, with_own_groups
 from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.bodies import read_object
@@ -26,7 +26,7 @@ from jettison.apiserver.eviction import Evictions, Settings
 from jettison.apiserver.forms import form_of, wants_yaml
 from jettison.apiserver.limits import read_body
 from jettison.apiserver.log_query import LogSource
-from jettison.apiserver.media_types import JSON, YAML
+from jettison.apiserver.media_types import JSON, PLAIN, YAML
 from jettison.apiserver.options import write_options
 from jettison.apiserver.parts import Parts
 from jettison.apiserver.presenting import Response, encode, show_document
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 Handler = Callable[[Request, Target], Awaitable[Response]]
 
 _log = logging.getLogger(__name__)
-_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
-_PLAIN: Final = "text/plain; charset=utf-8"
 # Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
 _GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
 # A watch whose client has stopped reading cannot be told that it is over; after this long it is cut off.
@@ -141,12 +139,29 @@ class Application:
     async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:
         target = request.target
         if target is None:
-            return _respond_plain(request)
+            return self._respond_plain(request)
         handler = self._handler(target, request.verb)
         if request.method not in ("GET", "HEAD"):
             request.body = await read_body(scope, receive)
         response = await handler(request, target)
         return response if request.method != "HEAD" else Response(response.code, b"", response.content_type)
+
+    def _respond_plain(self, request: Request) -> Response:
+        path = request.path
+        is_health = health.is_health(path)
+        found = None if is_health else _find_document(path, request.accept)
+        if found is None and not is_health:
+            if path.startswith(_GROUP_PATHS):
+                raise unknown_path()
+            return Response(404, b"404 page not found\n", PLAIN)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if found is None:
+            return health.answer(path, self._store, is_verbose="verbose" in request.parameters)
+        tag = [(b"etag", found.etag.encode())]
+        if request.known_tag == found.etag:
+            return Response(304, b"", found.content_type, tag)
+        return Response(200, found.body, found.content_type, tag)
 
     def _handler(self, target: Target, verb: str) -> Handler:
         resource = target.resource
@@ -238,24 +253,6 @@ async def _wait_for_end(receive: Receive, close: Callable[[], object]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     close()
-
-
-def _respond_plain(request: Request) -> Response:
-    path = request.path
-    is_health = path.rstrip("/") in _HEALTH
-    found = None if is_health else _find_document(path, request.accept)
-    if found is None and not is_health:
-        if path.startswith(_GROUP_PATHS):
-            raise unknown_path()
-        return Response(404, b"404 page not found\n", _PLAIN)
-    if request.method not in ("GET", "HEAD"):
-        raise method_not_allowed()
-    if found is None:
-        return Response(200, b"ok", _PLAIN)
-    tag = [(b"etag", found.etag.encode())]
-    if request.known_tag == found.etag:
-        return Response(304, b"", found.content_type, tag)
-    return Response(200, found.body, found.content_type, tag)
 
 
 def _find_document(path: str, accept: str) -> discovery.Document | None:

@@ -21,7 +21,18 @@ Json = Mapping[str, Any]
 
 _OPEN_PATHS: Final = ("/healthz", "/readyz", "/version")
 # As Kubernetes writes them in rules: a star at the end is everything below.
-_KNOWN_PATHS: Final = (*_OPEN_PATHS, "/livez", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
+_KNOWN_PATHS: Final = (
+    *_OPEN_PATHS,
+    "/livez",
+    "/livez/*",
+    "/readyz/*",
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/openapi",
+    "/openapi/*",
+)
 # What the server writes itself whenever an object changes, or shows without keeping it.
 _SERVERS: Final = frozenset(
     ("apiVersion", "kind", "metadata.resourceVersion", "metadata.generation", "metadata.managedFields")

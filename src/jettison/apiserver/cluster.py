@@ -4,6 +4,8 @@
 <state_dir>/cluster/store.sqlite       the objects
 <state_dir>/cluster/pki/               the authority and the server's certificate
 <state_dir>/cluster/tokens.json        who may come in
+<state_dir>/cluster/store.mark         the newest acknowledged version
+<state_dir>/cluster/store.reserve      room for deletions on a full disk
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class Deletions:
     def _settle(self, resource: Resource, found: Stored, marked: Json, is_dry_run: bool, *, is_final: bool) -> Deleted:
         if is_dry_run:
             return Deleted(marked, is_final, None)
-        stored = self._store.put(resource, *found.key, marked)
+        stored = self._store.put(resource, *found.key, marked, is_for_removal=True)
         if is_final:
             return Deleted(stored.object, True, self._store.remove(resource, *found.key))
         return Deleted(stored.object, False, stored)

@@ -231,7 +231,7 @@ class Evictions:
             if found is None:
                 raise not_found(PODS, order.name)
             check_preconditions(PODS, found, options, take_empty=True)
-            marked = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns))
+            marked = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns), is_for_removal=True)
             options = at_version(options, str(marked.version))
         self._deletions.delete(PODS, order.namespace, order.name, options, now_ns)
 
@@ -266,7 +266,7 @@ class Evictions:
             status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
         else:
             status = {**old, **budget_status_data(spent)}
-        stored = self._store.put(BUDGETS, *key, {**value.object, "status": status})
+        stored = self._store.put(BUDGETS, *key, {**value.object, "status": status}, is_for_removal=True)
         self._known[key] = known._replace(version=stored.version, budget=replace(budget, status=spent))
 
     def _notice(self, change: Change) -> None:

@@ -29,4 +29,5 @@ def kubeconfig(url: str, authority_pem: bytes, user: str, token: str) -> dict[st
 
 def write_kubeconfig(path: Path, url: str, authority_pem: bytes, user: str, token: str) -> None:
     """Mode 0600: kubectl warns about anything wider, with reason, for the token is in it."""
-    write_private(path, yaml.safe_dump(kubeconfig(url, authority_pem, user, token), sort_keys=False).encode())
+    document = kubeconfig(url, authority_pem, user, token)
+    write_private(path, yaml.safe_dump(document, sort_keys=False).encode(), is_remade=True)

@@ -230,6 +230,14 @@ class Log:
             self.seal = self._pending
             self._mark.write(self.seal.store, self.seal.version)
 
+    def tidy(self) -> bool:
+        """Move what is in the WAL into the file, so that it begins again; False if there is no room for that."""
+        try:
+            is_busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        except sqlite3.Error:
+            return False
+        return not is_busy
+
     def rollback(self) -> None:
         """Forget the transaction, if one is open: SQLite itself ends it after some errors."""
         # Where even that fails, the next BEGIN does, and every write is refused until it succeeds.

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 JSON = "application/json"
 YAML = "application/yaml"
+PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)

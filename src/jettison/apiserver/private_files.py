@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -49,13 +50,28 @@ def tighten(path: Path, mode: int = 0o600) -> None:
         raise InputError(f"cannot make `{path}` private: {error.strerror}") from error
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes, *, is_remade: bool = False) -> None:
     """Replace the file as a whole, mode 0600 from its first byte on: there is no moment in which others could read.
 
-    A file that has this content already is not written: a start needs no room on a full disk.
+    A file that has this content already is not written: a start needs no room on a full disk. One that `is_remade` at
+    every start is written in place where there is no room for another: half of it would not stay for long.
     """
-    if read_private(path) == content:
+    old = read_private(path)
+    if old == content:
         return
+    try:
+        _replace(path, content)
+    except InputError as error:
+        is_out_of_room = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
+        if old is None or not is_remade or not is_out_of_room:
+            raise
+        descriptor = open_private(path)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.truncate()
+
+
+def _replace(path: Path, content: bytes) -> None:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

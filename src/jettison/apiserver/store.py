@@ -32,6 +32,7 @@ from jettison.apiserver.locking import lock_folder
 from jettison.apiserver.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.private_files import make_private_folder
 from jettison.apiserver.resources import RESOURCES, Resource
+from jettison.apiserver.room import Room, is_out_of_room
 from jettison.apiserver.statuses import already_exists, expired, internal_error, not_found, too_large
 from jettison.apiserver.stored import Change, ChangeType, Json, Stored
 from jettison.errors import ApiError
@@ -44,6 +45,10 @@ Changes = list[Change]
 
 HISTORY: Final = 10_000
 """How many changes a watch may lag behind, as bytes: 15 MB of pods."""
+
+_FORGOTTEN_AT_ONCE: Final = 64
+_FEWEST: Final = 256
+"""Changes that are kept for watches on a full disk, too."""
 
 _WAY_OUT: Final = "write it anew or delete it; what is left of it is in the table `quarantine` of the store"
 
@@ -87,6 +92,7 @@ class Store:
         self._lock = lock_folder(folder)
         try:
             self._log = Log(folder / FILE)
+            self.room = Room(folder, folder / f"{FILE}-wal")
         except BaseException:
             os.close(self._lock)
             raise
@@ -99,6 +105,7 @@ class Store:
         self._open: Batch | None = None
         self._committing: Batch | None = None
         self._superseded: list[tuple[int, int]] = []
+        self._has_tidied = False
         # Objects whose newest state is damaged. They are in no list, and whoever asks for one is told.
         self.set_aside: set[tuple[str, Key]] = set()
         try:
@@ -202,17 +209,26 @@ class Store:
         return ahead[1] if ahead is not None else self.get(resource, namespace, name)
 
     def put(
-        self, resource: Resource, namespace: str, name: str, value: Json, *, most_bytes: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        value: Json,
+        *,
+        most_bytes: int | None = None,
+        is_for_removal: bool = False,
     ) -> Stored:
         """Write the object, new or in place of the one there is. A value that changes nothing is no write.
 
         `value` keeps the resourceVersion it came with, so that the two can be compared. With `most_bytes`, an object
         that grows beyond them is refused with 413. The server's own writes have none: whatever is stored can be
-        evicted, bound and deleted.
+        evicted, bound and deleted. On a full disk only what is on its way out may change, or what `is_for_removal`.
         """
         previous = self.head(resource, namespace, name)
         if previous is not None and previous.object == value:
             return previous
+        if not self.room.look() and not is_for_removal and not _is_leaving(previous):
+            raise self.room.refusal()
         stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
         size = len(stored.body)
         if most_bytes is not None and size > most_bytes and (previous is None or size > len(previous.body)):
@@ -286,6 +302,7 @@ class Store:
                 await batch.done()
         self._disk.close()
         self._log.close()
+        self.room.close()
         os.close(self._lock)
 
     def _write(self, stored: Stored, previous: Stored | None, *, is_removal: bool) -> Stored:
@@ -305,16 +322,24 @@ class Store:
             return
         self._committing = batch
         batch.superseded, self._superseded = self._superseded, []
+        self._attempt(batch)
+
+    def _attempt(self, batch: Batch) -> None:
         try:
             rows = [_row(change) for change in batch.changes]
             keys = [(row.storage, row.namespace, row.name) for row in rows] if self.set_aside else []
             self._log.append(rows, batch.superseded, self._oldest, keys)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
-            self._give_up(error)
+            self._committed(error)
             return
         self._disk.do(self._log.commit, self._committed)
 
     def _committed(self, error: Exception | None) -> None:
+        if error is not None and is_out_of_room(error) and self._committing is not None and self._make_room():
+            # What is in the batch was taken before the disk was known to be full, or makes room.
+            self._attempt(self._committing)
+            return
+        self._has_tidied = False
         if error is not None:
             self._give_up(error)
             return
@@ -325,6 +350,17 @@ class Store:
         self._forget_old()
         batch.end(None)
         self._flush()
+
+    def _make_room(self) -> bool:
+        """Whether to try once more: with some of the reserve, or when it is used up, with the WAL begun again."""
+        self._log.rollback()
+        if self.room.claim():
+            return True
+        if self._has_tidied:
+            return False
+        self._has_tidied = True
+        self.room.release()
+        return self._log.tidy()
 
     def _publish(self, change: Change) -> None:
         stored = change.stored
@@ -345,7 +381,11 @@ class Store:
             change.previous.release()
 
     def _forget_old(self) -> None:
-        while len(self._history) > self._history_limit:
+        limit = self._history_limit
+        if self.room.is_full:
+            # What deletions write is to fit into what is free in the file itself.
+            limit = min(limit, max(len(self._history) - _FORGOTTEN_AT_ONCE, _FEWEST))
+        while len(self._history) > limit:
             change = self._history.popleft()
             self._oldest = change.stored.version
             if change.previous is not None:
@@ -414,6 +454,10 @@ def _identity(body: object) -> _Identity:
         return _identified.decode(body).metadata if isinstance(body, bytes) else _Identity()
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _Identity()
+
+
+def _is_leaving(stored: Stored | None) -> bool:
+    return stored is not None and "deletionTimestamp" in stored.metadata
 
 
 def shown(storage: str, key: Key) -> str:

@@ -16,12 +16,12 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from jettison.apiserver.private_files import open_private
+from jettison.apiserver.private_files import open_private, tighten
 from jettison.apiserver.statuses import internal_error
 from jettison.errors import ApiError
 
 FILE: Final = "store.reserve"
-MOST_BYTES: Final = 8 * 2**20
+MOST_BYTES: Final = 4 * 2**20
 """An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
 _SHARE: Final = 16
 """Of a small disk the reserve is one part in so many."""
@@ -39,7 +39,7 @@ class Room:
         self._size = min(MOST_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
         # Below this, ordinary writes stop; above twice as much they go on.
         self._least = self._size // 8
-        self.is_full = False
+        tighten(self._path)
         self.is_full = not self._keep() or self._free() < self._least
 
     def look(self) -> bool:

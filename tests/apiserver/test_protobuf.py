@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jettison.apiserver import protobuf
 from jettison.apiserver.protobuf.schema import INLINE, numbers
 from jettison.apiserver.schema.reading import read_document
-from jettison.apiserver.schema.types import structs
 from jettison.errors import ApiError
+from jettison.manifests.kinds import structs
 
 # Captured from kubectl 1.33, `create pdb p --selector=a=b --max-unavailable=0` and the like.
 DELETE_OPTIONS = bytes.fromhex("6b387300 0a130a027631120d44656c6574654f7074696f6e73 12020807 1a00 2200")

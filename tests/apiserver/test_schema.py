@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jettison.apiserver.resources import RESOURCES
 from jettison.apiserver.schema.reading import empty_struct, read_document
-from jettison.apiserver.schema.types import SCALARS, structs
 from jettison.errors import InputError
+from jettison.manifests.kinds import SCALARS, structs
 
 Json = dict[str, Any]
 

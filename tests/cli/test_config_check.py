@@ -61,7 +61,7 @@ def test_every_error_is_found_in_one_go(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert [line[:58] for line in findings(result, "error")] == [
-        "4: evictionHard.memory.available is `100MB`: quantities mu",
+        "4: evictionHard.memory.available is `100MB`: write 100M or",
         "5: evictionHard.nodefs.available is `110%`: eviction perce",
         "6: evictionHard.nodefs.inodefree is `5%`: unsupported evic",
         "7: evictionHard.imagefs.available is `15`, expected a stri",
@@ -86,7 +86,7 @@ def test_errors_as_data(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert document["kind"] == "Findings"
     (error,) = document["errors"]
-    assert error["message"].startswith("quantities must match")
+    assert error["message"].startswith("write 1")
     del error["message"]
     assert error == {
         "source": str(tmp_path / "k.yaml"),
@@ -167,7 +167,7 @@ def test_flags_are_blamed_for_what_they_say() -> None:
     assert [line[:90] for line in result.stdout.splitlines()[:3]] == [
         'error: invalid argument "x" for "--max-pods" flag: strconv.ParseInt: parsing "x": invalid ',
         "error: --image-gc-high-threshold: imageGCHighThresholdPercent is `101`: invalid configurat",
-        "error: --eviction-soft: evictionSoft.memory.available is `1GB`: quantities must match the ",
+        "error: --eviction-soft: evictionSoft.memory.available is `1GB`: write 1G or 1Gi",
     ]
 
 

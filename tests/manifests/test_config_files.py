@@ -43,6 +43,24 @@ def test_yaml_keys_have_lines() -> None:
     assert file.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("systemReserve: {}\n", ["k.yaml:2: unknown field `systemReserve` is ignored, did you mean `systemReserved`?"]),
+        ("evictionhard: {}\n", ["k.yaml:2: unknown field `evictionhard` is ignored, did you mean `evictionHard`?"]),
+        ("zzz: 1\nmaxpods: 2\n", ["k.yaml:2: unknown field `zzz` is ignored", "k.yaml:3: unknown field `maxpods` is"]),
+        ("clusterDNS: []\nauthentication: {}\ncrashLoopBackOff: {}\n", []),
+        ("x" * 500 + ": 1\n", ["k.yaml:2: unknown field `" + "x" * 40 + "… (500 characters)` is ignored"]),
+        ("".join(f"evictionHar{n}: 1\n" for n in range(1000)), ["k.yaml:"] * 20 + ["k.yaml: 980 more"]),
+    ],
+)
+def test_a_field_that_no_kubelet_has_is_named_with_the_nearest_that_it_has(text: str, expected: list[str]) -> None:
+    """Fields that have nothing to do with eviction are known all the same; a thousand mistakes are told shortly."""
+    found = parse_config_file(f"kind: KubeletConfiguration\n{text}".encode(), "k.yaml").warnings
+
+    assert [said[: len(start)] for said, start in zip(found, expected, strict=True)] == expected
+
+
 def test_an_entry_that_is_not_there_stands_where_its_map_stands() -> None:
     file = parse_config_file(YAML.encode(), "k.yaml")
 

@@ -17,6 +17,7 @@ from jettison.engine.kubelet_fields import KubeletConfig
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Signal, readings
 from jettison.engine.snapshot import Layout
+from jettison.engine.suggestions import quantity_advice
 from jettison.errors import InputError, QuantityError
 from jettison.manifests.summary import layout_of
 from jettison.runtimes.linux.filesystems import Filesystem, are_on_one_device, read_filesystem
@@ -105,7 +106,7 @@ def _amount(name: str, text: str) -> int:
     try:
         amount = parse(text)
     except QuantityError as error:
-        raise InputError(f"--capacity-{name}: `{text}`: {error}") from error
+        raise InputError(f"--capacity-{name}: `{text}`: {quantity_advice(str(error), text)}") from error
     if amount.sign <= 0 or not amount.fits_int64():
         raise InputError(f"--capacity-{name}: `{text}` is not a positive number that fits into 64 bits")
     return whole(amount)

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from jettison.engine.quantity import parse
+from jettison.engine.suggestions import quantity_advice
 from jettison.errors import InputError, QuantityError
+from jettison.manifests.decoding import shortened
 
 Callback = Callable[..., Any]
 
@@ -58,9 +60,12 @@ def state_options(command: Callback) -> Callback:
 def quantity(text: str) -> int:
     """`512Mi` as a number."""
     try:
-        return parse(text).value
+        found = parse(text)
     except QuantityError as error:
-        raise click.BadParameter(f"`{text}`: {error}") from error
+        raise click.BadParameter(f"`{shortened(text)}`: {quantity_advice(str(error), text)}") from error
+    if found.sign <= 0 or not found.fits_int64():
+        raise click.BadParameter(f"`{shortened(text)}` is not a positive number that fits into 64 bits")
+    return found.value
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -36,6 +36,18 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A name that is nearly one of ours is answered with that one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+                hint = import_module("jettison.engine.suggestions").did_you_mean(args[0], self._lazy)
+                raise click.UsageError(f"No such command '{args[0][:60]}'{hint}", ctx) from error
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """From the table; click would import every command for its first line."""
         with formatter.section("Commands"):

@@ -14,6 +14,7 @@ from jettison.cli.output import Remarks
 from jettison.engine.kubelet_config import Source, assemble
 from jettison.engine.kubelet_fields import API_VERSION, KIND, KubeletConfig
 from jettison.engine.policy import KUBELET, PROFILES, Policy, Switches, build_policy
+from jettison.engine.suggestions import quantity_advice, signal_advice
 from jettison.errors import Complaint, InputError, ManifestError, PolicyError
 from jettison.manifests.config_files import LARGEST_FILE, ConfigFile, drop_in_paths, parse_config_file
 
@@ -63,7 +64,7 @@ class Sources:
     def finding(self, key: str, message: str, origin: str) -> Finding:
         """A finding about what `origin` says under `key`."""
         file = self.file_named(origin)
-        message = message.removeprefix(f"{key}: ")
+        message = self._advised(key, message.removeprefix(f"{key}: "), origin)
         if message.startswith(f"{key} is "):
             message = message.removeprefix(f"{key} ")
         if file is None:
@@ -71,6 +72,15 @@ class Sources:
                 return Finding(message)  # the kubelet's sentence about a flag names the flag and the text already
             return Finding(message, key, self._flag_value(key, origin), origin if origin.startswith("--") else "")
         return Finding(message, key, value_text(file.value(key)), origin, file.line(key))
+
+    def _advised(self, key: str, message: str, origin: str) -> str:
+        """What to write instead, where Kubernetes has only a regular expression or the word unsupported."""
+        name = key.partition(".")[2]
+        if message == f"unsupported eviction signal {name}":
+            return signal_advice(message, name)
+        file = self.file_named(origin)
+        value = self._flag_value(key, origin) if file is None else file.value(key)
+        return quantity_advice(message, value) if isinstance(value, str) else message
 
     def _flag_value(self, key: str, origin: str) -> str | None:
         entry = key.partition(".")[2]

@@ -138,10 +138,6 @@ class _Reader:
         for key, raw in document.items():
             if key in BY_KEY:
                 self.note(key, raw, origin)
-                continue
-            meant = next((known for known in BY_KEY if known.lower() == key.lower()), None)
-            if meant is not None:
-                self.warnings.append(f"{origin}: unknown field `{key}` is ignored, did you mean `{meant}`?")
 
     def note(self, key: str, raw: object, origin: str) -> None:
         """Remember who set `key`, entry by entry where it is a map."""

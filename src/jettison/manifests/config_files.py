@@ -14,13 +14,17 @@ from pathlib import Path
 import yaml
 
 from jettison.engine.kubelet_config import Source
+from jettison.engine.kubelet_fields import ALL_KEYS, KIND
+from jettison.engine.suggestions import did_you_mean
 from jettison.errors import InputError, ManifestError
-from jettison.manifests.decoding import bounded, without_surrogates
+from jettison.manifests.decoding import bounded, shortened, without_surrogates
 from jettison.manifests.plain_files import plain_text
 from jettison.manifests.plain_yaml import PlainLoader, complaints, look_through
 
 # etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
 LARGEST_FILE = 2**20
+# Each is compared with all that are known: a thousand would take seconds.
+_MOST_UNKNOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def parse_config_file(data: bytes, name: str) -> ConfigFile:
         lines, warnings = _places(_compose(text.replace("\t", " "), name)[0], name)
     except ManifestError:
         lines, warnings = {}, ()  # JSON that is no YAML, for instance because of escaped surrogates
-    return ConfigFile(Source(name, document), lines, warnings)
+    return ConfigFile(Source(name, document), lines, (*warnings, *_unknown(document, lines, name)))
 
 
 def drop_in_paths(directory: Path) -> list[Path]:
@@ -111,7 +115,18 @@ def _from_yaml(text: str, name: str) -> ConfigFile:
     lines, warnings = _places(node, name)
     if count > 1:
         warnings = (*warnings, f"{name}: {count} documents, of which only the first is read")
-    return ConfigFile(Source(name, document), lines, warnings)
+    return ConfigFile(Source(name, document), lines, (*warnings, *_unknown(document, lines, name)))
+
+
+def _unknown(document: object, lines: Mapping[str, int], name: str) -> Iterator[str]:
+    """A kubelet says so in its log and goes on without them: its strict decoder fails, and the lenient one is asked."""
+    keys = list(document) if isinstance(document, Mapping) and document.get("kind") == KIND else []
+    unknown = [key for key in keys if isinstance(key, str) and key not in ALL_KEYS]
+    for key in unknown[:_MOST_UNKNOWN]:
+        place = f"{name}:{lines[key]}" if key in lines else name
+        yield f"{place}: unknown field `{shortened(key)}` is ignored{did_you_mean(key, ALL_KEYS)}"
+    if len(unknown) > _MOST_UNKNOWN:
+        yield f"{name}: {len(unknown) - _MOST_UNKNOWN} more unknown fields are ignored"
 
 
 def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
+from jettison.engine.suggestions import did_you_mean
 from jettison.errors import ManifestError
+from jettison.manifests.decoding import shortened
+from jettison.manifests.kinds import unknown_fields
 from jettison.manifests.plain_yaml import load_documents
+
+_KINDS = ("Pod", "PriorityClass")
+_MOST_UNKNOWN = 5
 
 
 def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
     """Every document of a file that is not empty; each must be an object with a kind. A v1 List is unpacked."""
     found = load_documents(text, source, refuses_duplicates=True)
-    return [document for each in found if each is not None for document in _unpacked(each, source)]
+    documents = [document for each in found if each is not None for document in _unpacked(each, source)]
+    for document in documents:
+        _refuse_unknown(document, source)
+    return documents
+
+
+def _refuse_unknown(document: dict[str, Any], source: str) -> None:
+    """A mistyped limit is no limit. Kubernetes' API refuses such a document too, unless it is told not to."""
+    kind = document["kind"]
+    if kind not in _KINDS:
+        return
+    said = []
+    for path, known in islice(unknown_fields(kind, document), _MOST_UNKNOWN):
+        said.append(f'unknown field "{shortened(path)}"{did_you_mean(path.rpartition(".")[2], known)}')
+    if said:
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        raise ManifestError(f"{source}: {kind} `{shortened(str(name))}`: {'; '.join(said)}")
 
 
 def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:

@@ -12,6 +12,7 @@ from msgspec import field
 
 from jettison.engine.pods import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
 from jettison.engine.quantity import ZERO, Quantity, parse
+from jettison.engine.suggestions import quantity_advice
 from jettison.engine.taints import Toleration
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.decoding import Wire, convert, decode, shortened
@@ -244,7 +245,7 @@ def _quantity(text: object, name: str) -> Quantity:
     try:
         return parse(written)
     except QuantityError as error:
-        raise QuantityError(f"{name} `{shortened(written)}`: {error}") from error
+        raise QuantityError(f"{name} `{shortened(written)}`: {quantity_advice(str(error), written)}") from error
 
 
 def _volume(document: _Volume) -> Volume:

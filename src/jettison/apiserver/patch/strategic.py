@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final
 
 from jettison.apiserver.patch.refusals import impossible, undecodable
-from jettison.apiserver.schema.types import Field, Type, structs
+from jettison.manifests.kinds import Field, Type, structs
 
 Json = dict[str, Any]
 Fields = dict[str, Field]

@@ -15,8 +15,8 @@ from typing import Any
 from jettison.apiserver.json_texts import parse_json
 from jettison.apiserver.protobuf.schema import INLINE, numbers, struct_of
 from jettison.apiserver.protobuf.wire import fields, malformed, signed
-from jettison.apiserver.schema.types import Struct, Type, structs
 from jettison.errors import InputError
+from jettison.manifests.kinds import Struct, Type, structs
 from jettison.manifests.times import time_text
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"

@@ -4,6 +4,6 @@ A document is read once, at the door. What comes out has the right type in every
 behind the door has to ask; it is written as Go would write it (quantities in their canonical form, times in UTC, zero
 values left out), so that equal objects are equal values. Fields that we do not know pass unchanged.
 
-`kinds.txt` holds the fields, `types` reads that file, `reading` applies it. Whether values make sense together is
+`manifests.kinds` holds the fields, `reading` applies them. Whether values make sense together is
 not asked here: that is validation.
 """

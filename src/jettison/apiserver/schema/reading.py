@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from jettison.apiserver.schema.types import Field, Type, structs
 from jettison.engine.quantity import parse
 from jettison.engine.strconv import INT64_MAX, INT64_MIN, quote
 from jettison.errors import InputError, ManifestError
+from jettison.manifests.kinds import Field, Type, structs
 from jettison.manifests.times import parse_time, time_text
 
 Json = dict[str, Any]

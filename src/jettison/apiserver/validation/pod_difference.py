@@ -9,7 +9,7 @@ import difflib
 import json
 from typing import Any, Final
 
-from jettison.apiserver.schema.types import Field, Type, structs
+from jettison.manifests.kinds import Field, Type, structs
 
 Json = dict[str, Any]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from jettison.engine.quantity import parse
+from jettison.engine.suggestions import quantity_advice
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.decoding import convert
 from jettison.runtimes.host import checked_texts
@@ -212,7 +213,9 @@ def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
             which = f"{where}.{part}[{checked_texts.shown(name)}]"
             try:
                 is_negative = amount is not None and parse(str(amount)).sign < 0
-            except (QuantityError, ValueError) as error:
+            except QuantityError as error:
+                raise ManifestError(f"{which}: {quantity_advice(str(error), str(amount))}") from error
+            except ValueError as error:
                 raise ManifestError(f"{which}: {error}") from error
             if is_negative:
                 raise ManifestError(f"{which}: `{checked_texts.shown(amount)}` must be greater than or equal to 0")

@@ -1,12 +1,13 @@
-"""The fields of every kind, from `kinds.txt`."""
+"""The fields of every kind, as Kubernetes 1.36 has them, from `kinds.txt`: to read by, and to find typing mistakes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 _FIELD = re.compile(r"(?P<name>\w+):(?P<shape>(?:\[\]|\{\})*)(?P<base>\w+)(?P<marks>[*!=]*)(?:@(?P<key>\w*))?")
 SCALARS: Final = frozenset(
@@ -79,6 +80,32 @@ def structs() -> dict[str, Struct]:
         elif line and not line.startswith("#"):
             current = found[line] = Struct(line)
     return found
+
+
+def unknown_fields(kind: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Iterable[str]]]:
+    """The path of every field that the kind does not have, and what could stand there instead.
+
+    What is of another shape than it should be is passed over: whatever reads it says so.
+    """
+    rest = {key: value for key, value in document.items() if key not in ("kind", "apiVersion")}
+    return _unknown(Type((), kind), rest, "")
+
+
+def _unknown(wanted: Type, value: object, path: str) -> Iterator[tuple[str, Iterable[str]]]:
+    if wanted.is_struct and isinstance(value, Mapping):
+        fields = structs()[wanted.base].fields
+        for key, item in value.items():
+            where = f"{path}.{key}" if path else str(key)
+            if key in fields:
+                yield from _unknown(fields[key].type, item, where)
+            else:
+                yield where, fields
+    elif wanted.shape[:1] == ("[]",) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(wanted.element, item, f"{path}[{index}]")
+    elif wanted.shape[:1] == ("{}",) and isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _unknown(wanted.element, item, f"{path}[{key}]")
 
 
 def _field(match: re.Match[str]) -> Field:

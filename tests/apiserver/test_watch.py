@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
+import tracemalloc
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jettison.apiserver import watch
+from jettison.apiserver import store, watch
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import NODES, PODS
 from tests.apiserver.served import PODS as POD_PATH
@@ -178,33 +180,138 @@ def test_metadata_alone(api: Served) -> None:
     assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_a_slow_watcher_is_dropped_and_nobody_waits_for_it(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MOST_BUFFERED_BYTES", 4000)
+async def open_watch(api: Served, query: bytes = b"watch=1") -> watch.Watcher:
+    request = Request("GET", POD_PATH, query, [])
+    return (await watch.open_watch(api.store, api.clock, request, PODS, "default"))[0]
+
+
+def lines(*chunks: bytes) -> list[tuple[str, str]]:
+    found = [json.loads(line) for line in b"".join(chunks).splitlines()]
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in found]
+
+
+def test_a_watcher_that_lags_too_far_is_told_410_and_nobody_waits_for_it(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "HISTORY_BYTES", 4000)
+    monkeypatch.setattr(store, "_LEAST_HISTORY", 5)
     monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
 
-    async def work() -> tuple[int, int]:
-        request = Request("GET", POD_PATH, b"watch=1", [])
-        slow, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
-        quick, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+    async def work() -> tuple[int, list[bytes]]:
+        slow, quick = await open_watch(api), await open_watch(api)
         seen = 0
 
         async def read() -> None:
             nonlocal seen
-            async for chunk in quick.chunks(5):
+            async for chunk in quick.chunks(20):
                 seen += chunk.count(b"\n")
                 if seen == 20:
                     quick.close()
 
         reading = asyncio.create_task(read())
+        left = slow.chunks(20)
+        told: list[bytes] = []
         for each in range(20):
             await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
+            if not told:
+                told.append(await anext(left))
             await asyncio.sleep(0)
         await reading
-        left = [chunk async for chunk in slow.chunks(5)]
-        return seen, len(left)
+        told += [chunk async for chunk in left]
+        return seen, told
 
-    assert api.run(work()) == (20, 0)
-    assert not api.store._shelves[PODS.storage].listeners
+    seen, told = api.run(work())
+    assert seen == 20
+    first, last = (json.loads(line) for line in b"".join(told).splitlines())
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "p0")
+    assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert last["object"]["message"] == f"too old resource version: {api.store.version - 19} ({api.store.oldest})"
+    assert not api.store.feed(PODS).waiting
+
+
+def test_a_thousand_watchers_that_do_not_read_hold_nothing(api: Served) -> None:
+    """What they lag behind is in the feed, once; a watcher that reads later finds all of it."""
+
+    async def work() -> tuple[int, list[tuple[str, str]]]:
+        api.store.put(PODS, "default", "p", {"metadata": {"name": "p", "namespace": "default", "uid": "u"}})
+        await api.store.settled()
+        silent = [await open_watch(api) for _ in range(1000)]
+        streams = [each.chunks(60) for each in silent]
+        for stream in streams:
+            assert lines(await anext(stream)) == [("ADDED", "p")]
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for turn in range(100):
+            metadata = {"name": "p", "namespace": "default", "uid": "u", "annotations": {"x": f"{turn:05d}" * 1000}}
+            api.store.put(PODS, "default", "p", {"metadata": metadata})
+            await api.store.settled()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        told = b""
+        while told.count(b"\n") < 100:
+            told += await anext(streams[0])
+        for each in silent:
+            each.close()
+        return grown, lines(told)
+
+    grown, told = api.run(work())
+    assert told == [("MODIFIED", "p")] * 100
+    assert grown < 3_000_000  # 100 versions of 5 kB, some of them also as values
+
+
+def test_what_two_watchers_are_told_is_encoded_once(api: Served) -> None:
+    async def work() -> None:
+        query = b"watch=1&resourceVersion=%d" % api.store.version
+        first, second = await open_watch(api, query), await open_watch(api, query)
+        await api.ask("POST", POD_PATH, pod_document("p"))
+        one, other = next(first._lines()), next(second._lines())
+        assert one is other
+
+    api.run(work())
+
+
+def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that reads slowly: between any two pieces of its initial events others write."""
+    monkeypatch.setattr(watch, "PIECE_BYTES", 800)
+    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
+    for name in "bdfhj":
+        api.pod(name)
+
+    async def work() -> dict[str, str]:
+        watcher = await open_watch(api)
+        state: dict[str, str] = {}
+        text = b""
+        steps = iter(
+            [("POST", "a"), ("DELETE", "b"), ("POST", "g"), ("PATCH", "d"), ("DELETE", "j"), ("PATCH", "a"), ("", "")]
+        )
+        async for chunk in watcher.chunks(20):
+            *whole, text = (text + chunk).split(b"\n")
+            for line in whole:
+                event = json.loads(line)
+                name = event["object"]["metadata"]["name"]
+                assert (event["type"] == "ADDED") == (name not in state)
+                state[name] = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] == "DELETED":
+                    del state[name]
+            method, name = next(steps, ("", ""))
+            if method == "POST":
+                await api.ask("POST", POD_PATH, pod_document(name))
+            elif method == "DELETE":
+                await api.ask("DELETE", f"{POD_PATH}/{name}", {"gracePeriodSeconds": 0})
+            elif method == "PATCH":
+                await patch(api, name, {"x": "y"})
+            elif state == await shown():
+                watcher.close()
+        return state
+
+    async def shown() -> dict[str, str]:
+        items = (await api.ask("GET", POD_PATH)).body["items"]
+        return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
+
+    assert set(api.run(work())) == {"a", "d", "f", "g", "h"}
 
 
 def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
@@ -248,12 +355,12 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
 
         watching = asyncio.create_task(api.app(scope, receive, send))
         await asyncio.sleep(0.02)
-        assert api.store._shelves[PODS.storage].listeners
+        assert api.store.feed(PODS).waiting
         gone.set()
         await asyncio.wait_for(watching, 2)
 
     api.run(work())
-    assert not api.store._shelves[PODS.storage].listeners
+    assert not api.store.feed(PODS).waiting
 
 
 def test_a_list_and_a_watch_rebuild_the_state(api: Served) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +28,7 @@ import msgspec
 
 from jettison.apiserver.batch import Batch
 from jettison.apiserver.disk import Disk
+from jettison.apiserver.feed import Feed
 from jettison.apiserver.locking import lock_folder
 from jettison.apiserver.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.private_files import make_private_folder
@@ -44,7 +45,16 @@ Items = list[Stored]
 Changes = list[Change]
 
 HISTORY: Final = 10_000
-"""How many changes a watch may lag behind, as bytes: 15 MB of pods."""
+"""How many changes a watch may lag behind; usual pods are 15 MB then."""
+
+HISTORY_BYTES: Final = 16 * 1024 * 1024
+"""The same limit for large objects."""
+
+_LEAST_HISTORY: Final = 64
+"""Kept whatever their size, or a client that lists and then watches would never catch up with a busy writer."""
+
+_DECODED_BYTES: Final = 1024 * 1024
+"""Of superseded versions that stay decoded for a moment: a watch with a selector asks what an object was before."""
 
 _FORGOTTEN_AT_ONCE: Final = 64
 _FEWEST: Final = 256
@@ -58,11 +68,12 @@ _log = logging.getLogger(__name__)
 class _Shelf:
     """The durable objects of one resource, and their keys in the order that lists have."""
 
-    __slots__ = ("keys", "listeners", "objects")
+    __slots__ = ("feed", "keys", "listeners", "objects")
 
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
         self.keys: list[Key] = []
+        self.feed = Feed()
         self.listeners: set[Listener] = set()
 
     def apply(self, change: Change) -> None:
@@ -83,6 +94,12 @@ class _Shelf:
             keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (namespace + "\0", ""))]
         return [self.objects[key] for key in keys]
 
+    def after(self, namespace: str | None, key: Key) -> Stored | None:
+        place = bisect_right(self.keys, key)
+        if place == len(self.keys) or namespace not in (None, self.keys[place][0]):
+            return None
+        return self.objects[self.keys[place]]
+
 
 class Store:
     """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
@@ -100,6 +117,9 @@ class Store:
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._history: deque[Change] = deque()
         self._history_limit = history
+        self._history_bytes = 0
+        self._decoded: deque[Stored] = deque()
+        self._decoded_bytes = 0
         # What is written but not durable yet; None is a removal.
         self._ahead: dict[tuple[str, Key], tuple[int, Stored | None]] = {}
         self._open: Batch | None = None
@@ -142,6 +162,8 @@ class Store:
         kind = ChangeType.DELETED if row.is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
         change = Change(kind, stored, previous)
         shelf.apply(change)
+        if previous is not None:
+            previous.release()
         if row.version > self._oldest:
             self._remember(change)
 
@@ -150,6 +172,8 @@ class Store:
         is_told = change.type is not ChangeType.DELETED or change.previous is not None
         if is_told:
             self._history.append(change)
+            self._history_bytes += len(change.stored.body)
+            self._shelves[change.stored.storage].feed.append(change)
         else:
             self._superseded.append((change.stored.version, _row(change).checksum))
         return is_told
@@ -180,21 +204,34 @@ class Store:
                 past[change.stored.key] = change.previous
         return [past[key] for key in sorted(past)]
 
+    @property
+    def oldest(self) -> int:
+        """The version after which everything that happened is still known."""
+        return self._oldest
+
+    def next_after(self, resource: Resource, namespace: str | None, key: Key) -> Stored | None:
+        """The object that a list shows behind the key, which need not exist any more."""
+        return self._shelves[resource.storage].after(namespace, key)
+
+    def feed(self, resource: Resource) -> Feed:
+        """What happens to the objects of a resource."""
+        return self._shelves[resource.storage].feed
+
+    def place_after(self, resource: Resource, since: int) -> int:
+        """Where in the feed the changes after a version begin; raises 410 when `since` is too old."""
+        if since < self._oldest:
+            raise expired(f"too old resource version: {since} ({self._oldest})")
+        return self._shelves[resource.storage].feed.place_after(since)
+
     def follow(self, resource: Resource, since: int, listener: Listener) -> Changes:
         """What happened after a version, and from now on a call for each change; raises 410 when `since` is too old.
 
-        The listener is called in the order of versions, in the event loop, and must not raise.
+        For parts of the server itself, which hear of a change before any client does. The listener is called in the
+        order of versions, in the event loop, and must not raise.
         """
-        if since < self._oldest:
-            raise expired(f"too old resource version: {since} ({self._oldest})")
-        self._shelves[resource.storage].listeners.add(listener)
-        missed: Changes = []
-        for change in reversed(self._history):
-            if change.stored.version <= since:
-                break
-            if change.stored.storage == resource.storage:
-                missed.append(change)
-        missed.reverse()
+        shelf = self._shelves[resource.storage]
+        missed = [shelf.feed[place] for place in range(self.place_after(resource, since), shelf.feed.end)]
+        shelf.listeners.add(listener)
         return missed
 
     def unfollow(self, resource: Resource, listener: Listener) -> None:
@@ -378,15 +415,28 @@ class Store:
             except Exception:  # noqa: BLE001  what is on disk must be in memory, whoever stumbles over it
                 _log.exception("a listener failed at version %d", stored.version)
         if change.previous is not None:
-            change.previous.release()
+            self._release(change.previous)
+
+    def _release(self, superseded: Stored) -> None:
+        """Keep the value a little longer than its version: watches hear of the change only now."""
+        self._decoded.append(superseded)
+        self._decoded_bytes += len(superseded.body)
+        while self._decoded_bytes > _DECODED_BYTES:
+            oldest = self._decoded.popleft()
+            self._decoded_bytes -= len(oldest.body)
+            oldest.release()
 
     def _forget_old(self) -> None:
         limit = self._history_limit
         if self.room.is_full:
             # What deletions write is to fit into what is free in the file itself.
             limit = min(limit, max(len(self._history) - _FORGOTTEN_AT_ONCE, _FEWEST))
-        while len(self._history) > limit:
+        while len(self._history) > limit or (
+            self._history_bytes > HISTORY_BYTES and len(self._history) > _LEAST_HISTORY
+        ):
             change = self._history.popleft()
+            self._history_bytes -= len(change.stored.body)
+            self._shelves[change.stored.storage].feed.forget_first()
             self._oldest = change.stored.version
             if change.previous is not None:
                 self._superseded.append((change.previous.version, _row_of(change.previous).checksum))

@@ -22,7 +22,7 @@ class Stored:
     to the store and must not be changed; a changed object is a new value that shares what stayed the same.
     """
 
-    __slots__ = ("_object", "body", "is_given_up", "key", "storage", "version")
+    __slots__ = ("_is_superseded", "_object", "body", "is_given_up", "key", "storage", "version")
 
     def __init__(self, storage: str, key: tuple[str, str], version: int, body: bytes, value: Json | None) -> None:
         self.storage = storage
@@ -30,6 +30,7 @@ class Stored:
         self.version = version
         self.body = body
         self._object = value
+        self._is_superseded = False
         # The disk refused it: it never was, whatever version the store has reached since.
         self.is_given_up = False
 
@@ -42,14 +43,18 @@ class Stored:
 
     @property
     def object(self) -> Json:
-        """The value. Of a superseded version only the bytes are kept, so it may have to be decoded."""
-        if self._object is None:
-            self._object = _decode(self.body)
-        return self._object
+        """The value. Of a superseded version only the bytes are kept, so it is decoded for each who asks."""
+        if self._object is not None:
+            return self._object
+        value: Json = _decode(self.body)
+        if not self._is_superseded:
+            self._object = value
+        return value
 
     def release(self) -> None:
-        """Keep the bytes only: as a value, a pod takes five times as much memory."""
+        """Keep the bytes only, from now on: as a value, a pod takes five times as much memory."""
         self._object = None
+        self._is_superseded = True
 
     @property
     def metadata(self) -> Json:

@@ -1,14 +1,17 @@
-"""Watches: what happens to objects, told as it happens, to as many as want to know.
+"""Watches: what happens to objects, told as it happens, to as many clients as want to know.
 
-Every watcher has a buffer of its own, filled by the store at the moment a change is durable and emptied at the client's
-pace. Who cannot keep up loses the watch, never anybody else's time: the buffer is bounded, and filling it never waits.
+A watcher holds nothing but its place: in the feed of its resource, and before that in the list of its objects. Whatever
+it tells next is looked up when its client has taken what came before, in pieces of 16 KiB. A client that does not read
+therefore costs no memory but the buffers of its connection, which is closed after a while (`connections`); one that
+reads too slowly loses the watch when the feed has forgotten its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from jettison.apiserver import forms, tables
@@ -19,22 +22,26 @@ from jettison.apiserver.presenting import document, encode
 from jettison.apiserver.requests import Request
 from jettison.apiserver.resources import Resource
 from jettison.apiserver.selection import Selection
-from jettison.apiserver.statuses import failure_status
+from jettison.apiserver.statuses import expired, failure_status
 from jettison.apiserver.store import Store
 from jettison.apiserver.stored import Change, ChangeType, Stored
 from jettison.apiserver.validation.mistakes import Mistake, forbidden, unsupported
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
-MOST_BUFFERED_BYTES: Final = 8 * 1024 * 1024
-"""How far a watcher may lag: 5,000 pods."""
+PIECE_BYTES: Final = 16 * 1024
+"""What is taken from the feed at once, and one record of TLS. A connection buffers at most two of them."""
 
 BOOKMARK_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 0.02
-"""Who hears of something new every millisecond is told every twenty: a chunk costs as much as twenty events. The first
-event after a silence is told at once."""
+"""A watcher that hears of something new every millisecond is told every twenty: a piece costs as much as twenty events.
+The first event after a silence is told at once."""
+
+UNHURRIED_WATCHERS: Final = 100
+"""Beyond so many, all are told less often, in proportion: 2,000 watchers of busy objects would leave no time to write."""
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
+_SECOND_NS: Final = 10**9
 
 
 class Watcher:
@@ -55,88 +62,150 @@ class Watcher:
             raise not_of_this_shape(resource.group, resource.kind, self._form.shape)
         self._has_columns = False
         self._is_bookmarked = request.is_set("allowWatchBookmarks")
-        self._buffer: list[bytes] = []
-        self._buffered = 0
-        self._is_over = False
+        self._feed = store.feed(resource)
+        self._place = 0
         self._since = 0
+        # What the client has heard of.
+        self._version = store.version
+        # The key that was told last while the client is told what there is; None when it has been told all.
+        self._told: tuple[str, str] | None = None
+        self._ends_initial = False
+        self._refusal: ApiError | None = None
+        self._is_over = False
         self._wake = asyncio.Event()
 
     def begin(self, since: int | None, *, ends_initial: bool) -> None:
-        """Fill the buffer with what the client has missed: all objects (None), or what happened after a version."""
+        """Tell what the client has missed: all objects (None), or what happened after a version."""
         if since is None:
-            items, version = self._store.list(self._resource, self._namespace)
-            for item in items:
-                self._tell(ChangeType.ADDED, item, None)
-            self._store.follow(self._resource, version, self.tell)
-            if ends_initial:
-                self._push(self._bookmark({_INITIAL_END: "true"}))
+            self._told, self._ends_initial = (self._namespace or "", ""), ends_initial
+            self._place = self._feed.end
             return
-        self._since = since
+        self._since = self._version = since
         try:
-            missed = self._store.follow(self._resource, since, self.tell)
+            self._place = self._store.place_after(self._resource, since)
         except ApiError as error:
-            # The headers say 200 by then: a watch reports its own end as an event.
-            self._push(b'{"type":"ERROR","object":%s}\n' % encode(failure_status(error)))
-            self._is_over = True
-            return
-        for change in missed:
-            self.tell(change)
-
-    def tell(self, change: Change) -> None:
-        """Called by the store."""
-        if change.stored.version <= self._since:
-            return  # the client has seen it, on a server that was ahead of this one
-        self._tell(change.type, change.stored, change.previous)
+            self._refusal = error
 
     def close(self) -> None:
         """No more events."""
         self._is_over = True
-        self._store.unfollow(self._resource, self.tell)
+        self._feed.do_not_wake(self._wake.set)
         self._wake.set()
 
     async def chunks(self, seconds: float) -> AsyncIterator[bytes]:
-        """Whatever has come together, as often as the client takes it; ends after some time, or when it is too slow."""
+        """What there is to tell, as fast as the client takes it; ends after some time, or when it lags too far."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
         next_chunk = loop.time()
-        while True:
-            now = loop.time()
-            if self._buffer:
-                if now < next_chunk and not self._is_over:
+        self._feed.watchers += 1
+        try:
+            while not self._is_over:
+                now = loop.time()
+                if self._has_more and now < next_chunk:
                     await asyncio.sleep(next_chunk - now)
                     continue
-                next_chunk = now + PACE_SECONDS
-                chunk = b"".join(self._buffer)
-                self._buffer.clear()
-                self._buffered = 0
-                yield chunk
-                continue
-            if self._is_over or now >= end:
-                return
-            if self._is_bookmarked and now >= next_bookmark:
-                next_bookmark = now + BOOKMARK_SECONDS
-                self._push(self._bookmark({}))
-                continue
-            self._wake.clear()
-            timer = loop.call_later((min(end, next_bookmark) if self._is_bookmarked else end) - now, self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
+                lines = self._lines()
+                while loop.time() < end and (piece := _piece(lines)):
+                    for start in range(0, len(piece), 2 * PIECE_BYTES):
+                        yield piece[start : start + 2 * PIECE_BYTES]
+                    next_chunk = loop.time() + PACE_SECONDS * max(1.0, self._feed.watchers / UNHURRIED_WATCHERS)
+                now = loop.time()
+                if self._is_over or now >= end or self._refusal is not None:
+                    return
+                if self._is_bookmarked and now >= next_bookmark:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    yield self._bookmark({})
+                elif not self._has_more:
+                    await self._wait((min(end, next_bookmark) if self._is_bookmarked else end) - now)
+        finally:
+            self._feed.watchers -= 1
 
-    def _tell(self, kind: ChangeType, stored: Stored, previous: Stored | None) -> None:
+    @property
+    def _has_more(self) -> bool:
+        return self._place < self._feed.end
+
+    async def _wait(self, seconds: float) -> None:
+        """For news, or the end."""
+        self._wake.clear()
+        self._feed.wake_once(self._wake.set)
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+            self._feed.do_not_wake(self._wake.set)
+
+    def _lines(self) -> Iterator[bytes]:
+        """All there is to tell. Between two of them any time may pass: each looks at the world as it is then.
+
+        While the objects themselves are told, in the order of a list, changes of those that have been told come in
+        between; all others are told in the state that they have when their turn comes.
+        """
+        while not self._is_over:
+            if self._refusal is None and self._place < self._feed.first:
+                self._refusal = expired(f"too old resource version: {self._version} ({self._store.oldest})")
+            if self._refusal is not None:
+                # The headers have said 200: a watch reports its own end as an event.
+                yield b'{"type":"ERROR","object":%s}\n' % encode(failure_status(self._refusal))
+                return
+            if self._has_more:
+                change = self._feed[self._place]
+                self._place += 1
+                self._version = change.stored.version
+                if self._told is None or change.stored.key <= self._told:
+                    yield from self._changed(change)
+            elif self._told is None:
+                return
+            elif (stored := self._store.next_after(self._resource, self._namespace, self._told)) is not None:
+                self._told = stored.key
+                if self._name in (None, stored.key[1]) and self._takes(stored):
+                    yield self._line(ChangeType.ADDED, stored)
+            else:
+                self._told = None
+                if self._ends_initial:
+                    yield self._bookmark({_INITIAL_END: "true"})
+
+    def _takes(self, stored: Stored) -> bool:
+        return self._selection.is_everything or self._selection.takes(stored.object)
+
+    def _changed(self, change: Change) -> Iterator[bytes]:
+        kind, stored, previous = change
         namespace, name = stored.key
-        if self._is_over or self._namespace not in (None, namespace) or self._name not in (None, name):
+        if self._namespace not in (None, namespace) or self._name not in (None, name):
             return
+        if stored.version <= self._since:
+            return  # the client has seen it, on a server that was ahead of this one
         if not self._selection.is_everything:
             was = previous is not None and self._selection.takes(previous.object)
             is_now = kind is not ChangeType.DELETED and self._selection.takes(stored.object)
-            if was and not is_now and kind is not ChangeType.DELETED and previous is not None:
-                # Gone for this watcher: told with the object as it last was for him, at the version of the change.
-                stored = Stored.of(previous.storage, previous.key, stored.version, previous.object)
             if not was and not is_now:
                 return
+            if not is_now and kind is not ChangeType.DELETED and previous is not None:
+                # Gone for this watcher: told with the object as it last was for it, at the version of the change.
+                version, last = stored.version, previous
+                yield self._text(
+                    ChangeType.DELETED,
+                    version,
+                    lambda: self._line(ChangeType.DELETED, Stored.of(last.storage, last.key, version, last.object)),
+                )
+                return
             kind = ChangeType.DELETED if not is_now else ChangeType.MODIFIED if was else ChangeType.ADDED
-        self._push(b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored)))
+        yield self._text(kind, stored.version, partial(self._line, kind, stored))
+
+    def _text(self, kind: ChangeType, version: int, make: Callable[[], bytes]) -> bytes:
+        """One text for all watchers that are told the same; a version is that of one change."""
+        drawn: Hashable = None
+        if self._form.shape == forms.TABLE:
+            # Rows say how old an object is.
+            drawn = (self._include, self._has_columns, self._clock.now_ns() // _SECOND_NS)
+        key = (version, kind, self._resource.api_version, self._form.shape, self._form.api_version, drawn)
+        text = self._feed.text(key, make)
+        self._has_columns = True
+        return text
+
+    def _line(self, kind: ChangeType, stored: Stored) -> bytes:
+        return b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored))
 
     def _shown(self, stored: Stored) -> bytes:
         match self._form.shape:
@@ -174,13 +243,16 @@ class Watcher:
                 shown = encode({**kind, "metadata": metadata})
         return b'{"type":"BOOKMARK","object":%s}\n' % shown
 
-    def _push(self, line: bytes) -> None:
-        self._buffer.append(line)
-        self._buffered += len(line)
-        if self._buffered > MOST_BUFFERED_BYTES:
-            self._buffer.clear()
-            self.close()
-        self._wake.set()
+
+def _piece(lines: Iterator[bytes]) -> bytes:
+    """The next lines, as many as make a piece; a long one is a piece of its own."""
+    parts, size = [], 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            break
+    return b"".join(parts)
 
 
 async def open_watch(

@@ -2,8 +2,8 @@
 
 Silent clients of a viewer ask for everything about 1,000 pods of 7 kB and take nothing of it, while 8 clients change
 those pods. Each number stands beside the same run's own without watchers: the memory of the server after the writers'
-first round, and their rate in it. The bars: less than 400 MiB at any time, two thirds of the rate, and at most 20 % more
-memory than before, a minute after the watchers have gone.
+first round, and their rate in it. The bars: less than 400 MiB at any time, two thirds of the rate, and at most 20 %
+more memory than before, a minute after the watchers have gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import json
 import multiprocessing
 import resource
-import socket
+import ssl
 import sys
 import tempfile
 import threading
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the server is that of the live tests
 
@@ -61,7 +62,9 @@ def main() -> int:
             query += served.call("GET", PATH + "?limit=1")[1]["metadata"]["resourceVersion"]
         with Peak(pid) as peak:
             here, there = multiprocessing.Pipe()
-            crowd = multiprocessing.Process(target=watch, args=(viewer.port, viewer.token, PATH + query, options, there))
+            crowd = multiprocessing.Process(
+                target=watch, args=(viewer.port, viewer.token, PATH + query, options.watchers, there)
+            )
             crowd.start()
             load = drive(writer, touches(writer, options.pods, options.writes), CLIENTS, code=200)
             refused = here.recv()
@@ -110,22 +113,20 @@ def touches(server: Server, pods: int, count: int) -> Iterator[bytes]:
         yield server.request("PATCH", f"{PATH}/pod-{number:05d}", body, PATCH)
 
 
-def watch(port: int, token: str, path: str, options: argparse.Namespace, answers: Connection) -> None:
+def watch(port: int, token: str, path: str, count: int, answers: Connection) -> None:
     """In a process of its own: open the watches, read nothing, say how many are not open any more, and leave."""
-    import ssl
-
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     server = Server(port, trust, token)
-    held: list[socket.socket] = []
-    for _ in range(options.watchers):
+    held: list[ssl.SSLSocket] = []
+    for _ in range(count):
         try:
             each = server.connect()
             each.sendall(server.request("GET", path))
         except OSError:
             continue
         held.append(each)
-    answers.send(options.watchers - len(held))
+    answers.send(count - len(held))
     answers.recv()
     for each in held:
         each.close()
@@ -144,7 +145,7 @@ class Peak:
         while not self._is_over.wait(0.1):
             self.mib = max(self.mib, rss_mb(self._pid) * MIB_PER_MB)
 
-    def __enter__(self) -> Peak:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from jettison.apiserver.limits import MOST_BODY_BYTES, Allowance, Limits, is_long_running, read_body
+from jettison.apiserver.limits import MOST_BODY_BYTES, Allowance, Limits, Share, is_long_running, read_body
 from jettison.errors import ApiError
 
 
@@ -111,7 +111,9 @@ def test_watches_and_logs_are_long(request_scope: Scope, expected: bool) -> None
     assert is_long_running(request_scope) is expected
 
 
-@pytest.mark.parametrize(("query", "allowance"), [("", Allowance(requests=2)), ("watch=1", Allowance(watches=2))])
+@pytest.mark.parametrize(
+    ("query", "allowance"), [("", Allowance(requests=Share(2, 2, 0))), ("watch=1", Allowance(watches=Share(2, 2, 0)))]
+)
 def test_the_third_of_two_is_refused_and_the_next_one_after_that_is_not(query: str, allowance: Allowance) -> None:
     async def work() -> None:
         release = asyncio.Event()
@@ -136,7 +138,7 @@ def test_the_third_of_two_is_refused_and_the_next_one_after_that_is_not(query: s
 def test_watches_do_not_take_the_place_of_requests() -> None:
     async def work() -> None:
         release = asyncio.Event()
-        limits = Limits(blocking(release), asyncio.Event(), Allowance(requests=1, watches=1))
+        limits = Limits(blocking(release), asyncio.Event(), Allowance(requests=Share(1, 1, 0), watches=Share(1, 1, 0)))
         watch = asyncio.create_task(limits(scope(query="watch=1"), receiver(b""), Answer()))
         await asyncio.sleep(0)
         answer = Answer()
@@ -153,7 +155,7 @@ def test_a_place_is_free_again_after_a_failure() -> None:
         raise RuntimeError
 
     async def work() -> None:
-        limits = Limits(fail, asyncio.Event(), Allowance(requests=1, watches=1))
+        limits = Limits(fail, asyncio.Event(), Allowance(requests=Share(1, 1, 0), watches=Share(1, 1, 0)))
         for query in ("", "watch=1") * 3:
             with pytest.raises(RuntimeError):
                 await limits(scope(query=query), receiver(b""), Answer())

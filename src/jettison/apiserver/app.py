@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from jettison.apiserver import discovery, health, openapi
-from jettison.apiserver.auth import Authenticator, impersonated, impersonation, with_own_groups
+from jettison.apiserver.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
 from jettison.apiserver.authorization import Authorizer
 from jettison.apiserver.bodies import read_object
 from jettison.apiserver.container_logs import ContainerLogs
 from jettison.apiserver.eviction import Evictions, Settings
 from jettison.apiserver.forms import form_of, wants_yaml
-from jettison.apiserver.limits import read_body
+from jettison.apiserver.limits import Answers, read_body
 from jettison.apiserver.log_query import LogSource
 from jettison.apiserver.media_types import JSON, PLAIN, YAML
 from jettison.apiserver.options import write_options
@@ -50,6 +50,7 @@ Handler = Callable[[Request, Target], Awaitable[Response]]
 _log = logging.getLogger(__name__)
 # Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
 _GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
+_PIECE_BYTES: Final = 64 * 1024
 # A watch whose client has stopped reading cannot be told that it is over; after this long it is cut off.
 _LAST_WORDS_SECONDS: Final = 30.0
 
@@ -93,11 +94,13 @@ class Application:
             ("create", "binding"): parts.bind,
         }
         self._bind = parts.bind
+        self._answers = Answers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
+        user = ANONYMOUS
         try:
             request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
             try:
@@ -106,14 +109,21 @@ class Application:
                 response = _failure(error)
             if response is None:
                 return
+            user = request.user
             response = await _written(request, response)
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
-        await _send(send, response)
+        if response.size <= _PIECE_BYTES:
+            await _send(send, response)
+            return
+        with self._answers.holding(user, response.size):
+            await _send(send, response)
 
     async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """An answer with an end; None if it was sent as it came about."""
+        if request.path == "*" and request.method == "OPTIONS":
+            return Response(200, b"", PLAIN)  # as Go's server does, for everybody: there is a server
         self._authorize(request, scope)
         if request.is_watch:
             await self._watch(request, receive, send)
@@ -123,9 +133,13 @@ class Application:
             return None
         return await self._respond(request, scope, receive)
 
-    def _authorize(self, request: Request, scope: Scope) -> None:
+    def identify(self, scope: Scope) -> User | None:
+        """Who sends the request; None when it carries a token that is unknown."""
         token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        user = self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+        return self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+
+    def _authorize(self, request: Request, scope: Scope) -> None:
+        user = self.identify(scope)
         if user is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
         if (wanted := impersonated(scope["headers"])) is not None:
@@ -143,6 +157,7 @@ class Application:
         handler = self._handler(target, request.verb)
         if request.method not in ("GET", "HEAD"):
             request.body = await read_body(scope, receive)
+        await self._answers.room(request.user)
         response = await handler(request, target)
         return response if request.method != "HEAD" else Response(response.code, b"", response.content_type)
 
@@ -274,18 +289,24 @@ async def _written(request: Request, response: Response) -> Response:
         return response
     if wants_yaml(request, is_refusal=response.code >= 400):
         # Thousands of objects take most of a second, in which others are to be served too.
-        return replace(response, body=await asyncio.to_thread(yaml_of, response.body), content_type=YAML)
+        text = await asyncio.to_thread(yaml_of, response.whole())
+        return replace(response, body=text, content_type=YAML, parts=())
     if request.wants_indentation:
-        return replace(response, body=msgspec.json.format(response.body, indent=2))
+        return replace(response, body=msgspec.json.format(response.whole(), indent=2), parts=())
     return response
 
 
 async def _send(send: Send, response: Response) -> None:
-    body = response.body
     headers = [
         (b"content-type", response.content_type.encode("latin-1")),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-length", str(response.size).encode()),
         *response.headers,
     ]
     await send({"type": "http.response.start", "status": response.code, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    if response.size <= _PIECE_BYTES:
+        await send({"type": "http.response.body", "body": response.whole()})
+        return
+    # Encrypted at once, a list would be in memory three times for as long as its client does not read.
+    for piece in response.pieces(_PIECE_BYTES):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -117,7 +117,7 @@ class Cluster:
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:
             _calm_garbage_collector()
-            await serve(app, listener, identity, stop, on_ready=lambda: on_ready(endpoint))
+            await serve(app, listener, identity, stop, on_ready=lambda: on_ready(endpoint), identify=app.identify)
         finally:
             keeping.cancel()
 

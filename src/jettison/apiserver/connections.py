@@ -1,20 +1,18 @@
-"""What a connection may cost before anybody knows who is on the other end: bytes and seconds until its headers are in.
+"""What a connection may cost: bytes and seconds of its heads, and what is written to it and not read.
 
 uvicorn parses with llhttp, which collects headers without any limit, and waits for them for ever. It also sends the
 head of an answer apart from its body: two records of TLS, two calls of the kernel and two wake-ups of the client, for
-answers that mostly have 200 bytes.
+answers that mostly have 200 bytes. asyncio would buffer 576 KiB for a client that does not read, and wait for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from jettison.apiserver.crowds import Crowds
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
@@ -25,8 +23,17 @@ HEAD_SECONDS = 15.0
 FAREWELL_SECONDS = 0.5
 """How long a connection may take to close when the server stops."""
 
+STALL_SECONDS = 20.0
+"""After so long without taking anything that waits for it, a client is not waited for."""
+
+MOST_UNSENT_BYTES = 16 * 1024
+"""Encrypted and not taken by the kernel: beyond that an answer waits."""
+
 MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
+
+IGNORING_SECONDS = 20.0
+"""And for so long."""
 
 _SMALL = 16 * 1024
 """What fits into one record of TLS is worth being copied into one piece."""
@@ -63,10 +70,17 @@ class _OnePiece:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's connection with a limit on the size of a head and on the time it takes."""
+    """uvicorn's connection with limits on its heads, on the time they take and on what is not read.
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    It belongs to a crowd from before its handshake, when there is only a task that can be cancelled.
+    """
+
+    def __init__(self, crowds: Crowds, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        self.handshake: asyncio.Task[None] | None = None
+        self._crowds = crowds
+        self._stall: asyncio.TimerHandle | None = None
+        self._ignoring: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._ignored_bytes = 0
         self._is_in_head = True
@@ -79,11 +93,56 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._answers = _OnePiece(transport)
         self._start_clock()
+        # One level of buffers is TLS', one that of the socket below it, which asyncio shows to nobody.
+        transport.set_write_buffer_limits(high=1)
+        below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+        if below is not None:
+            below.set_write_buffer_limits(high=MOST_UNSENT_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for any more."""
         self._stop_clock()
+        self._stop_stall()
+        self._stop_ignoring()
+        self._crowds.leave(self)
         super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered; a handshake is none."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def drop(self) -> None:
+        """Close it at once, whatever is under way."""
+        transport: asyncio.Transport | None = self.transport
+        if transport is not None:
+            transport.abort()
+        elif self.handshake is not None:
+            self.handshake.cancel()
+
+    def recognise(self, user: str, *, is_administrator: bool) -> bool:
+        """Whose it is, now that a request has shown a token; False when that user has too many."""
+        return self._crowds.recognise(self, user, is_administrator=is_administrator)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it asked for; from now on it has to take something in time."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(STALL_SECONDS, self.drop)
+
+    def resume_writing(self) -> None:
+        """It did."""
+        self._stop_stall()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Nonsense behind a request whose answer has begun ends the connection: nothing may stand inside an answer."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """A head that is still open after this many bytes is refused, wherever its end may be."""
@@ -111,6 +170,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if size > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
         elif not self.transport.is_closing():
+            self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
             super().on_headers_complete()
             self.cycle.transport = cast("asyncio.Transport", self._answers)
 
@@ -126,6 +186,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """As above."""
+        self._stop_ignoring()
         if not self.transport.is_closing():
             super().on_message_complete()
 
@@ -138,6 +199,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The last answer of a connection that stops closes it, too."""
         self._answers.flush()
+        if self.cycle.more_body and not self.transport.is_closing():
+            # It was answered unread. The rest is let go by, as long as it takes for a client to notice.
+            self._stop_ignoring()
+            self._ignoring = self.loop.call_later(IGNORING_SECONDS, self.drop)
         super().on_response_complete()
         if self._is_stopping:
             self._part()
@@ -155,6 +220,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    def _stop_ignoring(self) -> None:
+        if self._ignoring is not None:
+            self._ignoring.cancel()
+            self._ignoring = None
+
+    def _stop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
     def _refuse(self, status: str) -> None:
         self._stop_clock()
         if self.transport.is_closing():
@@ -164,21 +239,3 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             self.transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
         self.transport.close()
-
-
-class QuietServer(uvicorn.Server):
-    """uvicorn without its signal handlers, and with a word when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None of its business."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """From here on clients are answered."""
-        await super().startup(sockets)
-        self._on_ready()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,39 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer with an end."""
+    """An answer with an end. A list has the stored bodies as its `parts`: they are not copied for each client."""
 
     code: int
     body: bytes
     content_type: str = JSON
     headers: Sequence[tuple[bytes, bytes]] = field(default=())
+    parts: Sequence[bytes] = field(default=())
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.body) + sum(map(len, self.parts))
+
+    def whole(self) -> bytes:
+        """The body in one piece."""
+        return b"".join((self.body, *self.parts)) if self.parts else self.body
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The body in pieces that are hardly larger than `size`."""
+        gathered: list[bytes] = []
+        room = size
+        for part in (self.body, *self.parts):
+            if len(part) >= size:
+                yield b"".join(gathered)
+                gathered, room = [], size
+                yield from (part[start : start + size] for start in range(0, len(part), size))
+                continue
+            gathered.append(part)
+            room -= len(part)
+            if room <= 0:
+                yield b"".join(gathered)
+                gathered, room = [], size
+        yield b"".join(gathered)
 
 
 def show_object(request: Request, resource: Resource, stored: Stored, now_ns: int, code: int = 200) -> Response:
@@ -73,8 +100,10 @@ def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> 
             head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
             return Response(200, encode({**head, "items": items}))
     start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
-    bodies = b",".join(_item(resource, item) for item in page.items)
-    return Response(200, b'%s,"items":[%s]}' % (start[:-1], bodies))
+    parts: list[bytes] = []
+    for item in page.items:
+        parts += (b",", _item(resource, item))
+    return Response(200, start[:-1] + b',"items":[', parts=(*parts[1:], b"]}"))
 
 
 def document(resource: Resource, stored: Stored) -> bytes:

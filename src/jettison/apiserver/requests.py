@@ -147,6 +147,8 @@ def parse_path(path: str) -> Target | None:
 
     Raises 404 for a resource that is not served, in the form that clients expect inside a version that is.
     """
+    if not path.startswith("/"):
+        return None  # the asterisk of `OPTIONS *`
     parts = path.split("/")
     if parts[1] == "api" and len(parts) > 3:
         group, version, rest = "", parts[2], parts[3:]

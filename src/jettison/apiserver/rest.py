@@ -290,4 +290,4 @@ def warned(response: Response, warnings: list[str]) -> Response:
         return response
     escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in warnings)
     headers = [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
-    return Response(response.code, response.body, response.content_type, [*response.headers, *headers])
+    return replace(response, headers=[*response.headers, *headers])

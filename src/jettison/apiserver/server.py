@@ -14,20 +14,23 @@ import sys
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from jettison.apiserver.auth import ANONYMOUS
+from jettison.apiserver.crowds import Crowds, shares_within
 from jettison.apiserver.identity import LOOPBACK_NAMES, ServerIdentity
-from jettison.apiserver.limits import Allowance, Limits
+from jettison.apiserver.limits import Allowance, Identify, Limits
 from jettison.errors import InputError, JettisonError
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-MOST_CONNECTIONS = 4096
-"""Beyond that, uvicorn answers 503. Each costs a file descriptor and, with TLS, some 100 kB."""
 
-_TLS_BUFFER = 32 * 1024
+_TLS_BUFFER = 16 * 1024
+# The kernel doubles it. What a client does not read may fill it: by default it would grow to 4 MB for each.
+_SEND_BUFFER = 64 * 1024
 _SWITCH_SECONDS = 0.0005
 
 # client-go keeps idle connections for 90 s; the server must not be the first to hang up, or a request meets a closing
@@ -35,6 +38,7 @@ _SWITCH_SECONDS = 0.0005
 _IDLE_SECONDS = 100
 _GRACE_SECONDS = 5
 _BACKLOG = 1024
+_MOST_FILES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ def listen(endpoint: Endpoint) -> tuple[socket.socket, Endpoint]:
         raise InputError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
@@ -109,14 +114,16 @@ async def serve(
     *,
     on_ready: Callable[[], None] = lambda: None,
     allowance: Allowance | None = None,
+    identify: Identify = lambda _: ANONYMOUS,
 ) -> None:
     """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return."""
     # Not before: they are in an extra, and `serve --help` works without.
     import uvicorn  # noqa: PLC0415
 
-    from jettison.apiserver.connections import GuardedProtocol, QuietServer  # noqa: PLC0415
+    from jettison.apiserver.connections import GuardedProtocol  # noqa: PLC0415
+    from jettison.apiserver.door import Server  # noqa: PLC0415
 
-    _allow_many_files()
+    crowds = Crowds(shares_within(_allow_many_files()))
     # asyncio keeps 256 KiB for every TLS connection, zeroed and so resident, and has no other place to say how much.
     SSLProtocol.max_size = _TLS_BUFFER
     # Who comes back from the disk would wait for the interpreter for up to 5 ms, and with him everybody whose write it
@@ -125,8 +132,8 @@ async def serve(
     # Every malformed request would be a line; what the application itself gets wrong still is one.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        Limits(app, stop, allowance),
-        http=GuardedProtocol,
+        Limits(app, stop, allowance, identify),
+        http=partial(GuardedProtocol, crowds),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         proxy_headers=False,
@@ -134,11 +141,10 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = QuietServer(config, on_ready)
+    server = Server(config, crowds, on_ready)
     waiting = asyncio.create_task(_stop(server, stop))
     try:
         await server.serve([listener])
@@ -151,8 +157,10 @@ async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
     server.should_exit = True
 
 
-def _allow_many_files() -> None:
+def _allow_many_files() -> int:
     """Every connection is a file; the usual soft limit of 1024 is for programs that use select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

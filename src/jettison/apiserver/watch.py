@@ -38,7 +38,7 @@ PACE_SECONDS: Final = 0.02
 The first event after a silence is told at once."""
 
 UNHURRIED_WATCHERS: Final = 100
-"""Beyond so many, all are told less often, in proportion: 2,000 watchers of busy objects would leave no time to write."""
+"""Beyond so many, all are told less often, in proportion: 2,000 watchers would leave no time to write."""
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _SECOND_NS: Final = 10**9
@@ -100,7 +100,7 @@ class Watcher:
         next_chunk = loop.time()
         self._feed.watchers += 1
         try:
-            while not self._is_over:
+            while True:
                 now = loop.time()
                 if self._has_more and now < next_chunk:
                     await asyncio.sleep(next_chunk - now)

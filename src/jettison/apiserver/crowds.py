@@ -102,6 +102,11 @@ class Crowds:
         self._put(connection, self._users, user)
         return True
 
+    def drop_silent(self) -> None:
+        """Close all that is a stranger's and idle: the server stops."""
+        for connection in [each for group in self._strangers.values() for each in group if each.is_idle]:
+            self._drop(connection)
+
     def relieve(self) -> None:
         """There are no descriptors left: let go of a stranger."""
         self._drop_stranger()

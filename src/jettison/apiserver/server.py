@@ -37,7 +37,8 @@ _SWITCH_SECONDS = 0.0005
 # connection now and then.
 _IDLE_SECONDS = 100
 _GRACE_SECONDS = 5
-_BACKLOG = 1024
+# Where it is full, a new client waits a second and tries again: that is how long a short flood would shut it out.
+_BACKLOG = 4096
 _MOST_FILES = 65_536
 
 

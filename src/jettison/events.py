@@ -229,6 +229,40 @@ class OutOfMemoryKill:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """The configuration was read again, and this is otherwise from now on."""
+
+    key: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartNeeded:
+    """The configuration was read again, and this is otherwise in it, but takes a restart: the old value stays."""
+
+    key: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Everything was read again: how many settings have changed, how many take a restart, and what was odd."""
+
+    changed: int = 0
+    unchanged: int = 0
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadFailed:
+    """What there is to read again has a mistake: nothing was changed."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActionFailed:
     """Something we wanted to do could not be done; it is tried again."""
 
@@ -262,6 +296,10 @@ Fact = (
     | ContainerBackOff
     | ProbeFailed
     | OutOfMemoryKill
+    | SettingChanged
+    | RestartNeeded
+    | Reloaded
+    | ReloadFailed
     | ActionFailed
 )
 

@@ -12,6 +12,7 @@ from jettison.engine.decide import Outcome, Reclaim
 from jettison.engine.evictions import Eviction
 from jettison.engine.history import History
 from jettison.engine.pods import Container, Pod
+from jettison.engine.policy import Policy
 from jettison.engine.signals import Condition
 from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.errors import JettisonError, ObservationFailed
@@ -62,6 +63,7 @@ class Records:
         self.effects: list[bool] = []
         self.instead: list[list[str]] = []
         self.histories: list[History] = []
+        self.policies: list[Policy] = []
         self.rehearsals = 0
         # Names of facts that an earlier agent has written, by uid.
         self.said: dict[str, set[str]] = {}
@@ -88,6 +90,9 @@ class Records:
 
     def history(self, history: History) -> None:
         self.histories.append(history)
+
+    def use(self, policy: Policy) -> None:
+        self.policies.append(policy)
 
     def said_of(self, uid: str) -> set[str]:
         return self.said.get(uid, set())

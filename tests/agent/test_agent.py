@@ -20,6 +20,7 @@ from jettison.engine.policy import Policy, build_policy
 from jettison.engine.preemption import preemption_of
 from jettison.engine.quantity import parse
 from jettison.engine.signals import Condition
+from jettison.engine.snapshot import Snapshot
 from jettison.errors import ActionFailed, PodGone, StillRunning
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Untold
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
@@ -486,3 +487,47 @@ def test_the_cause_is_said_before_the_effect() -> None:
     asyncio.run(asyncio.wait_for(starve(), 10))
     order = ["ThresholdCrossed", "ThresholdMet", "PodsRanked", "EvictionStarted", "PodEvicted"]
     assert [name for name in facts.names() if name in order] == order
+
+
+def test_another_policy_counts_from_the_next_step_on() -> None:
+    """What is remembered of thresholds that are no more is forgotten, and what both have is not."""
+    stage = Stage(BOTH)
+    stage.runtime.available = 250 * MI
+    stage.step()
+    (soft,) = stage.agent.history.first_observed
+    stage.agent.use(
+        policy(
+            evictionHard={"memory.available": "120Mi"},
+            evictionSoft={"memory.available": "300Mi"},
+            evictionSoftGracePeriod={"memory.available": "30s"},
+            evictionMaxPodGracePeriod=60,
+        )
+    )
+    assert stage.agent.policy is BOTH
+    stage.step()
+    assert list(stage.agent.history.first_observed) == [soft]
+    assert stage.records.policies == [stage.agent.policy]
+    stage.agent.use(HARD)
+    stage.step(60)
+    assert not stage.agent.history.first_observed
+    assert stage.evicted() == []
+    stage.agent.use(policy(evictionHard={"memory.available": "260Mi"}))
+    stage.step()
+    assert stage.evicted() == ["a"]
+    stage.close()
+
+
+def test_a_policy_that_comes_during_a_step_waits_for_its_end() -> None:
+    stage = Stage(BOTH)
+    stage.runtime.available = 90 * MI
+    observe = stage.runtime.observe
+
+    async def observe_and_change() -> Snapshot:
+        stage.agent.use(policy(evictionHard={"memory.available": "1Mi"}))
+        return await observe()
+
+    stage.runtime.observe = observe_and_change  # type: ignore[method-assign]
+    stage.step()
+    assert stage.evicted() == ["a"]
+    assert stage.agent.policy is BOTH
+    stage.close()

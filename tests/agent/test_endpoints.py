@@ -58,7 +58,7 @@ def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
         sink.take(events.PodAdmitted(PODS[number % 2]), number)
     with ThreadPoolExecutor(1) as executor:
         yield Sources(
-            POLICY,
+            lambda: POLICY,
             lambda: world.snapshot,
             lambda: world.statuses,
             Metrics().text,

@@ -44,7 +44,7 @@ async def main():
     recorder = JournalRecorder(journal, directory / "history.json", wishes, clock, "node1", emit)
     agent = Agent(runtime, wishes, clock, recorder, emit, spawn=lambda work: tasks.append(asyncio.create_task(work)))
     sources = Sources(
-        wishes,
+        lambda: wishes,
         lambda: agent.snapshot,
         lambda: [PodStatus(each, "Running") for each in pods],
         metrics.text,

@@ -64,6 +64,11 @@ class Admitter:
         self._is_dry_run = is_dry_run
         self.allocatable: Mapping[str, Quantity] = node_allocatable(runtime.machine(), policy).allocatable
 
+    def use(self, policy: Policy) -> None:
+        """For whoever comes from now on."""
+        self.policy = policy
+        self.allocatable = node_allocatable(self.runtime.machine(), policy).allocatable
+
     async def admit(self, manifest: PodManifest) -> bool:
         """Start the pod, or remember it as rejected."""
         pod = manifest.pod

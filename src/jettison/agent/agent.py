@@ -64,6 +64,9 @@ class Recorder(Protocol):
     def history(self, history: History) -> None:
         """What a restarted agent must know."""
 
+    def use(self, policy: Policy) -> None:
+        """From now on steps are decided by this."""
+
     def said_of(self, uid: str) -> Collection[str]:
         """Names of the facts about the pod that are on record since it was last chosen to go, or told to."""
 
@@ -101,6 +104,26 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
+        self._next_policy: Policy | None = None
+
+    def use(self, policy: Policy) -> None:
+        """From the next step on: a step that is under way ends as it began."""
+        self._next_policy = policy
+        self._wake.set()
+
+    def _take_policy(self, policy: Policy) -> None:
+        """What is remembered of thresholds that are no more, or have another amount, is forgotten.
+
+        A condition that they caused is reported until its transition period is over, as if they were resolved.
+        """
+        self.policy, self._next_policy = policy, None
+        known = {*policy.thresholds, *(each for layout in policy.layouts.values() for each in layout.all)}
+        history = self.history
+        crossed = {each: since for each, since in history.first_observed.items() if each in known}
+        met = tuple(each for each in history.met if each in known)
+        self.history = replace(history, first_observed=crossed, met=met, reclaiming=None)
+        self.recorder.use(policy)
+        self.recorder.history(self.history)
 
     def adopt(self) -> None:
         """Go on with the evictions that an earlier agent has begun; to be called before the first step.
@@ -125,6 +148,8 @@ class Agent:
     async def step(self, alarm: Alarm | None = None) -> None:
         """Look once, and do what the look asks for. Never sleeps."""
         started_ns = self.clock.monotonic_ns() if alarm is None else alarm.raised_ns
+        if self._next_policy is not None:
+            self._take_policy(self._next_policy)
         self._clear_endings()
         try:
             snapshot = await self.runtime.observe()

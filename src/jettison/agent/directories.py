@@ -27,7 +27,8 @@ _Stamp = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _File:
-    stamp: _Stamp
+    # None: to be read again, whatever it is now.
+    stamp: _Stamp | None
     # As last understood.
     documents: Documents
     is_understood: bool = True
@@ -45,6 +46,11 @@ class ManifestDirectory:
         # Files that are there and were not read, as far as is known.
         self._unread: frozenset[str] = frozenset()
         self._is_listed = False
+
+    def reread(self) -> None:
+        """Take every file for changed at the next look."""
+        for file in self._files.values():
+            file.stamp = None
 
     async def look(self) -> bool:
         """Read what changed; True when something did. That is done aside: a node is guarded however long it takes."""

@@ -34,7 +34,8 @@ MOST_RECORD_BYTES = 8 * 2**20
 class Sources:
     """Where the answers come from."""
 
-    policy: Policy
+    # The one that is in force.
+    policy: Callable[[], Policy]
     # The newest; None before the first look.
     snapshot: Callable[[], Snapshot | None]
     statuses: Callable[[], Sequence[PodStatus]]
@@ -80,7 +81,7 @@ class _Answers:
 
     def configz(self, _: Query) -> Answer:
         """The kubelet's shape; what only we know stands beside it."""
-        record = policy_record(self._sources.policy)
+        record = policy_record(self._sources.policy())
         return _json({"kubeletconfig": record.pop("kubeletConfiguration"), "jettison": record})
 
     async def summary(self, query: Query) -> Answer:
@@ -98,7 +99,8 @@ class _Answers:
 
     async def rank(self, _: Query) -> Answer:
         snapshot = self._snapshot()
-        return await self._aside(lambda: _json(rank_document(self._sources.policy, snapshot)))
+        policy = self._sources.policy()
+        return await self._aside(lambda: _json(rank_document(policy, snapshot)))
 
     async def journal(self, query: Query) -> Answer:
         """Newest first. `pod` is `namespace/name`, a name or a uid; `limit` is at most 500."""

@@ -8,11 +8,12 @@ besides it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from msgspec import field
 
+from jettison.engine.durations import duration_text
 from jettison.engine.kubelet_config import Source, assemble, to_document
 from jettison.engine.kubelet_fields import FIELDS, Field, Kind
 from jettison.engine.policy import PROFILES, Policy, Switches, build_policy
@@ -58,6 +59,74 @@ def policy_from(document: object, source: str = "policy") -> Policy:
         return build_policy(config, Switches(**dict.fromkeys(record.switches, True)))
     except (InputError, PolicyError) as error:
         raise ManifestError(f"{source}: {error}") from error
+
+
+LIVE = frozenset(
+    {
+        "eviction_hard",
+        "eviction_soft",
+        "eviction_soft_grace_period",
+        "eviction_minimum_reclaim",
+        "eviction_max_pod_grace_period",
+        "eviction_pressure_transition_period",
+        "merge_default_eviction_settings",
+        "image_gc_high_threshold",
+        "image_gc_low_threshold",
+        "image_minimum_gc_age",
+        "image_maximum_gc_age",
+        "minimum_container_ttl",
+        "maximum_dead_containers_per_container",
+        "maximum_dead_containers",
+    }
+)
+"""What may change while a node runs. The rest is how the machine was divided, and in cgroups by now."""
+
+_UNSET = "not set"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """One value, or one entry of a map, that is another in a new policy."""
+
+    key: str
+    old: str
+    new: str
+    is_live: bool
+
+
+def policy_changes(old: Policy, new: Policy) -> list[SettingChange]:
+    """In the order of the fields."""
+    found = []
+    for row in FIELDS:
+        before, after = getattr(old.config, row.attribute), getattr(new.config, row.attribute)
+        name = row.key or f"--{row.flag}"
+        if row.kind in (Kind.THRESHOLDS, Kind.PAIRS):
+            for key in sorted({*(before or ()), *(after or ())}):
+                values = (before or {}).get(key, _UNSET), (after or {}).get(key, _UNSET)
+                found.append(SettingChange(f"{name}.{key}", *values, row.attribute in LIVE))
+        else:
+            found.append(SettingChange(name, _text(row, before), _text(row, after), row.attribute in LIVE))
+    if old.switches != new.switches:
+        found.append(SettingChange("--profile", _switches(old), _switches(new), is_live=False))
+    return [each for each in found if each.old != each.new]
+
+
+def with_live_changes(old: Policy, new: Policy) -> Policy:
+    """The old policy with what may change while a node runs, or a PolicyError where the two do not go together."""
+    changed = {attribute: getattr(new.config, attribute) for attribute in LIVE}
+    return build_policy(replace(old.config, **changed, origins=new.config.origins), old.switches)
+
+
+def _text(row: Field, value: Any) -> str:
+    if row.kind is Kind.DURATION and isinstance(value, int):
+        return duration_text(value)
+    if isinstance(value, tuple):
+        return ",".join(value) or _UNSET
+    return str(value).lower() if isinstance(value, bool) else str(value) or _UNSET
+
+
+def _switches(policy: Policy) -> str:
+    return ", ".join(name for name in sorted(_SWITCHES) if getattr(policy.switches, name)) or "kubelet"
 
 
 def _plain(value: object) -> object:

@@ -95,6 +95,10 @@ class JournalRecorder:
         if not self._journal.append(self._encoder.step(step)):
             self._emit(events.ActionFailed("write the journal", self._journal.failure))
 
+    def use(self, policy: Policy) -> None:
+        """Between two steps: from now on they are decided by this."""
+        self._policy, self._first, self._last_choice = policy, None, None
+
     def settle(self) -> None:
         """A power cut must not lose an eviction either."""
         if not self._journal.sync():

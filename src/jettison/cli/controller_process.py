@@ -74,7 +74,7 @@ def split(work: Callable[[], Awaitable[None]]) -> ControllerProcess | None:
     die_with(server)
     ours.close()
     # A Ctrl-C reaches both; it is for the server to say when it can do without.
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     with suppress(OSError):  # a name in `ps` is worth no trouble
         Path("/proc/self/comm").write_text(_NAME)

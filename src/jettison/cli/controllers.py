@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 
 import click
 
@@ -13,7 +14,7 @@ from jettison.cli.cluster import cluster_options, run_against
 from jettison.cli.controller_options import controller_options
 from jettison.cli.extras import require
 from jettison.cli.go_flags import GoCommand
-from jettison.cli.until_told import greet, log_of_this_process
+from jettison.cli.until_told import Hangups, greet, log_of_this_process, nothing_to_reload
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.runtimes.kube.client import KubeClient
@@ -38,12 +39,15 @@ def command(names: frozenset[str], settings: ControllerSettings, overrides: Over
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, running.cancel)
+        hangups = Hangups(partial(nothing_to_reload, log))
+        hangups.follow()
         chosen = ", ".join(sorted(names & MAKERS.keys())) or "nothing"
         greet(f"running against {client.access.server}: {chosen}", sys.stdout)
         with suppress(asyncio.CancelledError):
             await running
+        hangups.end()
         return 0
 
     require("jettison controllers", "kube")
-    with log_of_this_process():
+    with log_of_this_process() as log:
         return run_against(overrides, request_seconds, work)

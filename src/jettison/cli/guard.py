@@ -8,16 +8,21 @@ from jettison.agent.policy_records import policy_from
 from jettison.agent.sinks.log import LogSink
 from jettison.cli.host_node import HostNode, NodeOptions
 from jettison.cli.orders import Orders
+from jettison.cli.reloading import Reloader
 from jettison.cli.until_told import greet, until_told
 
 
 def carry_out(orders: Orders) -> int:
     """The exit code."""
-    return until_told(lambda log: _guard(node_options(orders, owns_process=True), log), is_verbose=orders.is_verbose)
+    nodes: list[HostNode] = []
+    options = node_options(orders, owns_process=True)
+    reload = Reloader(lambda: nodes).reload
+    return until_told(lambda log: _guard(options, log, nodes), is_verbose=orders.is_verbose, reload=reload)
 
 
-async def _guard(options: NodeOptions, log: LogSink) -> None:
+async def _guard(options: NodeOptions, log: LogSink, nodes: list[HostNode]) -> None:
     node = await HostNode.open(options, log)
+    nodes.append(node)
     try:
         say_where(node)
         await node.run(lambda greeting: greet(greeting, sys.stdout))

@@ -17,6 +17,7 @@ from jettison.cli.host_node import HostNode
 from jettison.cli.host_protection import HostProtection
 from jettison.cli.member_node import knock, run_member
 from jettison.cli.orders import ClusterOrders
+from jettison.cli.reloading import Reloader
 from jettison.cli.until_told import greet, until_told
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
@@ -29,12 +30,16 @@ _CONTROLLERS = "controllers"
 
 def carry_out(orders: ClusterOrders) -> int:
     """The exit code."""
-    return until_told(_HostCluster(orders).run, is_verbose=orders.nodes[0].is_verbose)
+    cluster = _HostCluster(orders)
+    # All of them or none: while some are still to come there is nothing to compare.
+    reload = Reloader(lambda: cluster.nodes if len(cluster.nodes) == len(orders.nodes) else ()).reload
+    return until_told(cluster.run, is_verbose=orders.nodes[0].is_verbose, reload=reload)
 
 
 class _HostCluster:
     def __init__(self, orders: ClusterOrders) -> None:
         self._orders = orders
+        self.nodes: list[HostNode] = []
         settings = [each.settings for each in orders.nodes]
         users = {f"{NODE_PREFIX}{each.node_name}": "node" for each in settings}
         self._logs: dict[str, LogSource] = {}
@@ -76,6 +81,7 @@ class _HostCluster:
                 name = orders.settings.node_name
                 node = await HostNode.open(node_options(orders, owns_process=False, is_member=True), NodeLog(log, name))
                 stack.push_async_callback(node.close)
+                self.nodes.append(node)
                 self._logs[name] = HostLogs(name, orders.settings.logs_dir, node.runtime.statuses)
                 nodes.append((node, await stack.enter_async_context(self._client(f"{NODE_PREFIX}{name}"))))
             controllers = await stack.enter_async_context(self._client(_CONTROLLERS))

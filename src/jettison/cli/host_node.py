@@ -129,6 +129,18 @@ class HostNode:
         """As reported, which is longer than as observed."""
         return self.agent.history.conditions
 
+    def use(self, policy: Policy) -> None:
+        """From the next look on. What the machine was divided by at the start stays as it was."""
+        self.agent.use(policy)
+        self.keeper.admitter.use(policy)
+        self.runtime.use(policy)
+
+    def reread_manifests(self) -> None:
+        """All of them at the next look, whatever their files' times say."""
+        for directory in self._directories:
+            directory.reread()
+        self.keeper.wake()
+
     def complaint(self) -> str | None:
         """Why the node is not guarded as it should be, or None."""
         return self._service.complaint()
@@ -146,7 +158,7 @@ class HostNode:
             lambda manifest: pod_spec(manifest.document, str(manifest.pod)),
             is_dry_run=options.is_dry_run,
         )
-        directories = [ManifestDirectory(path, emit) for path in options.manifests]
+        directories = self._directories = [ManifestDirectory(path, emit) for path in options.manifests]
         directories += [ManifestDirectory(path, emit, is_static=True) for path in options.static_manifests]
         readmitter = Readmitter(self.runtime, clock, self.conditions, readmits=options.readmits)
         manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())

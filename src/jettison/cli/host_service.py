@@ -40,7 +40,13 @@ class HostService:
         self._clock = clock
         self._executor = ThreadPoolExecutor(1, "jettison-journal")
         sources = Sources(
-            agent.policy, self._snapshot, runtime.statuses, metrics.text, self.complaint, journal, self._executor
+            lambda: agent.policy,
+            self._snapshot,
+            runtime.statuses,
+            metrics.text,
+            self.complaint,
+            journal,
+            self._executor,
         )
         self._server = HttpServer(routes(sources), public_routes(sources), orders)
 

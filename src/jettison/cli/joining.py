@@ -13,6 +13,7 @@ from jettison.cli.host_node import HostNode
 from jettison.cli.log_service import LogService
 from jettison.cli.member_node import knock, run_member
 from jettison.cli.orders import JoinOrders
+from jettison.cli.reloading import Reloader
 from jettison.cli.until_told import until_told
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
@@ -22,10 +23,12 @@ _LOOKUP_SECONDS = 2.0
 
 def carry_out(orders: JoinOrders) -> int:
     """The exit code."""
-    return until_told(lambda log: _join(orders, log), is_verbose=orders.node.is_verbose)
+    nodes: list[HostNode] = []
+    reload = Reloader(lambda: nodes).reload
+    return until_told(lambda log: _join(orders, log, nodes), is_verbose=orders.node.is_verbose, reload=reload)
 
 
-async def _join(orders: JoinOrders, log: LogSink) -> None:
+async def _join(orders: JoinOrders, log: LogSink, nodes: list[HostNode]) -> None:
     access = load_access(Overrides(kubeconfig=orders.kubeconfig, context=orders.context))
     # Whatever loads code comes before the agent is ready.
     address = orders.address or await _address(access.server)
@@ -34,6 +37,7 @@ async def _join(orders: JoinOrders, log: LogSink) -> None:
     async with KubeClient(access) as client:
         await knock(client)
         node = await HostNode.open(node_options(orders.node, owns_process=True, is_member=True), log)
+        nodes.append(node)
         try:
             say_where(node)
             await run_member(node, client, address, logs.open(node, address, orders.port))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("ssl", "_hashlib", "typing_extensions")
 _MODULES = ("asyncio", "hashlib", "msgspec")
 _LEAN = ("guard",)
+_FIRST_TO_GO = 1000
 
 Deliver = Callable[["AnyOrders"], None]
 """Given by the child to the command that it runs."""
@@ -32,6 +33,9 @@ Deliver = Callable[["AnyOrders"], None]
 
 def main() -> NoReturn:
     """Do what the command says and end the process."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        # Until it is known what to reload; a child that is another program does not inherit it.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     try:
         data = _read_orders()
         doer = data.partition(b"\n")[0].decode()
@@ -86,6 +90,16 @@ def _read_orders() -> bytes:
     if code or not data:
         sys.exit(code if code >= 0 else 128 - code)
     return data
+
+
+def deliver_again() -> None:
+    """In a process that a running agent has started to learn what its command line says now; to standard output."""
+    # The agent is dear to the kernel, and whoever reads a file that somebody wrote is not.
+    import_module("jettison.runtimes.linux.processes").set_oom_score_adj(os.getpid(), _FIRST_TO_GO)
+    writable = os.dup(1)
+    # What a command has to say goes to whoever reads the other stream.
+    os.dup2(2, 1)
+    import_module("jettison.cli.program").program.main(obj=partial(_deliver, writable), prog_name="jettison")
 
 
 def _deliver(writable: int, orders: AnyOrders) -> None:

@@ -1,4 +1,8 @@
-"""The frame of every command that stays: a log, two signals, and words for what went wrong."""
+"""The frame of every command that stays: a log, three signals, and words for what went wrong.
+
+SIGINT and SIGTERM end it. SIGHUP reloads what can be reloaded, and never ends it: a terminal that is closed is no
+reason to leave a node unguarded. Where SIGHUP is ignored at the start, as nohup has it, it stays ignored.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TextIO
 
 from jettison import events
@@ -20,11 +25,14 @@ from jettison.errors import JettisonError
 Work = Callable[[LogSink], Coroutine[Any, Any, None]]
 
 
-def until_told(work: Work, *, is_verbose: bool = False) -> int:
-    """Do it until SIGINT or SIGTERM; the exit code."""
+Reload = Callable[[], Coroutine[Any, Any, None]]
+
+
+def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> int:
+    """Do it until SIGINT or SIGTERM; the exit code. `reload` is what SIGHUP asks for."""
     with log_of_this_process(is_verbose=is_verbose) as log:
         try:
-            asyncio.run(_until_told(work(log)))
+            asyncio.run(_until_told(work(log), reload or partial(nothing_to_reload, log)))
         except JettisonError as error:
             print(printable(f"error: {error}"), file=sys.stderr)
             return error.exit_code
@@ -65,20 +73,58 @@ class _LogLines(logging.Handler):
         self._log.take(events.ActionFailed(record.name, self.format(record)), SystemClock().now_ns())
 
 
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+class Hangups:
+    """SIGHUP as long as it is followed: one reload at a time, and one more for all that came meanwhile."""
+
+    def __init__(self, reload: Reload) -> None:
+        self._reload = reload
+        self._asked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self) -> None:
+        """From now on. Where the signal is ignored it stays so."""
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            return
+        self._task = asyncio.create_task(self._run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
+
+    def end(self) -> None:
+        """It is too late to change anything; the signal still ends nothing."""
+        if self._task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            await self._reload()
+
+
+async def nothing_to_reload(log: LogSink) -> None:
+    """For a command all of whose options are on its command line."""
+    log.take(events.Reloaded(), SystemClock().now_ns())
+
+
+async def _until_told(work: Coroutine[Any, Any, None], reload: Reload) -> None:
     running = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
+    hangups = Hangups(reload)
 
     def stop() -> None:
         # Once: to be told again while it tidies up must not make a mess.
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, lambda: None)
+        hangups.end()
         running.cancel()
 
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop)
+    hangups.follow()
     try:
         await running
     except asyncio.CancelledError:
         if not running.cancelled():
             raise
+    finally:
+        hangups.end()

@@ -120,3 +120,21 @@ def test_memory_is_watched_elsewhere() -> None:
         await asyncio.sleep(0.05)
 
     play(scenario, policy({"memory.available": "1Gi"}))
+
+
+def test_other_thresholds_are_watched_from_the_moment_they_are_given() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.available = 5 * GI
+        scene.observe()
+        assert not await scene.rings(0.3)
+        scene.watch.use(policy({"nodefs.available": "10Gi"}).thresholds)
+        assert await scene.rings(5)
+        scene.watch.use(policy({"nodefs.available": "1Gi"}).thresholds)
+        scene.available = GI - 1
+        assert await scene.rings(15)
+        scene.watch.use(())
+        looks = scene.looks
+        assert not await scene.rings(0.3)
+        assert scene.looks == looks
+
+    play(scenario)

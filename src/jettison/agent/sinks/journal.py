@@ -30,6 +30,9 @@ RECORDED = (
     events.PodRejected,
     events.ContainerFinished,
     events.OutOfMemoryKill,
+    events.SettingChanged,
+    events.RestartNeeded,
+    events.ReloadFailed,
     events.ActionFailed,
 )
 

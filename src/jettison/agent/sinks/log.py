@@ -52,6 +52,8 @@ _LEVELS: Mapping[type[Fact], str] = {
     events.EvictionTimedOut: ERROR,
     events.PodRejected: WARNING,
     events.PodWaiting: WARNING,
+    events.RestartNeeded: WARNING,
+    events.ReloadFailed: ERROR,
     events.ContainerBackOff: WARNING,
     events.ProbeFailed: WARNING,
     events.OutOfMemoryKill: ERROR,

@@ -110,6 +110,12 @@ class MemoryAlarms:
             return "memory threshold events of the kernel"
         return "pressure events of the kernel, and polling" if self._trigger is not None else "polling"
 
+    def use(self, thresholds: Iterable[Threshold]) -> None:
+        """Watch for these instead: the kernel's alarms move, and what is crossed already rings."""
+        self._thresholds = watched(thresholds)
+        self._known, self._is_close = frozenset(), False
+        self._look("poll", aims=True)
+
     def observed(self, memory: MemoryPair) -> None:
         """The agent knows these numbers: watch for what comes after them."""
         outlook = look_ahead(self._thresholds, memory)

@@ -33,7 +33,7 @@ class LevelWatch:
     def __init__(
         self, thresholds: Iterable[Threshold], measure: Callable[[], NodeStats], bell: Bell, clock: Clock
     ) -> None:
-        self._thresholds = [each for each in thresholds if not is_watched(each) and not each.is_inert]
+        self._thresholds = _watchable(thresholds)
         self._measure = measure
         self._bell = bell
         self._clock = clock
@@ -47,6 +47,15 @@ class LevelWatch:
             found = readings(node)
             self._known = self._crossed(found)
             self._go_on(found)
+
+    def use(self, thresholds: Iterable[Threshold]) -> None:
+        """Watch for these instead; what is crossed already rings."""
+        self.close()
+        self._thresholds = _watchable(thresholds)
+        self._growths = {threshold: Growth() for threshold in self._thresholds}
+        self._known = frozenset()
+        if self._thresholds:
+            self._look()
 
     def close(self) -> None:
         """Look no more."""
@@ -91,3 +100,7 @@ class LevelWatch:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(pause, self._look)
+
+
+def _watchable(thresholds: Iterable[Threshold]) -> list[Threshold]:
+    return [each for each in thresholds if not is_watched(each) and not each.is_inert]

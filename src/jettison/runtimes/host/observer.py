@@ -51,6 +51,10 @@ class Observer:
         self._running: list[str] = []
         self._wanted_ns = 0
 
+    def use(self, policy: Policy) -> None:
+        """From the next observation on: how exactly is measured depends on what is short."""
+        self._thresholds = policy.layouts[LAYOUT].all
+
     async def observe(self, active: Sequence[ActivePod]) -> Snapshot:
         """Raises ObservationFailed when the node's memory or its filesystem cannot be read; pods may come and go."""
         node = self._node()

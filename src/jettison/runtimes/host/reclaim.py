@@ -63,6 +63,10 @@ class Collector:
         self._clock = clock
         self._turn = asyncio.Lock()
 
+    def use(self, policy: ContainerCollection) -> None:
+        """From the next collection on."""
+        self._policy = policy
+
     async def collect(self, *, is_starved: bool) -> Reclaimed:
         """Remove what may go; failures are in the answer and are tried again next time."""
         loop = asyncio.get_running_loop()

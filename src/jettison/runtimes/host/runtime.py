@@ -109,6 +109,13 @@ class HostRuntime:
         if self._lodging.kubepods is not None:
             self._lodging.kubepods.remove()
 
+    def use(self, policy: Policy) -> None:
+        """Watch for these thresholds from now on, with alarms at their amounts, and collect by these marks."""
+        self._observer.use(policy)
+        self._alarms.use(policy.thresholds)
+        self._levels.use(policy.layouts[LAYOUT].all)
+        self._collector.use(policy.containers)
+
     async def observe(self) -> Snapshot:
         """One consistent instant."""
         active = self._supervisor.active()

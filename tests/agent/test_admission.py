@@ -32,12 +32,17 @@ class HostingRuntime(ScriptedRuntime):
         super().__init__(HandClock(), [])
         self.running: list[PodStatus] = []
         self.rejections: list[tuple[str, str, str]] = []
+        # Uids of pods that run without a record.
+        self.found: set[str] = set()
 
     async def start(self, manifest: PodManifest) -> None:
         self.running.append(PodStatus(manifest.pod, "Running", document=manifest.document))
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         self.running = [each for each in self.running if each.pod.uid != uid]
+
+    def is_found(self, uid: str) -> bool:
+        return uid in self.found
 
     async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
         self.rejections.append((manifest.pod.name, reason, message))
@@ -230,3 +235,14 @@ def test_a_no_execute_taint_keeps_pods_out() -> None:
     door = Door(taints=(Taint("maintenance", "", NO_EXECUTE),))
     tolerant = manifest("tolerant", tolerations=[{"key": "maintenance", "operator": "Exists"}])
     assert door.knock(manifest("a"), tolerant) == [False, True]
+
+
+def test_a_pod_that_runs_already_is_not_asked_again() -> None:
+    """Its record is lost: it was admitted once, and pressure is no reason to end what runs."""
+    door = Door(Condition.MEMORY_PRESSURE)
+    door.runtime.found = {"uid-a"}
+
+    assert asyncio.run(door.admitter.admit(manifest("a")))
+
+    assert [status.pod.name for status in door.runtime.running] == ["a"]
+    assert door.said == []

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import pytest
 from jettison.agent.journal import Journal
 from jettison.agent.journal_files import MAGIC, SegmentReader, segment_path, segments
 from jettison.agent.journal_reading import PodQuery, Record, read_journal
+from jettison.agent.records import fact_record
 from jettison.errors import ActionFailed, ObservationFailed
+from jettison.events import AgentStopped
 
 ROUNDS_OF_KILLING = 30
 
@@ -231,7 +233,7 @@ def test_a_place_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
 
     with pytest.raises(ActionFailed, match="cannot use"):
-        Journal.open(tmp_path / "file")
+        Journal.open(tmp_path / "file" / "journal")
     with pytest.raises(ObservationFailed, match="cannot read the journal"):
         times(tmp_path / "file")
 
@@ -352,3 +354,50 @@ def test_a_pod_is_asked_for_as_people_write_it(text: str, expected: PodQuery) ->
 def test_a_name_may_be_the_uid_that_another_tool_printed() -> None:
     assert PodQuery.parse("uid-a").matches(("default", "a", "uid-a"))
     assert not PodQuery.parse("default/uid-a").matches(("default", "a", "uid-a"))
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("no journal"), os.mkfifo], ids=["a file", "a pipe"])
+def test_what_is_in_the_place_of_a_journal_makes_way(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "journal")
+
+    journal = Journal.open(tmp_path / "journal")
+    assert journal.append({"version": 1})
+    journal.close()
+
+    (complaint,) = journal.complaints
+    assert "is not a directory; it is kept as" in complaint
+    assert (tmp_path / "journal.broken").exists()
+    assert Journal.open(tmp_path / "journal").complaints == []
+
+
+@pytest.mark.parametrize(
+    ("make", "is_said"),
+    [
+        (lambda path: path.mkdir(), True),
+        (os.mkfifo, True),
+        (lambda path: path.symlink_to(path), True),
+        (lambda path: path.write_bytes(b"garbage" * 9), True),
+        (lambda path: path.write_bytes(b""), False),
+        # It is another version's, and no business of ours.
+        (lambda path: path.write_bytes(b"jettisn9 and so on"), False),
+    ],
+    ids=["a directory", "a pipe", "a loop", "garbage", "nothing", "another version's"],
+)
+def test_a_damaged_segment_is_set_aside_and_the_rest_is_read(
+    tmp_path: Path, make: Callable[[Path], object], is_said: bool
+) -> None:
+    journal = Journal.open(tmp_path)
+    assert journal.append(fact_record(AgentStopped("before"), 5, "node1"))
+    journal.close()
+    damaged = segment_path(tmp_path, 2)
+    make(damaged)
+    (tmp_path / "3.journal").mkdir()
+    (tmp_path / f"{'9' * 200}.journal").write_bytes(b"")
+
+    journal = Journal.open(tmp_path)
+    assert journal.append(fact_record(AgentStopped("after"), 6, "node1"))
+    journal.close()
+
+    assert [str(damaged) in each for each in journal.complaints] == [True] * is_said
+    assert os.path.lexists(f"{damaged}.broken") is is_said
+    assert [record.values["node"] for record in read_journal(tmp_path)] == ["before", "after"]

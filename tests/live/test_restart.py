@@ -142,3 +142,31 @@ def test_a_pod_that_does_not_hear_is_killed_before_the_kernel_does_it(tmp_path: 
         (line,) = (each for each in node.why("deaf") if each.strip().startswith("hurried"))
         assert "of its 30 s: " in line
         assert "were left of memory.available and fell by" in line
+
+
+def test_damage_to_any_file_stops_no_agent_and_no_pod(tmp_path: Path) -> None:
+    """Every file that an agent has written is garbage, and some are no files any more: the next one goes on."""
+    node = LiveNode(tmp_path, ["--node-memory", "128Mi"])
+    node.write(pod("runs", python(HOLD.format(mebibytes=5))))
+    state = node.state / "node" / node.name
+    with stopping([node]):
+        node.start()
+        node.wait(lambda: node.pids("runs") and node.ask("/rank"), "the pod")
+        (pid,) = node.pids("runs")
+        node.kill()
+        for path in [each for each in state.rglob("*") if each.is_file() and "files" not in each.parts]:
+            path.write_bytes(os.urandom(200))
+        (state / "history.json").unlink(missing_ok=True)
+        os.mkfifo(state / "history.json")
+        (state / "history.json.new").mkdir()
+        (state / "node.json.new").mkdir()
+        os.mkfifo(state / "journal" / "0000000009.journal")
+        node.log.write_text("")
+        node.start()
+        node.wait(lambda: node.ask("/rank"), "the next agent")
+        node.wait(lambda: node.pids("runs"), "the pod to be recognised")
+        assert node.pids("runs") == [pid]
+        said = " ".join(each["why"] for each in node.facts("action_failed"))
+        for name in ("history.json", "0000000001.journal", "0000000009.journal", ".json.broken"):
+            assert name in said
+        assert not node.facts("container_started")

@@ -72,6 +72,9 @@ class Admitter:
     async def admit(self, manifest: PodManifest) -> bool:
         """Start the pod, or remember it as rejected."""
         pod = manifest.pod
+        if self.runtime.is_found(pod.uid):
+            await self.runtime.start(manifest)
+            return True
         verdict = admit_under_pressure(pod, sorted(self.conditions()))
         if verdict.is_admitted:
             verdict = await self._fit(manifest)

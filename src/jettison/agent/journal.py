@@ -20,8 +20,17 @@ from typing import Any
 
 import msgspec
 
-from jettison.agent.journal_files import LARGEST_PAYLOAD, MAGIC, SegmentReader, frame, segment_path, segments
+from jettison.agent.journal_files import (
+    LARGEST_PAYLOAD,
+    MAGIC,
+    SegmentReader,
+    frame,
+    no_segments,
+    segment_path,
+    segments,
+)
 from jettison.errors import ActionFailed
+from jettison.manifests.plain_files import set_aside
 from jettison.runtimes.linux.kernel_files import reason
 
 SEGMENT_BYTES = 8 * 2**20
@@ -36,6 +45,8 @@ class Journal:
 
     def __init__(self, directory: Path, lock: int, segment_bytes: int, total_bytes: int) -> None:
         self.directory = directory
+        # What was found damaged when it was opened, one line each.
+        self.complaints: list[str] = []
         self.failures = 0
         self.failure = ""
         self._lock = lock
@@ -54,12 +65,16 @@ class Journal:
 
         Raises ActionFailed when another agent has it open or when nothing can be written at all.
         """
+        complaints = []
+        if os.path.lexists(directory) and not directory.is_dir():
+            complaints.append(set_aside(directory, f"`{directory}` is not a directory"))
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ActionFailed(f"cannot use `{directory}` for the journal: {reason(error)}") from error
         journal = cls(directory, lock, segment_bytes, total_bytes)
+        journal.complaints = complaints
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             journal._continue()
@@ -115,6 +130,8 @@ class Journal:
         os.close(self._lock)
 
     def _continue(self) -> None:
+        for path in no_segments(self.directory):
+            self.complaints.append(set_aside(path, f"`{path}` is not a plain file"))
         found = segments(self.directory)
         if not found:
             self._begin(1)
@@ -122,7 +139,10 @@ class Journal:
         self._number, path = found[-1]
         with SegmentReader(path) as reader:
             is_ours, end, size = reader.is_ours, reader.end(), reader.size
+            is_another_version = reader.is_another_version
         if not is_ours:
+            if size >= len(MAGIC) and not is_another_version:
+                self.complaints.append(set_aside(path, f"`{path}` is not a part of a journal"))
             # Another version's is left as it is; one that was torn before it had begun is begun again.
             self._number -= size < len(MAGIC)
             self._begin(self._number + 1)

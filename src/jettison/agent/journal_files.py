@@ -21,19 +21,32 @@ SUFFIX = ".journal"
 LARGEST_PAYLOAD = 64 * 2**20
 """A step over 10,000 pods has about one megabyte; a length beyond this is not a length."""
 
+# Beyond a century of rotations; a longer number is not one of ours.
+_MOST_DIGITS = 18
 _LARGEST_DOCUMENT = 2**30
 _HEADER = struct.Struct("<II")
 
 
 def segments(directory: Path) -> list[tuple[int, Path]]:
     """Number and path of each, oldest first. Empty where there is no journal yet."""
+    return [(number, path) for number, path in _named(directory) if path.is_file()]
+
+
+def no_segments(directory: Path) -> list[Path]:
+    """What is called like one and cannot be: a directory, a pipe."""
+    return [path for _, path in _named(directory) if not path.is_file()]
+
+
+def _named(directory: Path) -> list[tuple[int, Path]]:
     try:
-        names = [path.name for path in directory.iterdir()]
+        names = {path.name for path in directory.iterdir()}
     except FileNotFoundError:
         return []
     stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
-    numbers = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
-    return [(number, segment_path(directory, number)) for number in numbers]
+    numbers = {int(stem) for stem in stems if stem.isascii() and stem.isdigit() and len(stem) <= _MOST_DIGITS}
+    paths = ((number, segment_path(directory, number)) for number in sorted(numbers))
+    # `1.journal` is none: we pad.
+    return [(number, path) for number, path in paths if path.name in names]
 
 
 def segment_path(directory: Path, number: int) -> Path:
@@ -51,7 +64,7 @@ class SegmentReader:
     """Reads one segment without disturbing whoever writes it."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def __enter__(self) -> Self:
         return self
@@ -63,6 +76,11 @@ class SegmentReader:
     def is_ours(self) -> bool:
         """Whether it begins as a segment of this version does."""
         return os.pread(self._fd, len(MAGIC), 0) == MAGIC
+
+    @property
+    def is_another_version(self) -> bool:
+        """Whether it begins as one of another version does."""
+        return os.pread(self._fd, len(MAGIC) - 1, 0) == MAGIC[:-1] and not self.is_ours
 
     @property
     def size(self) -> int:

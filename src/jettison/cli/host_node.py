@@ -184,6 +184,7 @@ class HostNode:
         emit = Broadcast(SystemClock(), metrics, *sinks)
         journal = Journal.open(options.node_state / "journal")
         emit.add(JournalSink(journal, options.settings.node_name))
+        complaints += [events.ActionFailed("continue the journal", why) for why in journal.complaints]
         for complaint in complaints:
             emit(complaint)
         try:

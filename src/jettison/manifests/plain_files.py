@@ -80,7 +80,7 @@ def _all_of(descriptor: int, path: Path, most: int) -> bytes:
 def replace_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     """In one go: a reader finds the old contents or the new. Raises the kernel's OSError. Not brought to the disk."""
     fresh = path.with_name(f"{path.name}.new")
-    _clear(fresh)
+    clear(fresh)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -107,7 +107,8 @@ def _move_aside(path: Path) -> Path:
     raise AssertionError("there is always another number")
 
 
-def _clear(path: Path) -> None:
+def clear(path: Path) -> None:
+    """Make room for a file of this name. Raises the kernel's OSError."""
     try:
         path.unlink(missing_ok=True)
     except (IsADirectoryError, PermissionError):

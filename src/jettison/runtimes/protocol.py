@@ -148,6 +148,9 @@ class Hosting(Runtime, Protocol):
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         """Somebody no longer wants the pod: end it with its own or this grace period and forget it."""
 
+    def is_found(self, uid: str) -> bool:
+        """Whether the pod runs here though its record is lost: it was admitted before, and `start` takes it over."""
+
     async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
         """Remember a pod that was not admitted, as Failed."""
 

@@ -19,7 +19,7 @@ import pytest
 
 from jettison import events
 from jettison.errors import ActionFailed, ManifestError, PodGone
-from jettison.runtimes.host import pod_worker, refusals, runs, system_calls
+from jettison.runtimes.host import pod_worker, refusals, runs, supervisor, system_calls
 from jettison.runtimes.host.spec import PodSpec
 from jettison.runtimes.linux.cgroups import Cgroup
 from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
@@ -577,7 +577,9 @@ def test_a_pod_that_nobody_wanted_any_more_is_forgotten(tmp_path: Path) -> None:
     twice(tmp_path, before, after)
 
 
-def test_what_belongs_to_nobody_is_removed(tmp_path: Path) -> None:
+def test_what_belongs_to_nobody_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without a record a pod may go on; but one that is not asked for goes in the end."""
+    monkeypatch.setattr(supervisor, "_LOST_WAIT", 0.3)
     pids: list[int] = []
 
     async def before(scene: Scene) -> None:
@@ -591,10 +593,74 @@ def test_what_belongs_to_nobody_is_removed(tmp_path: Path) -> None:
 
     async def after(scene: Scene) -> None:
         assert scene.supervisor.statuses() == []
-        assert not any(is_alive(pid) for pid in pids)
-        assert not scene.places.found()
+        await until(lambda: not any(is_alive(pid) for pid in pids))
+        await until(lambda: not scene.places.found())
         await until(lambda: not list(scene.settings.pods_dir.iterdir()))
-        assert [fact.what for fact in scene.said(events.ActionFailed)] == ["read a pod's record"]
+        assert [fact.what for fact in scene.said(events.ActionFailed)] == ["read a pod's record", "recognise pods"]
+
+    twice(tmp_path, before, after, between)
+
+
+GARBAGE: dict[str, Callable[[Path], object]] = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "torn": lambda path: path.write_bytes(path.read_bytes()[:200]),
+    "everybody": lambda path: _changed(path, pid=-1),
+    "a long number": lambda path: _changed(path, pid=10**1000),
+    "long times": lambda path: _changed(path, begun_monotonic_ns=10**1000),
+    "no pod": lambda path: path.write_text(json.dumps({"uid": path.stem, "document": {"spec": 5}})),
+    "a directory": lambda path: _instead(path, path.mkdir),
+    "a pipe": lambda path: _instead(path, lambda: os.mkfifo(path)),
+}
+
+
+def _instead(path: Path, make: Callable[[], None]) -> None:
+    path.unlink()
+    make()
+
+
+def _changed(path: Path, **values: int) -> None:
+    record = json.loads(path.read_text().splitlines()[-1])
+    record["containers"][0].update(values)
+    path.write_text(json.dumps(record))
+
+
+def test_a_damaged_record_costs_no_pod_its_life(tmp_path: Path) -> None:
+    """The pod is recognised by its cgroup, and goes on when its manifest asks for it: same process, same run."""
+    wanted = {
+        f"p{number}": manifest(
+            shell("(setsid sleep 60 &) ; sleep 60"), name=f"p{number}", terminationGracePeriodSeconds=1
+        )
+        for number in range(len(GARBAGE))
+    }
+    pids: dict[str, int] = {}
+
+    async def before(scene: Scene) -> None:
+        for each in wanted.values():
+            await scene.supervisor.start(each)
+        pids.update({name: scene.pid(pod=name) for name in wanted})
+
+    def between(made: Node) -> None:
+        (made.settings.records_dir / "uid-x.json.tmp").mkdir()
+        for damage, name in zip(GARBAGE.values(), wanted, strict=True):
+            damage(made.settings.records_dir / f"uid-{name}.json")
+
+    async def after(scene: Scene) -> None:
+        assert scene.supervisor.statuses() == []
+        assert all(map(is_alive, pids.values()))
+        for name, each in wanted.items():
+            assert scene.supervisor.is_found(each.pod.uid), name
+            await scene.supervisor.start(each)
+            assert (scene.pid(pod=name), scene.status(name).phase) == (pids[name], "Running")
+            assert not scene.supervisor.is_found(each.pod.uid)
+        assert not scene.said(events.ContainerStarted)
+        kept = [path.name for path in scene.settings.records_dir.iterdir() if ".broken" in path.name]
+        assert len(kept) == len(GARBAGE)
+        said = [fact.why for fact in scene.said(events.ActionFailed) if fact.what == "read a pod's record"]
+        assert len(said) == len(GARBAGE) - 1
+        assert all(str(scene.settings.records_dir) in why for why in said)
+        await scene.supervisor.evict(eviction(wanted["p0"].pod))
+        assert scene.status("p0").reason == "Evicted"
 
     twice(tmp_path, before, after, between)
 

@@ -21,7 +21,7 @@ import msgspec
 from jettison import events
 from jettison.errors import ActionFailed, InputError, ManifestError
 from jettison.manifests.decoding import bounded, decode
-from jettison.manifests.plain_files import LARGEST_STATE, read_plain
+from jettison.manifests.plain_files import LARGEST_STATE, clear, read_plain, set_aside
 from jettison.runtimes.host.records import PodRecord
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.linux import kernel_files
@@ -34,15 +34,16 @@ _LINES = 4
 _SYNC_DELAY = 0.02
 
 _SUFFIX = ".json"
-_BROKEN = ".broken"
 _TEMPORARY = ".tmp"
 # Environments hold passwords.
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+# Without O_NONBLOCK a pipe in the place of a file would be waited for.
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found at the start; `broken` says of which files nothing can be made."""
+    """What was found at the start; `broken` says of which files nothing can be made, and where they are now."""
 
     records: tuple[PodRecord, ...] = ()
     broken: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class RecordFiles:
             self._directory.chmod(_DIRECTORY_MODE)
             for path in sorted(self._directory.iterdir()):
                 if path.name.endswith(_TEMPORARY):
-                    path.unlink()
+                    clear(path)
                 elif path.name.endswith(_SUFFIX):
                     self._read(path, records, broken)
         except OSError as error:
@@ -121,8 +122,12 @@ class RecordFiles:
                     self._replace(path, line + b"\n")
                 return
             why = why or found
-        path.rename(path.with_name(path.name + _BROKEN))
-        broken.append(f"`{path.name}`: {why}")
+        broken.append(set_aside(path, f"`{path}`: {why}"))
+
+    def set_aside(self, uid: str, why: str) -> str:
+        """Keep a record that says nothing under another name; `why` with that name."""
+        path = self._directory / (checked_uid(uid) + _SUFFIX)
+        return set_aside(path, f"`{path}`: {why}")
 
     def _decode(self, line: bytes, uid: str) -> PodRecord | str:
         try:
@@ -139,7 +144,7 @@ class RecordFiles:
 
     def _replace(self, path: Path, line: bytes) -> None:
         temporary = path.with_name(path.name + _TEMPORARY)
-        temporary.unlink(missing_ok=True)
+        clear(temporary)
         _append(temporary, line)
         temporary.replace(path)
 
@@ -166,7 +171,7 @@ class RecordFiles:
 
 def _append(path: Path, line: bytes) -> int:
     """Write a whole line or nothing; returns how large the file is then."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode=_FILE_MODE)
+    descriptor = os.open(path, _APPENDING, mode=_FILE_MODE)
     try:
         before = os.fstat(descriptor).st_size
         try:

@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from jettison.clock import Instant
 from jettison.engine.evictions import Eviction, PodCondition
 from jettison.engine.pods import Pod
+
+# Whoever reads a record acts on its numbers, and a damaged one must be recognised as such: a signal to process -1 would
+# go to everybody.
+_Pid = Annotated[int, Meta(ge=1, le=2**22)]
+_Count = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+_Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+_Number = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 
 RunState = Literal["waiting", "starting", "running", "terminated"]
 
@@ -24,12 +33,12 @@ RunState = Literal["waiting", "starting", "running", "terminated"]
 class RunRecord:
     """A run that is over."""
 
-    run: int
-    exit_code: int | None
+    run: _Count
+    exit_code: _Code | None
     reason: str = ""
     message: str = ""
-    started_ns: int | None = None
-    finished_ns: int | None = None
+    started_ns: _Number | None = None
+    finished_ns: _Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +48,25 @@ class ContainerRecord:
     name: str
     state: RunState = "waiting"
     # Counted from 0, so also the number of restarts. -1: never started.
-    run: int = -1
-    pid: int | None = None
-    start_ticks: int | None = None
+    run: _Count = -1
+    pid: _Pid | None = None
+    start_ticks: _Number | None = None
     # When this run was begun, and when it ended.
-    begun_monotonic_ns: int | None = None
-    ended_monotonic_ns: int | None = None
-    started_ns: int | None = None
-    finished_ns: int | None = None
-    exit_code: int | None = None
+    begun_monotonic_ns: _Number | None = None
+    ended_monotonic_ns: _Number | None = None
+    started_ns: _Number | None = None
+    finished_ns: _Number | None = None
+    exit_code: _Code | None = None
     reason: str = ""
     message: str = ""
     # Seconds between `finished_ns` and the next start.
-    back_off: int = 0
+    back_off: _Count = 0
     # Its startup probe has succeeded, or there is none.
     is_started: bool = False
     # Killed in order to be started again, whatever it says when it ends: a probe failed.
     is_doomed: bool = False
     # When it was sent SIGTERM because its pod ends; written after the signal.
-    told_monotonic_ns: int | None = None
+    told_monotonic_ns: _Number | None = None
     # The run before this one. None for most of all containers, and in what was written before this was.
     last: RunRecord | None = None
 
@@ -67,7 +76,7 @@ class OrderRecord:
     """An eviction without its pod, which the record around it has."""
 
     message: str
-    grace_seconds: int | None
+    grace_seconds: _Number | None
     signal: str
     reason: str
     annotations: dict[str, str] | None = None
@@ -101,10 +110,10 @@ class EndingRecord:
     never moves away.
     """
 
-    grace_seconds: int
+    grace_seconds: _Number
     # 0 in what an older version of this program has written.
-    began_monotonic_ns: int = 0
-    until_monotonic_ns: int = 0
+    began_monotonic_ns: _Number = 0
+    until_monotonic_ns: _Number = 0
     order: OrderRecord | None = None
     # Not all that there is to say about this eviction is in the journal yet.
     is_untold: bool = False
@@ -132,9 +141,9 @@ class PodRecord:
     origin: str = ""
     # Process ids and instants of birth begin anew with every boot.
     boot_id: str = ""
-    created_ns: int = 0
-    started_ns: int | None = None
-    started_monotonic_ns: int | None = None
+    created_ns: _Number = 0
+    started_ns: _Number | None = None
+    started_monotonic_ns: _Number | None = None
     containers: tuple[ContainerRecord, ...] = ()
     # All init containers have done their work once; it is not repeated.
     is_initialized: bool = False

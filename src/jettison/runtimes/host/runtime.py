@@ -166,6 +166,10 @@ class HostRuntime:
         """End and forget the pod."""
         await self._supervisor.stop(uid, grace_seconds)
 
+    def is_found(self, uid: str) -> bool:
+        """Whether the pod runs here though its record is lost."""
+        return self._supervisor.is_found(uid)
+
     async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
         """Remember a pod that was not admitted."""
         await self._supervisor.reject(manifest, reason, message)

@@ -25,13 +25,16 @@ from jettison.runtimes.host import logs, phases
 from jettison.runtimes.host.active import ActivePod
 from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
-from jettison.runtimes.host.homes import Household
+from jettison.runtimes.host.homes import Household, PodHome
+from jettison.runtimes.host.places import Place
 from jettison.runtimes.host.pod_worker import PodWorker
 from jettison.runtimes.host.processes import seal_descriptors
 from jettison.runtimes.host.records import PodRecord, Verdict, in_this_boot
-from jettison.runtimes.host.refusals import read_spec, refusal_of
+from jettison.runtimes.host.recovery import recovered
+from jettison.runtimes.host.refusals import Refusal, read_spec, refusal_of
 from jettison.runtimes.host.removal import remove_directory
 from jettison.runtimes.host.settings import checked_uid
+from jettison.runtimes.host.spec import PodSpec
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
 
@@ -42,6 +45,8 @@ CLEAN_UP_WAIT = 30
 _ROTATION_PERIOD = 10.0
 # How long the start waits for what belongs to nobody to die; it is seen to in any case.
 _STRAYS_WAIT = 10.0
+# How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has answered.
+_LOST_WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Supervisor:
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        # Pods that run here and have no record any more: nobody knows what they are until somebody asks for them.
+        self._lost: dict[str, Place] = {}
         seal_descriptors()
 
     async def adopt(self) -> None:
@@ -81,7 +88,8 @@ class Supervisor:
             try:
                 self._pods[record.uid] = self._recalled(in_this_boot(record, self._boot_id, now))
             except ManifestError as error:
-                self._household.emit(events.ActionFailed("read a pod's record", str(error)))
+                why = self._household.files.set_aside(record.uid, str(error))
+                self._household.emit(events.ActionFailed("read a pod's record", why))
         await self._remove_strays()
         ours = {record.uid for record in loaded.records if record.boot_id == self._boot_id}
         for uid, entry in list(self._pods.items()):
@@ -118,6 +126,11 @@ class Supervisor:
             started_monotonic_ns=now.monotonic_ns,
         )
         spec = read_spec(manifest)
+        lost = self._lost.pop(uid, None)
+        if lost is not None and isinstance(spec, Refusal):
+            await self._household.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
+        elif lost is not None and isinstance(spec, PodSpec):
+            record = recovered(record, PodHome(self._household, manifest.pod, spec.grace_seconds, lambda: None), spec)
         try:
             self._household.files.save(record)
         except ManifestError as error:
@@ -127,8 +140,15 @@ class Supervisor:
             self._household.files.save(record)
         worker = PodWorker(self._household, manifest, spec, record)
         self._pods[uid] = worker
-        worker.start()
+        if record.containers:
+            worker.adopt(is_same_boot=True)
+        else:
+            worker.start()
         await asyncio.wait([worker.begun])
+
+    def is_found(self, uid: str) -> bool:
+        """Whether the pod runs here though its record is lost."""
+        return uid in self._lost
 
     async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
         """Remember a pod that may not run, as Failed."""
@@ -220,14 +240,30 @@ class Supervisor:
 
     async def _remove_strays(self) -> None:
         places = self._household.places.found()
+        self._lost = {uid: place for uid, place in places.items() if uid not in self._pods and place.processes()}
         tasks = [
-            self._errands.begin(self._household.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's")))
+            self._errands.begin(self._end_stray(uid, place))
             for uid, place in places.items()
-            if not self._may_have_processes(uid)
+            if uid not in self._lost and not self._may_have_processes(uid)
         ]
         if tasks:
             await asyncio.wait(tasks, timeout=_STRAYS_WAIT)
         self._errands.begin(self._remove_stray_directories())
+        if self._lost:
+            uids = ", ".join(sorted(self._lost))
+            why = f"these run without a record: {uids}; each goes on if it is asked for within {_LOST_WAIT:g} s"
+            self._household.emit(events.ActionFailed("recognise pods", why))
+            self._errands.begin(self._end_lost())
+
+    async def _end_stray(self, uid: str, place: Place) -> None:
+        await self._household.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's"))
+
+    async def _end_lost(self) -> None:
+        """Those that nobody has asked for."""
+        await asyncio.sleep(_LOST_WAIT)
+        lost, self._lost = self._lost, {}
+        await asyncio.gather(*(self._end_stray(uid, place) for uid, place in lost.items()))
+        await self._remove_stray_directories()
 
     def _may_have_processes(self, uid: str) -> bool:
         entry = self._pods.get(uid)
@@ -236,7 +272,7 @@ class Supervisor:
     async def _remove_stray_directories(self) -> None:
         top = self._household.settings.pods_dir
         for path in await self._household.wait_for(lambda: list(top.iterdir()) if top.is_dir() else []):
-            if not isinstance(self._pods.get(path.name), PodWorker):
+            if path.name not in self._lost and not isinstance(self._pods.get(path.name), PodWorker):
                 try:
                     await self._household.wait_for(remove_directory, path)
                 except RuntimeFailure as failure:

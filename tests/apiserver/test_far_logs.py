@@ -92,9 +92,20 @@ def refusal(api: Served, directory: Path, answer: bytes, *, stays: bool = False)
 
 def test_what_the_node_says_is_passed_on(api: Served, tmp_path: Path) -> None:
     peer = Peer(tmp_path, OK + b"3\r\none\r\n4\r\n two\r\n0\r\n\r\n")
-    assert ask(api, tmp_path, peer, LogQuery("main", 5, 7, is_previous=True, is_followed=True)) == b"one two"
+    assert (
+        ask(
+            api,
+            tmp_path,
+            peer,
+            LogQuery("main", 5, 7, is_previous=True, is_followed=True, since_ns=10**18 + 5, has_times=True),
+        )
+        == b"one two"
+    )
     line = peer.heard.partition(b"\r\n")[0]
-    parameters = b"uid=u1&tailLines=5&limitBytes=7&follow=true&previous=true"
+    parameters = (
+        b"uid=u1&sinceTime=2001-09-09T01%3A46%3A40.000000005Z&tailLines=5&limitBytes=7&follow=true&previous=true"
+        b"&timestamps=true"
+    )
     assert line == b"GET /containerLogs/default/web/main?" + parameters + b" HTTP/1.1"
 
 

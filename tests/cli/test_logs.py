@@ -14,6 +14,7 @@ import pytest
 
 from jettison.cli.log_files import last_lines, read_from
 from jettison.cli.log_follower import Fate, LogFollower
+from jettison.manifests.times import exact_time_text, parse_time
 from jettison.runtimes.host.logs import rotate
 from tests.cli.guarded import FLAGS, PATIENCE, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
@@ -261,3 +262,47 @@ def test_of_two_pods_in_a_row_it_is_the_later(tmp_path: Path) -> None:
 
     assert run("logs", "web", "--state-dir", str(tmp_path)).stdout == "new\n"
     assert run("logs", "old", "--state-dir", str(tmp_path)).stdout == "old\n"
+
+
+def test_lines_have_times_and_can_be_cut_by_them(unguarded: Guarded, guarded: Guarded) -> None:
+    """While the agent runs to the second, and without it to the time of the last line."""
+    done = guarded.here("logs", "default/web", "-c", "main", "--timestamps")
+    stamps = [parse_time(line.split(" ")[0]) for line in done.stdout.splitlines()]
+    assert [line.split(" ", 1)[1] for line in done.stdout.splitlines()][:2] == ["tick 0", "tick 1"]
+    assert stamps == sorted(stamps)
+    assert stamps[-1] - stamps[0] > 10**9
+    assert abs(time.time_ns() - stamps[-1]) < 10 * 10**9
+
+    recent = guarded.here("logs", "default/web", "-c", "main", "--since", "1s").stdout
+    assert 0 < len(recent) < len(done.stdout)
+    middle = exact_time_text(stamps[len(stamps) // 2])
+    half = guarded.here("logs", "default/web", "-c", "main", "--since-time", middle).stdout.splitlines()
+    assert half[0] == done.stdout.splitlines()[stamps.index(stamps[len(stamps) // 2])].split(" ", 1)[1]
+    assert unguarded.here("logs", "default/web", "-c", "main", "--since", "1h").stdout.startswith("tick 0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--since", "1h", "--since-time", "2030-01-01T00:00:00Z"), "at most one of `--since` or `--since-time`"),
+        (("--since", "soon"), "invalid value for `--since`: `soon`: expected a time such as"),
+        (("--since-time", "1h"), "invalid value for `--since-time`: `1h`: expected a time such as"),
+    ],
+)
+def test_what_is_no_time_is_refused(guarded: Guarded, arguments: tuple[str, ...], message: str) -> None:
+    done = guarded.here("logs", "flaky", *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_what_is_followed_has_times_too(guarded: Guarded) -> None:
+    line = [sys.executable, "-m", "jettison", "logs", "default/web", "-c", "main", "-f", "--timestamps", "--tail", "1"]
+    with subprocess.Popen(
+        [*line, *guarded.where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as reading:
+        assert reading.stdout is not None
+        stamps = [parse_time(reading.stdout.readline().split(" ")[0]) for _ in range(4)]
+        reading.send_signal(signal.SIGINT)
+        _, errors = reading.communicate(timeout=PATIENCE)
+    assert stamps == sorted(stamps)
+    assert (reading.returncode, errors) == (130, "")

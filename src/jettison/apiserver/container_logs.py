@@ -5,6 +5,7 @@ Whoever keeps logs is asked; here is only what the request means and how it is r
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from jettison.apiserver.requests import Request, Target
 from jettison.apiserver.resources import PODS
 from jettison.apiserver.statuses import bad_request, not_found
 from jettison.apiserver.store import Store
-from jettison.apiserver.validation.mistakes import invalid, refusal
+from jettison.apiserver.validation.mistakes import forbidden, invalid, refusal
 from jettison.errors import ApiError, ManifestError
 from jettison.manifests.times import parse_time
 
@@ -34,13 +35,15 @@ class ContainerLogs:
         found = self._store.get(PODS, target.namespace, target.name)
         if found is None:
             raise not_found(PODS, target.name)
-        _refuse_times(request)
         query = LogQuery(
             request.parameter("container") or _only_container(found.object),
             _amount(request, "tailLines", 0),
             _amount(request, "limitBytes", 1),
             request.is_set("previous"),
             request.is_set("follow"),
+            _since_ns(request),
+            # Everything but a clear no is a yes here, as upstream reads it.
+            request.parameters.get("timestamps", ["false"])[0].lower() not in ("false", "0"),
         )
         return self._source(found.object, query).read_log(found.object, query)
 
@@ -65,22 +68,17 @@ def _amount(request: Request, name: str, least: int) -> int | None:
     return number
 
 
-def _refuse_times(request: Request) -> None:
-    """What containers print is kept as it is, without the time of a line. To send all of it would pass for an answer.
-
-    Everything but a clear no is a yes here, as upstream reads it.
-    """
+def _since_ns(request: Request) -> int | None:
     seconds, moment = _amount(request, "sinceSeconds", 1), request.parameter("sinceTime")
-    if moment:
-        try:
-            parse_time(moment)
-        except ManifestError as error:
-            raise bad_request(f"`sinceTime` is `{moment}`: {error}") from error
-    has_timestamps = request.parameters.get("timestamps", ["false"])[0].lower() not in ("false", "0")
-    wishes = (("sinceSeconds", seconds is not None), ("sinceTime", bool(moment)), ("timestamps", has_timestamps))
-    for name, is_wished in wishes:
-        if is_wished:
-            raise bad_request(f"`{name}` is not supported: the lines of a log carry no times here")
+    if seconds is not None and moment:
+        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        raise refusal("", "PodLogOptions", "", [forbidden("", why)])
+    if seconds is not None:
+        return time.time_ns() - seconds * 10**9
+    try:
+        return parse_time(moment) if moment else None
+    except ManifestError as error:
+        raise bad_request(f"`sinceTime` is `{moment}`: {error}") from error
 
 
 def _containers(pod: Json) -> list[str]:

@@ -23,6 +23,7 @@ from jettison.apiserver.log_query import CERTIFICATE_ANNOTATION, LogQuery
 from jettison.apiserver.resources import NODES
 from jettison.apiserver.store import Store
 from jettison.errors import ApiError
+from jettison.manifests.times import exact_time_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -127,9 +128,11 @@ def _url(place: _Place, pod: Json, query: LogQuery) -> str:
 def _parameters(pod: Json, query: LogQuery) -> dict[str, str]:
     """As a kubelet has them; `uid`, which it does not know, keeps apart what has the same name."""
     amounts = {"tailLines": query.tail_lines, "limitBytes": query.most_bytes}
-    wishes = {"follow": query.is_followed, "previous": query.is_previous}
+    wishes = {"follow": query.is_followed, "previous": query.is_previous, "timestamps": query.has_times}
+    since = {} if query.since_ns is None else {"sinceTime": exact_time_text(query.since_ns)}
     return {
         "uid": pod["metadata"]["uid"],
+        **since,
         **{name: str(amount) for name, amount in amounts.items() if amount is not None},
         **{name: "true" for name, is_wished in wishes.items() if is_wished},
     }

@@ -24,6 +24,10 @@ class LogQuery:
     is_previous: bool = False
     # Go on as it writes, until it ends.
     is_followed: bool = False
+    # Only lines that were written then or later.
+    since_ns: int | None = None
+    # Each line with its time before it.
+    has_times: bool = False
 
 
 class LogSource(Protocol):

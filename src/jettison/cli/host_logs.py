@@ -1,6 +1,6 @@
 """What containers of one node wrote, for whoever asks by the Kubernetes API. Refusals have the kubelet's words.
 
-Lines carry no times, because nobody stands between a container and its file; so a log cannot be cut by time.
+The times of lines are those that `log_times` can tell: at most a second late.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jettison.apiserver.log_query import LogQuery
-from jettison.cli.log_files import log_blocks, runs_of
+from jettison.cli.log_files import Stamper, log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.engine.pods import Pod
 from jettison.errors import ApiError, ObservationFailed
@@ -73,7 +73,8 @@ class HostLogs:
 
     async def _pieces(self, directory: Path, run: int, pod: Pod, query: LogQuery) -> AsyncGenerator[bytes, None]:
         place = 0
-        blocks = log_blocks(log_file(directory, run), query.tail_lines)
+        stamper = Stamper() if query.has_times else None
+        blocks = log_blocks(log_file(directory, run), query.tail_lines, query.since_ns, stamper)
         while (found := await asyncio.to_thread(next, blocks, None)) is not None:
             block, place = found
             yield block
@@ -84,7 +85,7 @@ class HostLogs:
             # Asked before it is read, or its last words would be missed.
             is_written = self._is_written(pod.uid, query.container, run)
             if news := b"".join(await asyncio.to_thread(lambda: list(follower.news()))):
-                yield news
+                yield news if stamper is None else stamper.stamp(news, 0, lambda _: follower.written_ns)
 
     def _is_written(self, uid: str, container: str, run: int) -> bool:
         status = next((each for each in self._statuses() if each.pod.uid == uid), None)

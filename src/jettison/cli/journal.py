@@ -30,11 +30,15 @@ def instant(text: str) -> int:
     try:
         return time.time_ns() - parse_duration(text)
     except DurationError:
-        pass
+        return point(text, ", or `10m`")
+
+
+def point(text: str, besides: str = "") -> int:
+    """A time; `besides` tells what else is taken."""
     try:
         return parse_time(text)
     except ManifestError as error:
-        raise click.BadParameter(f"`{text}`: expected a time such as `2030-01-01T00:00:00Z`, or `10m`") from error
+        raise click.BadParameter(f"`{text}`: expected a time such as `2030-01-01T00:00:00Z`{besides}") from error
 
 
 @click.command()

@@ -5,12 +5,14 @@ No record is needed for that, because logs outlive pods and their records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.agent.journal_reading import PodQuery
 from jettison.errors import JettisonError, ObservationFailed
+from jettison.manifests.times import fixed_time_text
+from jettison.runtimes.host.log_times import Marks
 from jettison.runtimes.host.logs import files_of, log_file
 from jettison.runtimes.linux.kernel_files import reason
 
@@ -50,16 +52,65 @@ def runs_of(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
-def log_blocks(path: Path, tail: int | None) -> Iterator[tuple[bytes, int]]:
-    """The log of one run with everything that was rotated out of it, and after each block how far that is in `path`."""
+def log_blocks(
+    path: Path, tail: int | None, since_ns: int | None = None, stamper: Stamper | None = None
+) -> Iterator[tuple[bytes, int]]:
+    """The log of one run with everything that was rotated out of it, and after each block how far that is in `path`.
+
+    The last `tail` lines, of those that were written at `since_ns` or later; a stamper puts its time before each.
+    """
     files = list(files_of(path))
-    for file, place in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+    for file, start in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+        marks = None if since_ns is None and stamper is None else _marks(file)
+        place = start if marks is None or since_ns is None else max(start, _place_since(file, marks, since_ns))
         end = place
         for block in read_from(file, place):
             end += len(block)
-            yield block, end if file == path else 0
+            shown = block if stamper is None or marks is None else stamper.stamp(block, end - len(block), marks.time_ns)
+            yield shown, end if file == path else 0
         if file == path and end == place:
             yield b"", place
+
+
+class Stamper:
+    """Puts the time before each line, as `kubectl logs --timestamps` does; a line may come in several pieces."""
+
+    def __init__(self) -> None:
+        self._is_inside_line = False
+
+    def stamp(self, data: bytes, place: int, time_ns: Callable[[int], int]) -> bytes:
+        """`data` is at `place` in its file; `time_ns` tells when what ends somewhere was written."""
+        pieces: list[bytes] = []
+        while data:
+            line, newline, data = data.partition(b"\n")
+            place += len(line) + len(newline)
+            if not self._is_inside_line:
+                pieces.append(f"{fixed_time_text(time_ns(place))} ".encode())
+            pieces += (line, newline)
+            self._is_inside_line = not newline
+        return b"".join(pieces)
+
+
+def _marks(path: Path) -> Marks:
+    try:
+        return Marks.of(path)
+    except FileNotFoundError:
+        return Marks((), 0)  # cleared away meanwhile, and nothing will be read from it either
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _place_since(path: Path, marks: Marks, since_ns: int) -> int:
+    """Where the first line begins that is not older: a mark may have been made in the middle of one."""
+    size = size_and_time(path)[0]
+    place = marks.place_since(since_ns)
+    if place is None or not 0 < place < size:
+        return size if place is None else min(place, size)
+    return _place_of_last(path, place, 1, is_last=True)[0] if not _ends_line(path, place) else place
+
+
+def _ends_line(path: Path, place: int) -> bool:
+    return next(read_from(path, place - 1), b"\n")[:1] == b"\n"
 
 
 def last_lines(files: list[Path], count: int) -> list[tuple[Path, int]]:

@@ -34,6 +34,8 @@ class LogFollower:
 
     def __init__(self, directory: Path, run: int, place: int, fate: Callable[[], Fate]) -> None:
         self.run = run
+        # When what was read last was written, at the latest.
+        self.written_ns = 0
         self._directory = directory
         self._place = place
         self._fate = fate
@@ -62,7 +64,7 @@ class LogFollower:
     def news(self) -> Iterator[bytes]:
         """What was written since the last time."""
         path = log_file(self._directory, self.run)
-        size, _ = size_and_time(path)
+        size, self.written_ns = size_and_time(path)
         if size < self._place:
             yield from read_from(Path(f"{path}.1"), self._place)
             self._place = 0

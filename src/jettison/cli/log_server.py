@@ -21,7 +21,8 @@ from jettison.agent.http_requests import Request, parse_head
 from jettison.apiserver.identity import CLIENT_NAME
 from jettison.apiserver.log_query import LogQuery
 from jettison.cli.host_logs import HostLogs
-from jettison.errors import ActionFailed, ApiError
+from jettison.errors import ActionFailed, ApiError, ManifestError
+from jettison.manifests.times import parse_time
 from jettison.runtimes.linux.kernel_files import reason
 
 MOST_STREAMS: Final = 32
@@ -168,6 +169,8 @@ class LogServer:
             _amount(asked, "limitBytes", 1),
             _is_set(asked, "previous"),
             _is_set(asked, "follow"),
+            _moment(asked, "sinceTime"),
+            _is_set(asked, "timestamps"),
         )
         return self._logs.find(namespace, name, asked.get("uid", ""), query)
 
@@ -210,6 +213,13 @@ def _amount(asked: Query, name: str, least: int) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
         raise ApiError(f"`{name}` is not a number of at least {least}", code=400)
     return int(text)
+
+
+def _moment(asked: Query, name: str) -> int | None:
+    try:
+        return parse_time(asked[name]) if name in asked else None
+    except ManifestError as error:
+        raise ApiError(f"`{name}`: {error}", code=400) from error
 
 
 def _is_set(asked: Query, name: str) -> bool:

@@ -10,9 +10,11 @@ import click
 
 from jettison.agent.journal_reading import PodQuery
 from jettison.cli.go_flags import WholeNumber
-from jettison.cli.log_files import PodLogs, find_pod_logs, last_written, log_blocks, runs_of
+from jettison.cli.journal import instant, point
+from jettison.cli.log_files import PodLogs, Stamper, find_pod_logs, last_written, log_blocks, runs_of
 from jettison.cli.log_follower import Fate, LogFollower
 from jettison.cli.output import remark
+from jettison.cli.program import INTERRUPTED
 from jettison.cli.recorded_pods import read_record, recorded_status
 from jettison.cli.watched_node import WatchedNode, first_to_know, watched_nodes_options
 from jettison.errors import InputError, JettisonError, ManifestError
@@ -27,30 +29,51 @@ from jettison.runtimes.protocol import PodStatus
 @click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
 @click.option("--tail", type=WholeNumber(0), metavar="N", help="Begin with the last N lines.")
 @click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
+@click.option("--timestamps", is_flag=True, help="Put the time before each line; it is exact to a second.")
+@click.option("--since", type=instant, metavar="WHEN", help="Only lines of the last `10m`, or since a time.")
+@click.option("--since-time", type=point, metavar="TIME", help="Only lines since `2030-01-01T00:00:00Z`.")
 @watched_nodes_options
 def command(
-    nodes: Sequence[WatchedNode], pod: str, container: str | None, follow: bool, tail: int | None, previous: bool
-) -> None:
+    nodes: Sequence[WatchedNode],
+    pod: str,
+    container: str | None,
+    follow: bool,
+    tail: int | None,
+    previous: bool,
+    timestamps: bool,
+    since: int | None,
+    since_time: int | None,
+) -> int:
     """What a container of POD wrote to standard output and standard error.
 
     POD is a name, `namespace/name`, or a uid. Logs outlive their pod until the disk is needed.
     """
     if follow and previous:
         raise InputError("--previous has ended, there is nothing to --follow")
+    if since is not None and since_time is not None:
+        raise InputError("at most one of `--since` or `--since-time` may be specified")
     node, logs = _find(nodes, PodQuery.parse(pod))
     name = _container(logs, container, _status(node, logs))
     directory = logs.directory / name
     run = _run(logs, name, directory, is_previous=previous)
-    place = _print(log_file(directory, run), tail)
-    if not follow:
-        return
-    follower = LogFollower(directory, run, place, lambda: _fate(node, logs, name))
+    stamper = Stamper() if timestamps else None
+    try:
+        place = _print(log_file(directory, run), tail, since if since_time is None else since_time, stamper)
+        if follow:
+            _follow(LogFollower(directory, run, place, lambda: _fate(node, logs, name)), name, stamper)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _follow(follower: LogFollower, container: str, stamper: Stamper | None) -> None:
+    run = follower.run
     for block in follower.follow():
-        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.write(block if stamper is None else stamper.stamp(block, 0, lambda _: follower.written_ns))
         if follower.run != run:
             run = follower.run
             sys.stdout.buffer.flush()
-            remark("note", f"container `{name}` was started again, this is run {run}")
+            remark("note", f"container `{container}` was started again, this is run {run}")
         elif not block:
             sys.stdout.buffer.flush()
 
@@ -70,10 +93,10 @@ def _find(nodes: Sequence[WatchedNode], query: PodQuery) -> tuple[WatchedNode, P
     return node, logs
 
 
-def _print(path: Path, tail: int | None) -> int:
+def _print(path: Path, tail: int | None, since_ns: int | None, stamper: Stamper | None) -> int:
     """How much of the newest file was printed."""
     end = 0
-    for block, place in log_blocks(path, tail):
+    for block, place in log_blocks(path, tail, since_ns, stamper):
         sys.stdout.buffer.write(block)
         end = place
     sys.stdout.buffer.flush()

@@ -62,7 +62,11 @@ def milli_time_text(time_ns: int) -> str:
     return f"{time_text(time_ns)[:-1]}.{time_ns // 10**6 % 1000:03d}Z"
 
 
+def fixed_time_text(time_ns: int) -> str:
+    """To the nanosecond, always with all nine digits, so that lines of a log line up."""
+    return f"{time_text(time_ns)[:-1]}.{time_ns % 10**9:09d}Z"
+
+
 def exact_time_text(time_ns: int) -> str:
     """To the nanosecond where there are any; `parse_time` gives the same number back."""
-    fraction = time_ns % 10**9
-    return time_text(time_ns) if not fraction else f"{time_text(time_ns)[:-1]}.{fraction:09d}Z"
+    return fixed_time_text(time_ns) if time_ns % 10**9 else time_text(time_ns)

@@ -51,6 +51,7 @@ class Container:
         self._ended: asyncio.Future[None] | None = None
         # When SIGTERM was sent; None before, and while the preStop hook runs.
         self._told_at: float | None = None
+        self._log_dir = ""
         self._is_stopping = False
         self._errands = Errands(home.household.emit, self._label)
 
@@ -78,6 +79,13 @@ class Container:
     def log_dir(self) -> Path:
         """Of all runs."""
         return self._home.log_dir(self.spec.name)
+
+    @property
+    def log_path(self) -> str:
+        """Of the latest run. A text, and its directory is kept: it is asked for every second."""
+        if not self._log_dir:
+            self._log_dir = str(self.log_dir)
+        return f"{self._log_dir}/{self.record.run}.log"
 
     def entrance(self) -> Entrance:
         """Into the run that is under way. Raises ActionFailed where there is none."""

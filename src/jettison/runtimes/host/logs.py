@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from jettison.engine.pods import Pod
 from jettison.errors import ActionFailed
+from jettison.runtimes.host import log_times
 from jettison.runtimes.linux import kernel_files
 
 LARGEST = 10 * 1024 * 1024
@@ -76,6 +78,9 @@ def rotate(path: Path, most_files: int = MOST_FILES) -> None:
         source = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             _copy(source, copy)
+            # Without it the last lines have the time of the copy, which is not worth a complaint.
+            with suppress(OSError):
+                log_times.note(str(path))
             _shift(path, copy, most_files)
             os.ftruncate(source, 0)
         finally:
@@ -105,5 +110,19 @@ def _shift(path: Path, copy: Path, most_files: int) -> None:
     for number in range(most_files - 2, 0, -1):
         older = Path(f"{path}.{number}")
         if older.exists():
-            older.rename(f"{path}.{number + 1}")
+            _move(older, f"{path}.{number + 1}")
     copy.rename(f"{path}.1")
+    _move_times(path, f"{path}.1")
+
+
+def _move(log: Path, target: str) -> None:
+    log.rename(target)
+    _move_times(log, target)
+
+
+def _move_times(log: Path, target: str) -> None:
+    try:
+        Path(log_times.times_file(log)).rename(log_times.times_file(target))
+    except FileNotFoundError:
+        # Or those of another log would be taken for its own.
+        Path(log_times.times_file(target)).unlink(missing_ok=True)

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from jettison import events
 from jettison.engine.evictions import Eviction, effective_grace
 from jettison.errors import ActionFailed, RuntimeFailure
-from jettison.runtimes.host import lifecycle, logs, reports, runs, volumes
+from jettison.runtimes.host import lifecycle, reports, runs, volumes
 from jettison.runtimes.host.active import ActivePod
 from jettison.runtimes.host.containers import Container
 from jettison.runtimes.host.deadlines import Deadline
@@ -174,9 +173,9 @@ class PodWorker:
             raise ActionFailed(f"pod `{self.manifest.pod}` has no container `{container}`, there is {', '.join(names)}")
         return self.containers[names.index(container)].entrance()
 
-    def logs(self) -> Iterator[Path]:
+    def logs(self) -> Iterator[str]:
         """Those that are being written."""
-        return (logs.log_file(each.log_dir, each.record.run) for each in self.containers if each.is_active)
+        return (each.log_path for each in self.containers if each.is_active)
 
     def _parts(self) -> list[object]:
         parts: list[object] = [self.record, self._trouble, self._home.volumes]

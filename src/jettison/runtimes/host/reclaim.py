@@ -28,8 +28,8 @@ from jettison.runtimes.linux import kernel_files
 from jettison.runtimes.linux.disk_usage import measure
 from jettison.runtimes.protocol import PodStatus, Reclaimed
 
-# `3.log`, and `3.log.1` once it was rotated.
-_LOG = re.compile(r"(\d+)\.log(\.\d+)?")
+# `3.log`, and `3.log.1` once it was rotated; each may have the times of its lines beside it.
+_LOG = re.compile(r"(\d+)\.log(\.\d+)?(\.times)?")
 _ENDED = ("Succeeded", "Failed")
 _BLOCK = 512
 

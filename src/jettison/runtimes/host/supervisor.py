@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jettison import events
@@ -21,7 +22,7 @@ from jettison.errors import (
     StillRunning,
 )
 from jettison.manifests.pods import pod_from
-from jettison.runtimes.host import logs, phases
+from jettison.runtimes.host import log_times, logs, phases
 from jettison.runtimes.host.active import ActivePod
 from jettison.runtimes.host.entering import Entrance
 from jettison.runtimes.host.errands import Errands
@@ -97,7 +98,7 @@ class Supervisor:
                 entry.adopt(is_same_boot=uid in ours)
                 if entry.record.is_unwanted:
                     self._forget_soon(uid, entry)
-        self._errands.begin(self._rotate_logs())
+        self._errands.begin(self._tend_logs())
 
     async def close(self) -> None:
         """Let go of all pods; they live on, and the next agent finds them."""
@@ -292,15 +293,25 @@ class Supervisor:
             self._household.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
         del self._leaving[uid]
 
-    async def _rotate_logs(self) -> None:
+    async def _tend_logs(self) -> None:
+        """Note how they grow, every second, and rotate those that are due."""
+        times = log_times.LogTimes()
+        rounds = max(1, round(_ROTATION_PERIOD / log_times.PERIOD))
         while True:
-            await asyncio.sleep(_ROTATION_PERIOD)
-            workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
-            for path in [path for worker in workers for path in worker.logs() if logs.is_due(path)]:
-                try:
-                    await self._household.wait_for(logs.rotate, path)
-                except RuntimeFailure as failure:
-                    self._household.emit(events.ActionFailed("rotate a log", str(failure)))
+            for number in range(rounds):
+                await asyncio.sleep(log_times.PERIOD)
+                paths = [path for each in self._pods.values() if isinstance(each, PodWorker) for path in each.logs()]
+                if paths:
+                    await self._household.wait_for(times.look, paths)
+                for path in map(Path, paths if number + 1 == rounds else ()):
+                    if logs.is_due(path):
+                        await self._rotate(path)
+
+    async def _rotate(self, path: Path) -> None:
+        try:
+            await self._household.wait_for(logs.rotate, path)
+        except RuntimeFailure as failure:
+            self._household.emit(events.ActionFailed("rotate a log", str(failure)))
 
 
 def _bare(manifest: PodManifest) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from jettison import events
 from jettison.agent.manifest_reader import Documents, ManifestReader
 from jettison.errors import JettisonError, ManifestError, ObservationFailed
 from jettison.events import Emit
-from jettison.manifests.plain_files import read_plain
+from jettison.manifests.plain_files import plain_text, read_plain
 from jettison.runtimes.linux.kernel_files import reason
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,11 +35,15 @@ class _File:
 
 
 class ManifestDirectory:
-    """One directory; `is_static` makes its pods static in the kubelet's sense: critical, never evicted."""
+    """One directory; `is_static` makes its pods static in the kubelet's sense: critical, never evicted.
 
-    def __init__(self, path: Path, emit: Emit, *, is_static: bool = False) -> None:
+    `only` is the one file of it that counts, whatever its name ends in.
+    """
+
+    def __init__(self, path: Path, emit: Emit, *, is_static: bool = False, only: str = "") -> None:
         self.path = path
         self.is_static = is_static
+        self._only = only
         self._emit = emit
         self._files: dict[str, _File] = {}
         self._complaint = ""
@@ -54,20 +58,35 @@ class ManifestDirectory:
 
     async def look(self) -> bool:
         """Read what changed; True when something did. That is done aside: a node is guarded however long it takes."""
+        found = self._listed()
+        if found is None:
+            return False
+        changed = self._changed(found)
+        return self._settle(found, await asyncio.to_thread(_read_all, tuple(changed)) if changed else {})
+
+    def look_now(self) -> bool:
+        """The same for a command, which has nothing else to do."""
+        found = self._listed()
+        return False if found is None else self._settle(found, _read_all(tuple(self._changed(found))))
+
+    def _listed(self) -> dict[str, _Stamp | None] | None:
         try:
             # By texts rather than Paths, which take four times as long: this is half of what an idle node costs.
             with os.scandir(self.path) as entries:
-                found = {entry.path: _stamp(entry) for entry in entries if entry.name.endswith(_SUFFIXES)}
+                return {entry.path: _stamp(entry) for entry in entries if self._has(entry.name)}
         except OSError as error:
             self._complain(f"{self.path}: {error.strerror}; its pods stay as they are")
-            return False
+            return None
+
+    def _changed(self, found: Mapping[str, _Stamp | None]) -> list[str]:
+        return [path for path, stamp in found.items() if stamp is not None and stamp != self._stamp_of(path)]
+
+    def _settle(self, found: Mapping[str, _Stamp | None], read: Mapping[str, Documents | JettisonError | None]) -> bool:
         is_first, self._is_listed = not self._is_listed, True
         gone = self._files.keys() - found.keys()
         for path in gone:
             del self._files[path]
-        changed = {path: stamp for path, stamp in found.items() if stamp is not None and stamp != self._stamp_of(path)}
-        read = await asyncio.to_thread(_read_all, tuple(changed)) if changed else {}
-        taken = [self._take(path, changed[path], result) for path, result in read.items()]
+        taken = [self._take(path, stamp, result) for path, result in read.items() if (stamp := found[path]) is not None]
         if not any(isinstance(result, ObservationFailed) for result in read.values()):
             self._complaint = ""
         unread, self._unread = self._unread, frozenset(map(_shown, found.keys() - self._files.keys()))
@@ -89,6 +108,9 @@ class ManifestDirectory:
         for path in sorted(self._files):
             for document in self._files[path].documents:
                 yield _shown(path), document
+
+    def _has(self, name: str) -> bool:
+        return name == self._only if self._only else name.endswith(_SUFFIXES)
 
     def _stamp_of(self, path: str) -> _Stamp | None:
         known = self._files.get(path)
@@ -131,15 +153,13 @@ def _read_all(paths: Sequence[str]) -> dict[str, Documents | JettisonError | Non
 def _read(path: str, reader: ManifestReader) -> Documents | JettisonError | None:
     shown = _shown(path)
     try:
-        return reader.parse(read_plain(Path(path), LARGEST_FILE).decode(), shown)
+        return reader.parse(plain_text(read_plain(Path(path), LARGEST_FILE), shown), shown)
     except FileNotFoundError:
         return None
     except JettisonError as error:
         return error
     except OSError as error:
         return ManifestError(f"{shown}: {reason(error)}")
-    except UnicodeDecodeError as error:
-        return ManifestError(f"{shown}: {error}")
 
 
 def _shown(path: str) -> str:

@@ -12,6 +12,7 @@ import click
 
 from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
+from jettison.cli.check import check_manifests
 from jettison.cli.diagnosis import Check, Machine, State
 from jettison.cli.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
@@ -29,15 +30,22 @@ DEGRADED = 1
 @click.option(
     "--node-name", metavar="NAME", help="Which node to ask about, too. [default: this host's, or the only one there is]"
 )
+@click.option(
+    "--manifests",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Pods that shall run here; beside those of the node. Repeatable.",
+)
 @output_option
-def command(state_dir: Path, node_name: str | None, output: str) -> int:
+def command(state_dir: Path, node_name: str | None, manifests: tuple[Path, ...], output: str) -> int:
     """Which cgroups this machine has, how soon a shortage is noticed, what is missing, and what to do about it.
 
     As the user who asks: what root may do, others may not. Exits with 0 when all is well and with 1 when something is
     degraded.
     """
     machine = Machine()
-    checks = [*machine.checks(), *_node_checks(state_dir, node_name)]
+    checks = [*machine.checks(), *_node_checks(state_dir, node_name), *map(_manifests, manifests)]
     emit(output, Remarks(), lambda: _text(checks), lambda: _data(machine, checks))
     return DEGRADED if any(check.state is State.DEGRADED for check in checks) else 0
 
@@ -55,6 +63,7 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
         return
     yield _agent(node)
     card = node.card
+    yield from () if card is None else map(_manifests, map(Path, card.manifests))
     # Who asks as the same user was told the same above.
     if card is not None and node.directory.stat().st_uid != os.geteuid():
         for lack in card.lacks:
@@ -70,6 +79,18 @@ def _agent(node: WatchedNode) -> Check:
         return Check("node", State.DEGRADED, f"{failure}{_unguarded(node)}", f"jettison up --node-name {node.name} …")
     dry_run = ", in a dry run: nobody is evicted" if node.card is not None and node.card.is_dry_run else ""
     return Check("node", State.OK, f"the agent of node `{node.name}` is well{dry_run}")
+
+
+def _manifests(directory: Path) -> Check:
+    """An agent complains once, in its log, and goes on with what it understood before."""
+    try:
+        found = check_manifests([directory])
+    except InputError as error:
+        return Check("manifests", State.DEGRADED, str(error), "mend the directory, or name another with --manifests")
+    if not found.errors:
+        return Check("manifests", State.OK, f"`{directory}`: {found}")
+    first = f"{found.errors[0]}{f', and {len(found.errors) - 1} more' if len(found.errors) > 1 else ''}"
+    return Check("manifests", State.DEGRADED, f"`{directory}`: {found}: {first}", f"jettison check {directory}")
 
 
 def _unguarded(node: WatchedNode) -> str:

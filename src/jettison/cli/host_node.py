@@ -219,6 +219,7 @@ class HostNode:
                 self.lacks,
                 options.is_member,
                 options.readmits,
+                tuple(map(str, (*options.manifests, *options.static_manifests))),
             ),
         )
 

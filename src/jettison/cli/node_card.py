@@ -34,6 +34,8 @@ class NodeCard:
     is_member: bool = False
     # Whether pods that were evicted are admitted again.
     readmits: bool = False
+    # The directories that its pods come from.
+    manifests: tuple[str, ...] = ()
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

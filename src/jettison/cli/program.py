@@ -38,6 +38,7 @@ COMMANDS = {
     "restart": "End a pod of this machine and start it anew.",
     "delete": "End a pod of this machine, and keep it away.",
     "down": "End the pods of a node of this machine, and its agent.",
+    "check": "What is wrong with these manifests, without starting anything?",
     "doctor": "What this machine lets us do, and what to do about the rest.",
     "rank": "In which order would pods be evicted, and why?",
     "decide": "What would be done now: nothing, free disk space, or evict a pod?",

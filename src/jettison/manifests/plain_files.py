@@ -53,8 +53,10 @@ def unreadable(path: Path | str, error: OSError) -> InputError:
 
 def plain_text(data: bytes, name: str) -> str:
     """UTF-8 without a byte order mark, or a ManifestError with the line at which it is something else."""
+    data = data.removeprefix(BYTE_ORDER_MARK)
     try:
-        return data.decode("utf-8-sig")
+        # Not utf-8-sig, which Python would load now: an agent loads nothing once it is ready.
+        return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ManifestError(f"{name}:{line}: not UTF-8 at byte {error.start}") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from copy import deepcopy
 from typing import Any, Final
 
 import pytest
@@ -87,6 +89,10 @@ PATCHES: Final[list[tuple[str, Any, str]]] = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"z": "z"}}},
         "metadata.labels",
     ),
+    # Keys that look like a path, and fields that the server does not know.
+    (MERGE, {"spec.unschedulable": {"x": "y"}}, "spec.unschedulable"),
+    (MERGE, {"metadata.generation": 7, "more": {"deep": {"deeper": 1}}}, "metadata.generation, more.deep"),
+    (MERGE, {"spec": {"more": True}}, "spec.more"),
     # The later of two values of the same key counts.
     (MERGE, b'{"spec":{"unschedulable":true},"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}', "spec.taints"),
 ]
@@ -101,6 +107,50 @@ def test_an_evictor_changes_nothing_else_of_a_node(api: Served, node: Json, kind
         assert answer.message.startswith(f'nodes "n1" is forbidden: User "evictor" cannot patch {field}')
         assert answer.message.endswith(LIMIT)
     assert api.get(f"{NODES}/n1").body == node
+
+
+def test_whatever_it_sends_a_cordon_is_all_that_comes_of_it(api: Served, node: Json) -> None:
+    """Seeded: four hundred patches of every kind, of values that are there, that are not, and that are nonsense."""
+    chance = random.Random(9)
+    places = [
+        *(["metadata", key] for key in ("name", "labels", "annotations", "finalizers", "ownerReferences", "uid")),
+        *(["metadata", key] for key in ("deletionTimestamp", "generation", "resourceVersion", "namespace", "selfLink")),
+        *(["spec", key] for key in ("unschedulable", "taints", "podCIDR", "providerID", "externalID", "more")),
+        *(["status"], ["spec"], ["metadata"], ["kind"], ["more"], ["metadata", "labels", "a"]),
+    ]
+    values = [None, True, False, "", "n1", 0, [], {}, ["x/y"], [TAINT], [OWNER], {"a": "b"}, {"$patch": "delete"}]
+    codes = set()
+    for _ in range(400):
+        kind = chance.choice((MERGE, STRATEGIC, JSON_PATCH, APPLY))
+        changes = [(path, chance.choice(values)) for path in chance.sample(places, chance.randint(1, 3))]
+        if kind == JSON_PATCH:
+            verbs = ("add", "replace", "remove")
+            patch: Any = [{"op": chance.choice(verbs), "path": "/" + "/".join(at), "value": new} for at, new in changes]
+        else:
+            patch = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}} if kind == APPLY else {}
+            for at, new in changes:
+                inner = patch
+                for step in at[:-1]:
+                    if not isinstance(inner.get(step), dict):
+                        inner[step] = {}
+                    inner = inner[step]
+                inner[at[-1]] = deepcopy(new)
+        query = "fieldManager=x&force=true" if kind == APPLY else ""
+        answer = api.patch(f"{NODES}/n1", patch, kind, token="evictor", query=query)
+        # A version that is no number Kubernetes takes for its own mistake.
+        assert answer.code < 500 or "strconv.ParseUint" in answer.message, (kind, patch, answer.content)
+        codes.add(answer.code)
+        after = api.get(f"{NODES}/n1").body
+        after["spec"].pop("unschedulable", None)
+        after["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+        assert after == node, (kind, patch)
+    assert {200, 403} <= codes
+
+
+def test_a_refusal_is_short_however_much_was_sent(api: Served, node: Json) -> None:
+    del node
+    answer = api.patch(f"{NODES}/n1", {f"k{number:05}": "x" for number in range(20_000)}, token="evictor")
+    assert (answer.code, len(answer.message) < 400) == (403, True)
 
 
 def test_an_evictor_makes_no_node_by_a_patch(api: Served) -> None:

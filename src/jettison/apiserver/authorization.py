@@ -18,6 +18,7 @@ from jettison.engine.strconv import quote
 from jettison.errors import ApiError
 
 Json = Mapping[str, Any]
+Path = tuple[str, ...]
 
 _OPEN_PATHS: Final = ("/healthz", "/readyz", "/version")
 # As Kubernetes writes them in rules: a star at the end is everything below.
@@ -35,8 +36,11 @@ _KNOWN_PATHS: Final = (
 )
 # What the server writes itself whenever an object changes, or shows without keeping it.
 _SERVERS: Final = frozenset(
-    ("apiVersion", "kind", "metadata.resourceVersion", "metadata.generation", "metadata.managedFields")
+    (("apiVersion",), ("kind",), *(("metadata", key) for key in ("resourceVersion", "generation", "managedFields")))
 )
+_DEEPEST_NAMED: Final = 2
+_MOST_NAMED: Final = 10
+_ABSENT: Final = object()
 
 
 class Verdict(NamedTuple):
@@ -89,8 +93,10 @@ class Authorizer:
         fields = _changeable(_covering(user, access))
         if not fields:
             return
-        if changed := list(_changed("", old, new, fields)):
-            what = f"User {_quoted(user)} cannot {access.verb} {', '.join(changed)} of resource {_named(access)}"
+        allowed = frozenset(tuple(field.split(".")) for field in fields)
+        if changed := list(_changed((), old, new, allowed)):
+            shown = ", ".join(changed[:_MOST_NAMED]) + (", …" if len(changed) > _MOST_NAMED else "")
+            what = f"User {_quoted(user)} cannot {access.verb} {shown} of resource {_named(access)}"
             raise refused(
                 access.group, access.resource, access.name, f"{what}: only {', '.join(fields)} may be changed"
             )
@@ -115,20 +121,23 @@ def _changeable(covering: Iterator[Grant] | list[Grant]) -> tuple[str, ...]:
     return fields
 
 
-def _changed(path: str, old: Any, new: Any, fields: tuple[str, ...]) -> Iterator[str]:
+def _changed(path: Path, old: Any, new: Any, fields: frozenset[Path]) -> Iterator[str]:
     """The paths that differ though they may not, named as far as `metadata.labels`.
 
-    An empty value is none: Kubernetes leaves both out.
+    A path is its steps, because a key may have a dot in it.
     """
-    if path in fields or path in _SERVERS or (old or None) == (new or None):
+    if path in fields or path in _SERVERS or old == new:
         return
-    is_opened = not path or any(field.startswith(f"{path}.") for field in fields) or "." not in path
-    if is_opened and isinstance(old or {}, Mapping) and isinstance(new or {}, Mapping):
-        old, new = old or {}, new or {}
-        for key in sorted({*old, *new}):
-            yield from _changed(f"{path}.{key}" if path else key, old.get(key), new.get(key), fields)
+    leads_to_field = any(field[: len(path)] == path for field in fields)
+    is_opened = leads_to_field or len(path) < _DEEPEST_NAMED
+    found = [each for each in (old, new) if each is not _ABSENT]
+    # What is not there has nothing in it, but an empty object in its place is a change.
+    if is_opened and all(isinstance(each, Mapping) for each in found) and (any(found) or leads_to_field):
+        before, after = ({} if each is _ABSENT else each for each in (old, new))
+        for key in sorted({*before, *after}):
+            yield from _changed((*path, key), before.get(key, _ABSENT), after.get(key, _ABSENT), fields)
     else:
-        yield path
+        yield ".".join(path)
 
 
 def _may_read_path(user: User, access: Access) -> bool:

@@ -14,7 +14,7 @@ from jettison.engine.field_selectors import FieldSelector
 
 _NO_SELECTOR = FieldSelector()
 _READ = "get list watch"
-_REPORTED = "count firstTimestamp lastTimestamp message series action eventTime related reportingInstance type"
+_COUNTED = "count firstTimestamp lastTimestamp message series"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
         ),
         _grant("patch", "nodes", fields="spec.unschedulable"),
         _grant("create", "events events.events.k8s.io"),
-        _grant("patch", "events events.events.k8s.io", fields=_REPORTED),
+        _grant("patch", "events events.events.k8s.io", fields=_COUNTED),
     ),
     # Reports itself, its heartbeats and its pods, and removes pods that have ended: the rules of Kubernetes' Node
     # authorizer. Of a Node that is there the spec (cordon, taints) is the cluster's alone.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jettison.clock import Clock
+from jettison.clock import Clock, Instant
 from jettison.engine.evictions import EVICTED
 from jettison.engine.signals import Condition
 from jettison.engine.wording import DEADLINE_EXCEEDED
@@ -133,10 +133,12 @@ class Readmitter:
         self._conditions = conditions
         self._readmits = readmits
         self._chances = Readmission()
-        now_ns, monotonic_ns = clock.now_ns(), clock.monotonic_ns()
+        now = Instant.of(clock)
         for status in runtime.statuses():
-            age_ns = 0 if status.started_ns is None else max(now_ns - status.started_ns, 0)
-            self._chances.recall(str(status.pod), Life.of(status.document), monotonic_ns - age_ns)
+            started_ns = now.wall_ns if status.started_ns is None else status.started_ns
+            # What runs was started in this boot.
+            age_ns = now.age_ns(started_ns, is_same_boot=True)
+            self._chances.recall(str(status.pod), Life.of(status.document), now.monotonic_ns - age_ns)
 
     @property
     def lives(self) -> dict[str, Life]:

@@ -381,3 +381,21 @@ def test_a_damaged_budget_lets_nobody_go(tmp_path: Path) -> None:
     assert second.get(f"{PODS_PATH}/p").body["metadata"]["deletionTimestamp"]
     assert (PODS.storage, ("default", "p")) not in second.store.set_aside
     second.close()
+
+
+def test_a_node_hears_that_its_pod_is_damaged_and_not_that_it_is_gone(tmp_path: Path) -> None:
+    """It would end it; nor can it delete what may be another's."""
+    folder = tmp_path / "cluster"
+    first = Served(folder)
+    first.pod("p")
+    first.close()
+    damage_row(folder, "p", b'"app":"web"', b'"app":"wdb"')
+    second = Served(folder)
+    assert second.get(PODS_PATH).body["items"] == []
+    answers = [second.get(f"{PODS_PATH}/p", token="node"), second.delete(f"{PODS_PATH}/p", token="node")]
+    assert [each.code for each in answers] == [500, 403]
+    assert second.get(f"{PODS_PATH}/other", token="node").code == 403
+    checks = [second.get(path) for path in ("/readyz", "/readyz/store-rows", "/readyz/store-space", "/livez")]
+    assert [each.code for each in checks] == [200, 500, 200, 200]
+    assert b"[-]store-rows failed: 1 objects are damaged" in checks[0].content
+    second.close()

@@ -59,6 +59,9 @@ class Objects(Protocol):
     def list(self, resource: Resource, namespace: str | None = None) -> tuple[list[Stored], int]:
         """All of a namespace."""
 
+    def is_set_aside(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Whether it is there, and damaged."""
+
 
 class NodeRestriction:
     """The rules. Each answers with the reason against, or with an empty text."""
@@ -93,6 +96,9 @@ class NodeRestriction:
             return ""
         if not access.name:
             return "can only list/watch pods with spec.nodeName field selector" if is_collection else _NAMELESS
+        if self._objects.is_set_aside(PODS, access.namespace, access.name):
+            # Whose it is cannot be told. Who runs it is to hear that it is damaged, and not that it is gone.
+            return ""
         found = self._objects.get(PODS, access.namespace, access.name)
         return "" if found is not None and _node_of(found.object) == node else _unrelated(node)
 

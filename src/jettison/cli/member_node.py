@@ -54,7 +54,15 @@ async def run_member(node: HostNode, client: KubeClient, address: str, offer: Lo
         {} if offer is None else {CERTIFICATE_ANNOTATION: offer.certificate_pem},
         None if offer is None else offer.port,
     )
-    guarded = Guarded(node.runtime, node.keeper, node.kubernetes_events, node.conditions, node.complaint, node.emit)
+    guarded = Guarded(
+        node.runtime,
+        node.keeper,
+        node.kubernetes_events,
+        node.conditions,
+        node.complaint,
+        node.emit,
+        options.node_state,
+    )
     member = Member(client, profile, guarded, SystemClock())
     node.emit.add(member.reports)
     async with asyncio.TaskGroup() as group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from jettison.agent.admission import NodeIdentity
 from jettison.agent.keeper import Keeper
@@ -17,6 +18,8 @@ from jettison.manifests.taints import taints_from
 from jettison.membership.lease import RENEW_SECONDS, NodeLease
 from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
 from jettison.membership.mirrors import Mirrors
+from jettison.membership.missing_pods import CONFIRM_SECONDS, MissingPods
+from jettison.membership.missing_pods import FILE as CLUSTER_FILE
 from jettison.membership.node_object import NodeProfile
 from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
 from jettison.membership.pod_reports import PodReports
@@ -42,6 +45,8 @@ class Guarded:
     # Why it is not ready, or None.
     complaint: Callable[[], str | None]
     emit: Emit
+    # The directory of what it remembers.
+    state: Path
 
 
 class Member:
@@ -74,7 +79,11 @@ class Member:
         self.reports.wake = self._wake
         nodes.listen(self._hear_of_node)
         pods.listen(lambda _: self._wake_for_pods())
-        node.keeper.add(ApiPods(pods, node.keeper.wake, node.runtime.is_finished, node.emit))
+        missing = MissingPods(client, profile.name, pods, node.runtime.statuses, node.state / CLUSTER_FILE)
+        source = ApiPods(pods, node.keeper.wake, node.runtime.is_finished, node.emit, missing.wishes)
+        missing.wake = source.look_again
+        self._missing_rounds = Rounds("confirm that pods are gone", missing.confirm, CONFIRM_SECONDS, node.emit)
+        node.keeper.add(source)
         node.events.consumer = self._post
 
     async def run(self) -> None:
@@ -84,6 +93,7 @@ class Member:
             group.create_task(self._lease_rounds.run())
             group.create_task(self._pod_rounds.run())
             group.create_task(self._mirror_rounds.run())
+            group.create_task(self._missing_rounds.run())
             group.create_task(self._posts.run())
             group.create_task(self._caches.run())
 

@@ -22,14 +22,23 @@ _OUR_NOTES = "jettison.dev/"
 class ApiPods:
     """What the cache holds. `wake` is called at every change: nobody who creates a pod wants to wait for a look.
 
-    `is_finished` tells whether anything of a pod is left on this node.
+    `is_finished` tells whether anything of a pod is left on this node, `missing` what stays although the cache does not
+    have it.
     """
 
-    def __init__(self, cache: Cache, wake: Callable[[], None], is_finished: Callable[[str], bool], emit: Emit) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        wake: Callable[[], None],
+        is_finished: Callable[[str], bool],
+        emit: Emit,
+        missing: Callable[[], Mapping[str, Wish]] = dict,
+    ) -> None:
         self._cache = cache
         self._wake = wake
         self._is_finished = is_finished
         self._emit = emit
+        self._missing = missing
         # Deleted by force: nothing but their names is left in the API, and the second that they have to end.
         self._leaving: dict[str, Wish] = {}
         # Made once: what may change in a pod's spec (tolerations, labels) a bare host does not act upon.
@@ -53,7 +62,12 @@ class ApiPods:
         self._manifests = {uid: self._manifest(uid, each) for uid, each in documents.items()}
         self._leaving = {uid: wish for uid, wish in self._leaving.items() if not self._is_finished(uid)}
         here = {uid: _wish(found, documents[uid]) for uid, found in self._manifests.items() if found is not None}
-        return self._leaving | here
+        return {**self._missing(), **self._leaving, **here}
+
+    def look_again(self) -> None:
+        """What is missing is something else by now."""
+        self._has_changed = True
+        self._wake()
 
     def _hear(self, change: Change) -> None:
         if change.is_resync:
@@ -62,8 +76,7 @@ class ApiPods:
             manifest = self._manifests.get(uid_of(change.old))
             if manifest is not None:
                 self._leaving[manifest.pod.uid] = _wish(manifest, change.old)
-        self._has_changed = True
-        self._wake()
+        self.look_again()
 
     def _manifest(self, uid: str, document: Document) -> PodManifest | None:
         if uid in self._manifests:

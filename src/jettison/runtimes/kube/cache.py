@@ -86,6 +86,8 @@ class Cache:
         self._is_listed = asyncio.Event()
         self.listed_ns = 0
         """When the last list was begun: whatever was so before is known."""
+        self.is_listing = False
+        """Whether listeners hear what a list has, or has not; else it is what the server tells of."""
 
     def __iter__(self) -> Iterator[Document]:
         return iter(tuple(self._objects.values()))
@@ -137,8 +139,20 @@ class Cache:
     async def _list(self) -> str:
         begun_ns = self._clock.now_ns()
         listing = await self._client.list(self._kind, self._namespace, fields=self._fields)
-        found = {key_of(each): each for each in listing.items}
         self.listed_ns = begun_ns
+        self.is_listing = True
+        try:
+            self._take({key_of(each): each for each in listing.items})
+        finally:
+            self.is_listing = False
+        self._is_listed.set()
+        return listing.resource_version
+
+    async def list_again(self) -> list[Document]:
+        """What the server would list now; what is known stays as it is."""
+        return (await self._client.list(self._kind, self._namespace, fields=self._fields)).items
+
+    def _take(self, found: Mapping[Key, Document]) -> None:
         gone = [(key, old) for key, old in self._objects.items() if key not in found]
         for key, old in gone:
             self._store(key, Change(old, None))
@@ -146,8 +160,6 @@ class Cache:
             known = self._objects.get(key)
             if known is None or known["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
                 self._store(key, Change(known, new))
-        self._is_listed.set()
-        return listing.resource_version
 
     async def _follow(self, since: str) -> str:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""

@@ -117,13 +117,13 @@ def test_a_node_role_without_a_nodes_name_owns_nothing() -> None:
     assert why == 'unknown node for user "box"'
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version", "/version/"])
+@pytest.mark.parametrize("path", ["/livez", "/healthz", "/readyz", "/version", "/version/"])
 def test_health_and_version_are_open(path: str) -> None:
     assert is_allowed(ANONYMOUS, Access("get", path=path))
     assert not is_allowed(ANONYMOUS, Access("post", path=path))
 
 
-@pytest.mark.parametrize("path", ["/api", "/apis/", "/apis/policy/v1", "/openapi/v2", "/openapi/v3/api/v1", "/livez"])
+@pytest.mark.parametrize("path", ["/api", "/apis/", "/apis/policy/v1", "/openapi/v2", "/openapi/v3/api/v1"])
 def test_the_rest_needs_a_user(path: str) -> None:
     assert not is_allowed(ANONYMOUS, Access("get", path=path))
     assert is_allowed(VIEWER, Access("get", path=path))

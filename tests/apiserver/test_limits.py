@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from jettison.apiserver.limits import MOST_BODY_BYTES, Allowance, Limits, Share, is_long_running, read_body
+from jettison.apiserver.auth import ANONYMOUS, User
+from jettison.apiserver.limits import MOST_BODY_BYTES, Allowance, Answers, Limits, Share, is_long_running, read_body
 from jettison.errors import ApiError
 
 
@@ -221,5 +222,143 @@ def test_a_stop_ends_watches_as_if_their_clients_had_left() -> None:
         await asyncio.wait_for(watch, 5)
         assert answer.status == 200
         assert len(asyncio.all_tasks()) == 1
+
+    run(work())
+
+
+def user_of(scope: Scope) -> User | None:
+    name = next((value.decode() for key, value in scope["headers"] if key == b"authorization"), "")
+    return User(name, (), "admin" if name == "admin" else "viewer") if name else ANONYMOUS
+
+
+async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+    """As the application does: a refusal of the body is the answer."""
+    try:
+        body = await read_body(scope, receive)
+    except ApiError as error:
+        await send({"type": "http.response.start", "status": error.code, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps({"message": error.message}).encode()})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": json.dumps({"size": len(body)}).encode()})
+
+
+async def never() -> Message:
+    await asyncio.sleep(3600)
+    raise AssertionError("it comes too late")
+
+
+def slowly(limits: Limits, user: str) -> tuple[asyncio.Task[None], Answer]:
+    """A request whose body does not come."""
+    answer = Answer()
+    return asyncio.create_task(limits(scope(method="POST", authorization=user), never, answer)), answer
+
+
+async def quickly(limits: Limits, user: str) -> Answer:
+    answer = Answer()
+    await limits(scope(method="POST", authorization=user), receiver(b"ab", b"c"), answer)
+    return answer
+
+
+@pytest.mark.parametrize("user", ["viewer", "admin"])
+def test_slow_bodies_of_a_user_shut_out_nobody_not_even_its_own_quick_ones(user: str) -> None:
+    async def work() -> None:
+        limits = Limits(reading, asyncio.Event(), identify=user_of)
+        slow = [slowly(limits, user) for _ in range(420)]
+        await asyncio.sleep(0)
+        for each in ("viewer", "evictor", "admin"):
+            assert (await quickly(limits, each)).body == {"size": 3}
+        await asyncio.wait([task for task, _ in slow[:320]], timeout=20)
+        refused = [answer for _, answer in slow if answer.messages]
+        assert len(refused) >= 320
+        assert all(each.status == 429 and each.headers[b"connection"] == b"close" for each in refused)
+        for task, _ in slow:
+            task.cancel()
+        await asyncio.gather(*(task for task, _ in slow), return_exceptions=True)
+
+    run(work())
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async def work() -> None:
+        limits = Limits(reading, asyncio.Event(), Allowance(body_seconds=0.05), user_of)
+        task, answer = slowly(limits, "viewer")
+        await task
+        assert (answer.status, answer.headers[b"connection"]) == (408, b"close")
+        assert answer.body["message"] == "Timeout: the body of the request was not complete within 0.05 s"
+
+    run(work())
+
+
+def test_a_body_that_trickles_in_has_no_more_time_than_one_that_does_not_come() -> None:
+    async def trickle() -> Message:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def work() -> None:
+        limits = Limits(reading, asyncio.Event(), Allowance(body_seconds=0.2), user_of)
+        answer = Answer()
+        await asyncio.wait_for(limits(scope(method="POST", authorization="viewer"), trickle, answer), 20)
+        assert answer.status == 408
+
+    run(work())
+
+
+def test_large_bodies_that_stay_incomplete_are_bounded_by_their_bytes() -> None:
+    async def work() -> None:
+        limits = Limits(reading, asyncio.Event(), Allowance(body_bytes=Share(9000, 3000, 0)), user_of)
+        slow = []
+        for _ in range(10):
+            parts = iter([b"x" * 1000])
+
+            async def some(parts: Iterator[bytes] = parts) -> Message:
+                part = next(parts, None)
+                return await never() if part is None else {"type": "http.request", "body": part, "more_body": True}
+
+            answer = Answer()
+            task = asyncio.create_task(limits(scope(method="POST", authorization="viewer"), some, answer))
+            slow.append((task, answer))
+            await asyncio.sleep(0.01)
+        assert sum(bool(answer.messages) for _, answer in slow) >= 6
+        assert (await quickly(limits, "viewer")).status == 200
+        for task, _ in slow:
+            task.cancel()
+        await asyncio.gather(*(task for task, _ in slow), return_exceptions=True)
+
+    run(work())
+
+
+@pytest.mark.parametrize("query", ["", "watch=1"])
+def test_one_user_leaves_room_for_another_and_all_of_them_for_an_administrator(query: str) -> None:
+    async def work() -> None:
+        release = asyncio.Event()
+        share = Share(all=8, one_user=4, reserve=2)
+        limits = Limits(blocking(release), asyncio.Event(), Allowance(requests=share, watches=share), user_of)
+        answers: dict[str, list[Answer]] = {}
+        tasks = []
+        for user in ("viewer",) * 6 + ("evictor",) * 6 + ("admin",) * 3:
+            answer = Answer()
+            answers.setdefault(user, []).append(answer)
+            tasks.append(asyncio.create_task(limits(scope(query=query, authorization=user), receiver(b""), answer)))
+        await asyncio.sleep(0.01)
+        release.set()
+        await asyncio.gather(*tasks)
+        served = {user: [each.status for each in found].count(200) for user, found in answers.items()}
+        assert served == {"viewer": 4, "evictor": 2, "admin": 2}
+        assert answers["viewer"][5].headers[b"retry-after"] == b"1"
+
+    run(work())
+
+
+def test_answers_that_are_not_read_hold_up_their_own_user_only() -> None:
+    async def work() -> None:
+        answers = Answers(Share(all=1000, one_user=300, reserve=200))
+        viewer, evictor, admin = (User(name, (), name) for name in ("viewer", "evictor", "admin"))
+        with answers.holding(viewer, 400):
+            waiting = asyncio.create_task(answers.room(viewer))
+            for other in (evictor, admin):
+                await asyncio.wait_for(answers.room(other), 5)
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 5)
 
     run(work())

@@ -20,11 +20,10 @@ from jettison.errors import ApiError
 Json = Mapping[str, Any]
 Path = tuple[str, ...]
 
-_OPEN_PATHS: Final = ("/healthz", "/readyz", "/version")
+_OPEN_PATHS: Final = ("/livez", "/healthz", "/readyz", "/version")
 # As Kubernetes writes them in rules: a star at the end is everything below.
 _KNOWN_PATHS: Final = (
     *_OPEN_PATHS,
-    "/livez",
     "/livez/*",
     "/readyz/*",
     "/api",

@@ -74,6 +74,10 @@ class Count:
             return self._all < self._share.all
         return self._by_user[user] < self._share.one_user and self._all < self._share.all - self._share.reserve
 
+    def is_too_much(self, user: str) -> bool:
+        """For this one, whoever it is."""
+        return self._by_user[user] >= self._share.one_user
+
     def add(self, user: str, amount: int = 1) -> None:
         """There is more of it."""
         self._all += amount
@@ -122,8 +126,8 @@ class Bodies:
         """As `receive`, for as long as a body may take. While it waits the request is not `at_work`."""
 
         async def receive_in_time() -> Message:
-            self._make_room(caller, body)
             at_work.add(caller.name, -1)
+            self._make_room(caller, body)
             self._enter(caller.name, body)
             deadline = body.deadline or asyncio.get_running_loop().time() + self._seconds
             body.deadline = deadline
@@ -135,7 +139,8 @@ class Bodies:
                 raise _too_many() if body.is_driven_out else _body_too_slow(self._seconds) from None
             finally:
                 self._leave(caller.name, body)
-                at_work.add(caller.name, 1)
+                if not body.is_given_up:
+                    at_work.add(caller.name, 1)
             body.size += len(message.get("body", b""))
             return message
 
@@ -143,7 +148,10 @@ class Bodies:
 
     def _make_room(self, caller: Caller, body: Body) -> None:
         for count in (self._count, self._bytes):
-            while not count.has_room(caller.name, is_administrator=caller.is_administrator):
+            # Slow bodies of an administrator give way, too: it has others that are quick.
+            while count.is_too_much(caller.name) or not count.has_room(
+                caller.name, is_administrator=caller.is_administrator
+            ):
                 if not self._drive_out(caller.name):
                     body.is_given_up = True
                     raise _too_many()
@@ -234,14 +242,15 @@ class Limits:
             await _refuse(send, _too_many())
             return
         count.add(caller.name)
+        body = Body()
         try:
             if is_watch:
                 await self._app(scope, _until(self._stopping(), receive), send)
             else:
-                body = Body()
                 await self._request(scope, self._bodies.receiving(caller, body, receive, at_work=count), send, body)
         finally:
-            count.add(caller.name, -1)
+            if not body.is_given_up:  # or it has not been at work since
+                count.add(caller.name, -1)
 
     def _caller(self, scope: Scope) -> Caller | None:
         """None for a user that has too many connections."""

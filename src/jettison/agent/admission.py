@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -86,9 +87,9 @@ class Admitter:
         await self.runtime.start(manifest)
         return True
 
-    def _is_possible(self, manifest: PodManifest) -> bool:
+    async def _is_possible(self, manifest: PodManifest) -> bool:
         try:
-            self._check(manifest)
+            await asyncio.to_thread(self._check, manifest)
         except ManifestError:
             return False
         return True
@@ -107,7 +108,7 @@ class Admitter:
         if recovery.remaining:
             # Upstream reports the first check that failed, and resources are checked first.
             return short[0].refusal if short and not pod.is_critical else elsewhere or short[0].refusal
-        if recovery.evictions and not self._is_possible(manifest):
+        if recovery.evictions and not await self._is_possible(manifest):
             # It waits without using anything, and no pod makes room for that.
             return Admission(True)
         if self._is_dry_run and recovery.evictions:

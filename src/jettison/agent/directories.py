@@ -1,26 +1,29 @@
 """A directory of manifests, and what of it has changed.
 
-Looking into it is a stat of each file, once a second; only what changed is read.
+Looking into it is a stat of each file, once a second; only what changed is read. How much there may be is in
+`manifests.bounds`: what is beyond is said once, and the pods stay as they were.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jettison import events
-from jettison.agent.manifest_reader import Documents, ManifestReader
+from jettison.agent.manifest_reader import Documents, ManifestReader, Reading
 from jettison.errors import JettisonError, ManifestError, ObservationFailed
 from jettison.events import Emit
-from jettison.manifests.plain_files import plain_text, read_plain
-from jettison.runtimes.linux.kernel_files import reason
+from jettison.manifests import bounds
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-LARGEST_FILE = 8 * 2**20
+# After so many entries the loop may do something else: a stat takes 2 µs.
+_AT_ONCE = 200
+
+_MOST_ENTRIES = 10 * bounds.MOST_FILES
 
 _Stamp = tuple[int, int, int]
 
@@ -31,6 +34,8 @@ class _File:
     stamp: _Stamp | None
     # As last understood.
     documents: Documents
+    # Bytes of JSON.
+    size: int = 0
     is_understood: bool = True
 
 
@@ -58,30 +63,43 @@ class ManifestDirectory:
 
     async def look(self) -> bool:
         """Read what changed; True when something did. That is done aside: a node is guarded however long it takes."""
-        found = self._listed()
-        if found is None:
-            return False
+        found: dict[str, _Stamp | None] = {}
+        for is_listed in self._listing(found):
+            if not is_listed:
+                return False
+            await asyncio.sleep(0)
         changed = self._changed(found)
-        return self._settle(found, await asyncio.to_thread(_read_all, tuple(changed)) if changed else {})
+        return self._settle(found, await asyncio.to_thread(_read_all, changed) if changed else {})
 
     def look_now(self) -> bool:
         """The same for a command, which has nothing else to do."""
-        found = self._listed()
-        return False if found is None else self._settle(found, _read_all(tuple(self._changed(found))))
+        found: dict[str, _Stamp | None] = {}
+        return all(self._listing(found)) and self._settle(found, _read_all(self._changed(found)))
 
-    def _listed(self) -> dict[str, _Stamp | None] | None:
+    def _listing(self, found: dict[str, _Stamp | None]) -> Iterator[bool]:
+        """Fill in what is there. True every now and then, so that others have their turn; False when it cannot be."""
         try:
             # By texts rather than Paths, which take four times as long: this is half of what an idle node costs.
             with os.scandir(self.path) as entries:
-                return {entry.path: _stamp(entry) for entry in entries if self._has(entry.name)}
+                for count, entry in enumerate(entries, 1):
+                    if self._has(entry.name):
+                        found[entry.path] = _stamp(entry)
+                    if len(found) > bounds.MOST_FILES or count > _MOST_ENTRIES:
+                        most = f"{bounds.MOST_FILES} manifests and {_MOST_ENTRIES} entries in all"
+                        raise ManifestError(f"{self.path}: more than {most}")
+                    if count % _AT_ONCE == 0:
+                        yield True
         except OSError as error:
             self._complain(f"{self.path}: {error.strerror}; its pods stay as they are")
-            return None
+            yield False
+        except ManifestError as error:
+            self._complain(f"{error}; its pods stay as they are")
+            yield False
 
     def _changed(self, found: Mapping[str, _Stamp | None]) -> list[str]:
-        return [path for path, stamp in found.items() if stamp is not None and stamp != self._stamp_of(path)]
+        return sorted(path for path, stamp in found.items() if stamp is not None and stamp != self._stamp_of(path))
 
-    def _settle(self, found: Mapping[str, _Stamp | None], read: Mapping[str, Documents | JettisonError | None]) -> bool:
+    def _settle(self, found: Mapping[str, _Stamp | None], read: Mapping[str, Reading | JettisonError | None]) -> bool:
         is_first, self._is_listed = not self._is_listed, True
         gone = self._files.keys() - found.keys()
         for path in gone:
@@ -116,19 +134,35 @@ class ManifestDirectory:
         known = self._files.get(path)
         return None if known is None else known.stamp
 
-    def _take(self, path: str, stamp: _Stamp, result: Documents | JettisonError | None) -> bool:
+    def _take(self, path: str, stamp: _Stamp, result: Reading | JettisonError | None) -> bool:
+        if isinstance(result, Reading):
+            result = self._refusal(path, result) or result
         if isinstance(result, ObservationFailed):
             self._complain(str(result))  # the next look tries again
         elif isinstance(result, JettisonError):
             self._emit(events.ActionFailed(f"read {_shown(path)}", str(result)))
             # Remembered with its new stamp, so that the complaint is made once.
-            before = self._files.get(path)
-            self._files[path] = _File(stamp, before.documents if before else [], is_understood=False)
+            before = self._files.get(path, _File(stamp, []))
+            self._files[path] = _File(stamp, before.documents, before.size, is_understood=False)
             return True
         elif result is not None:
-            self._files[path] = _File(stamp, result)
+            self._files[path] = _File(stamp, result.documents, result.size)
             return True
         return False
+
+    def _refusal(self, path: str, reading: Reading) -> ManifestError | None:
+        """With the other files of the directory it is too much."""
+        others = [file for other, file in self._files.items() if other != path]
+        count = len(reading.documents) + sum(len(file.documents) for file in others)
+        size = reading.size + sum(file.size for file in others)
+        where = _shown(path)
+        if count > bounds.MOST_DOCUMENTS:
+            most = bounds.MOST_DOCUMENTS
+            return ManifestError(f"{where}: with it the directory has {count} documents, at most {most} are allowed")
+        if size > bounds.LARGEST_TOTAL:
+            most = bounds.LARGEST_TOTAL
+            return ManifestError(f"{where}: with it the directory has {size} bytes of JSON, at most {most} are allowed")
+        return None
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:
@@ -144,22 +178,17 @@ def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _read_all(paths: Sequence[str]) -> dict[str, Documents | JettisonError | None]:
+def _read_all(paths: Sequence[str]) -> dict[str, Reading | JettisonError | None]:
     """What is in each file, or why that is not known; None for one that is gone by now."""
     with ManifestReader() as reader:
         return {path: _read(path, reader) for path in paths}
 
 
-def _read(path: str, reader: ManifestReader) -> Documents | JettisonError | None:
-    shown = _shown(path)
+def _read(path: str, reader: ManifestReader) -> Reading | JettisonError | None:
     try:
-        return reader.parse(plain_text(read_plain(Path(path), LARGEST_FILE), shown), shown)
-    except FileNotFoundError:
-        return None
+        return reader.read(path, _shown(path))
     except JettisonError as error:
         return error
-    except OSError as error:
-        return ManifestError(f"{shown}: {reason(error)}")
 
 
 def _shown(path: str) -> str:

@@ -121,13 +121,14 @@ class Keeper:
         known = {status.pod.uid: status for status in self._runtime.statuses()}
         for uid, status in known.items():
             wish = self._wishes.get(uid)
-            if wish is not None and self._is_held(wish):
-                self._stop(status, None)
-            elif wish is None:
-                if is_certain:
-                    self._stop(status, None)
-            elif wish.grace_seconds is not None or (wish.is_over and status.phase not in TERMINAL):
-                self._stop(status, wish.grace_seconds)
+            is_held = wish is not None and self._is_held(wish)
+            is_to_end = wish is not None and (
+                wish.grace_seconds is not None or (wish.is_over and status.phase not in TERMINAL)
+            )
+            if is_held or is_to_end or (wish is None and is_certain):
+                self._stop(status, None if wish is None or is_held else wish.grace_seconds)
+                # One after another: each takes a few milliseconds, and one file may have named hundreds.
+                await asyncio.sleep(0)
         # Critical pods first, then by priority: on a full node the important ones get the room.
         new = [wish.manifest for uid, wish in self._wishes.items() if uid not in known and self._may_run(wish)]
         for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):

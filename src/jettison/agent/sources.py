@@ -6,6 +6,7 @@ agent started: a typing mistake must not stop what runs.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from jettison.runtimes.protocol import PodManifest, PodStatus
 
 ORIGIN = "jettison.dev/manifest"
 """The annotation that tells from which file a pod is: a restarted agent must know it of a file that it cannot read."""
+
+_MOST_COMPLAINTS = 20
 
 # A uid becomes a directory and a cgroup.
 _SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", re.ASCII)
@@ -100,7 +103,7 @@ class Manifests:
         self._readmitter = readmitter
         self._good = LastGood.of(adopted)
         self._wishes: dict[str, Wish] = {}
-        self._complaints: list[Fact] = []
+        self._complaints: frozenset[Fact] = frozenset()
         self._is_first = True
 
     async def look(self) -> bool:
@@ -110,20 +113,28 @@ class Manifests:
         if not (is_due or any(looks) or self._is_first):
             return False
         self._is_first = False
-        lives = self._readmitter.lives if self._readmitter else {}
+        lives = dict(self._readmitter.lives) if self._readmitter else {}
         complaints: list[Fact] = []
-        wanted = wanted_pods(self._directories, lives, complaints.append, self._good)
+        # A thousand pods take a tenth of a second, and the node is guarded meanwhile. Only this look, which waits for
+        # it, changes what the thread reads.
+        wanted = await asyncio.to_thread(wanted_pods, self._directories, lives, complaints.append, self._good)
         # All files are judged together, also when only one has changed: what was said already is not repeated.
-        for complaint in complaints:
-            if complaint not in self._complaints:
-                self._emit(complaint)
-        self._complaints = complaints
+        self._tell([complaint for complaint in complaints if complaint not in self._complaints])
+        self._complaints = frozenset(complaints)
         self._wishes = {uid: Wish(manifest) for uid, manifest in wanted.items()}
         return True
 
     def wishes(self) -> Mapping[str, Wish]:
         """By uid."""
         return self._wishes
+
+    def _tell(self, complaints: Sequence[Fact]) -> None:
+        """Each is a line in the log and in the journal, which a thousand wrong documents must not fill."""
+        for complaint in complaints[:_MOST_COMPLAINTS]:
+            self._emit(complaint)
+        if len(complaints) > _MOST_COMPLAINTS:
+            rest = len(complaints) - _MOST_COMPLAINTS
+            self._emit(events.ActionFailed("read manifests", f"{rest} more documents are wrong"))
 
 
 def wanted_pods(

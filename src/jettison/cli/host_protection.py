@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib  # noqa: F401  loaded by uuid5 when the first manifest is read
 import os
+import sys
 
 from jettison import events
 from jettison.agent.late_imports import LateImports
@@ -14,6 +15,8 @@ from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroup_mounts import discover
 from jettison.runtimes.linux.cgroups import Cgroup
 from jettison.runtimes.linux.delegation import delegated_cgroup
+
+_SWITCH_SECONDS = 0.0005
 
 
 class HostProtection:
@@ -29,6 +32,9 @@ class HostProtection:
     def begin(self) -> tuple[str, ...]:
         """To be called when everything is loaded. What is not permitted here, one line each."""
         lack = None if self._own is None else self._own.enter()
+        # A thread that reads manifests or answers a client gives the interpreter back when this is over; the 5 ms of
+        # Python's own would be added to every reaction meanwhile.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         lacks = protect(self._oom_score_adj, goes_first=self._goes_first)
         self._imports.__enter__()
         return lacks if lack is None else (lack, *lacks)

@@ -8,6 +8,7 @@ from typing import Any
 
 from jettison.engine.suggestions import did_you_mean
 from jettison.errors import ManifestError
+from jettison.manifests import bounds
 from jettison.manifests.decoding import shortened
 from jettison.manifests.kinds import unknown_fields
 from jettison.manifests.plain_yaml import load_documents
@@ -18,8 +19,13 @@ _MOST_UNKNOWN = 5
 
 def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
     """Every document of a file that is not empty; each must be an object with a kind. A v1 List is unpacked."""
-    found = load_documents(text, source, refuses_duplicates=True)
+    found = load_documents(text, source, most=2 * bounds.LARGEST_FILE, refuses_duplicates=True)
     documents = [document for each in found if each is not None for document in _unpacked(each, source)]
+    if len(documents) > bounds.MOST_DOCUMENTS:
+        raise ManifestError(f"{source}: {len(documents)} documents, at most {bounds.MOST_DOCUMENTS} are allowed")
+    values = sum(bounds.check_document(each, _named(each, source)) for each in documents)
+    if values > bounds.MOST_FILE_VALUES:
+        raise ManifestError(f"{source}: {values} values, a file has at most {bounds.MOST_FILE_VALUES}")
     for document in documents:
         _refuse_unknown(document, source)
     return documents
@@ -34,9 +40,13 @@ def _refuse_unknown(document: dict[str, Any], source: str) -> None:
     for path, known in islice(unknown_fields(kind, document), _MOST_UNKNOWN):
         said.append(f'unknown field "{shortened(path)}"{did_you_mean(path.rpartition(".")[2], known)}')
     if said:
-        metadata = document.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        raise ManifestError(f"{source}: {kind} `{shortened(str(name))}`: {'; '.join(said)}")
+        raise ManifestError(f"{_named(document, source)}: {'; '.join(said)}")
+
+
+def _named(document: dict[str, Any], source: str) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{source}: {shortened(document['kind'])} `{shortened(str(name))}`"
 
 
 def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:

@@ -16,7 +16,7 @@ from jettison.errors import InputError, ManifestError
 
 LARGEST_STATE = 64 * 2**20
 """Of the files that this program writes for itself the largest is a pod's record: some copies of a manifest, which has
-8 MiB at most."""
+256 KiB at most."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Without O_NONBLOCK opening a pipe would wait; a plain file does not know it.

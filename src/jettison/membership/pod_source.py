@@ -9,6 +9,7 @@ from jettison.agent.admission import TERMINAL
 from jettison.agent.sources import Wish
 from jettison.errors import ManifestError
 from jettison.events import Emit
+from jettison.manifests.bounds import check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Document
@@ -81,6 +82,12 @@ class ApiPods:
     def _manifest(self, uid: str, document: Document) -> PodManifest | None:
         if uid in self._manifests:
             return self._manifests[uid]
+        try:
+            check_document(document.get("spec"), "spec")
+            check_document(document["metadata"].get("annotations"), "metadata.annotations")
+        except ManifestError as error:
+            bare = stand_in(document, str(error))
+            return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
         # What it is now is for the API to know; a record of it here would be old, and managedFields are half of a pod.
         metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
         # What the agent notes of its own pods counts when it finds them again, and nobody else may say it.

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from jettison.runtimes.host.environment import SEARCH_PATH, environment, expand, working_directory
+from jettison.runtimes.host.environment import SEARCH_PATH, environment, working_directory
+from jettison.runtimes.host.expansion import expand
 from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.host.volume_specs import MountSpec
 from jettison.runtimes.host.volumes import Volume

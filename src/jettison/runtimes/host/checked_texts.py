@@ -5,17 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from jettison.errors import ManifestError
 from jettison.manifests.decoding import shortened
 
+T = TypeVar("T")
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+
+_LONGEST_SHOWN = 1000
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def shown(value: object) -> str:
     """For a message, in backticks: no character that a terminal could take for an order, and not too many."""
-    return shortened(ascii(str(value))[1:-1])
+    text = str(value)
+    if len(text) > _LONGEST_SHOWN:  # no more than is shown is escaped: a hostile value may have megabytes
+        return f"{ascii(text[:40])[1:-1]}… ({len(text)} characters)"
+    return shortened(ascii(text)[1:-1])
 
 
 def label(text: str, where: str) -> str:
@@ -34,7 +43,7 @@ def subdomain(text: str, where: str) -> str:
 
 def passable(text: str, where: str) -> str:
     """What goes to the kernel ends at a NUL, and half a surrogate pair cannot be written in UTF-8 at all."""
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if "\0" in text or (not text.isascii() and _HALF_PAIR.search(text)):
         raise ManifestError(f"{where}: `{shown(text)}` holds a character that no program can be given")
     return text
 
@@ -62,3 +71,11 @@ def unique(names: Iterable[str], kind: str) -> None:
         if name in seen:
             raise ManifestError(f"two {kind}s are called `{name}`")
         seen.add(name)
+
+
+def at_most(most: int, values: Sequence[T] | None, where: str) -> Sequence[T]:
+    """The list, or a complaint when it is longer than any pod needs."""
+    count = len(values or ())
+    if count > most:
+        raise ManifestError(f"{where}: must have at most {most} items, got {count}")
+    return values or ()

@@ -7,23 +7,24 @@ is counted and removed with its container.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jettison.runtimes.host import volumes
+from jettison.runtimes.host.expansion import Sizes, expand
 from jettison.runtimes.host.spec import ContainerSpec
 from jettison.runtimes.host.volumes import Volume
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
-
 
 def environment(
     spec: ContainerSpec, pod_name: str, writable_dir: Path, mounted: Iterable[Volume], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """All variables; those of the manifest come after ours and may refer to them. `extra` cannot be overridden."""
+    """All variables; those of the manifest come after ours and may refer to them. `extra` cannot be overridden.
+
+    Raises ManifestError where they become too long.
+    """
     found = {
         "PATH": SEARCH_PATH,
         "HOME": str(writable_dir),
@@ -32,19 +33,20 @@ def environment(
     }
     wanted = {mount.volume for mount in spec.mounts}
     found |= {volumes.variable(volume.name): str(volume.path) for volume in mounted if volume.name in wanted}
+    sizes = Sizes(found)
     for name, value in spec.env:
+        sizes.variable(name, value)
         found[name] = expand(value, found)
     return {**found, **extra}
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)`; an unknown one stays as it is and `$$` is a dollar, as in Kubernetes."""
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        return "$" if name is None else variables.get(name, match[0])
-
-    return _REFERENCE.sub(value, text)
+def arguments(command: Iterable[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command with the variables of its container in them. Raises ManifestError where they become too
+    long.
+    """
+    words = tuple(command)
+    Sizes(variables).words(words, "command")
+    return tuple(expand(word, variables) for word in words)
 
 
 def working_directory(spec: ContainerSpec, writable_dir: Path) -> Path:

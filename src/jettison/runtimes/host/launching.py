@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from jettison import events
-from jettison.errors import ActionFailed
+from jettison.errors import ActionFailed, ManifestError
 from jettison.runtimes.host import logs, processes, volumes
 from jettison.runtimes.host.confinement import with_group
 from jettison.runtimes.host.entering import Entrance
-from jettison.runtimes.host.environment import environment, expand, working_directory
+from jettison.runtimes.host.environment import arguments, environment, working_directory
 from jettison.runtimes.host.forking import Launch
 from jettison.runtimes.host.homes import PodHome
 from jettison.runtimes.host.places import Place
@@ -76,7 +76,10 @@ class Launcher:
     def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
         spec, home = self._spec, self._home
         directory = home.writable_dir(spec.name, run)
-        variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
-        words = tuple(expand(word, variables) for word in command)
+        try:
+            variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
+            words = arguments(command, variables)
+        except ManifestError as error:
+            raise ActionFailed(f"cannot start `{command[0] if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
         return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)

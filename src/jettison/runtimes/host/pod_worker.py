@@ -253,7 +253,7 @@ class PodWorker:
 
     async def _attempt_set_up(self) -> Trouble | None:
         if self._refusal is not None:
-            spec = read_spec(self.manifest)
+            spec = await self._household.wait_for(read_spec, self.manifest)
             if isinstance(spec, Refusal):
                 return spec.trouble
             self._refusal = None

@@ -64,6 +64,11 @@ class ProbeSpec:
     grace: int | None = None
 
 
+_MOST_WORDS = 1000
+# What servers take at the most.
+_LARGEST_REQUEST = 8192
+_LONGEST_HOST = 255
+
 # A bare host has no address per pod: containers listen on the host's own.
 _LOOPBACK = "127.0.0.1"
 
@@ -105,7 +110,8 @@ def _action(probe: ProbeWire, ports: Mapping[str, int], where: str) -> Action:
     if probe.exec is not None:
         if not probe.exec.command:
             raise ManifestError(f"{where}: exec.command: required value")
-        return ExecAction(tuple(checked_texts.passable(word, where) for word in probe.exec.command))
+        words = checked_texts.at_most(_MOST_WORDS, probe.exec.command, f"{where}: exec.command")
+        return ExecAction(tuple(checked_texts.passable(word, where) for word in words))
     if probe.http_get is not None:
         return _http_action(probe.http_get, ports, where)
     tcp = probe.tcp_socket
@@ -117,6 +123,9 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
     scheme = checked_texts.choice((http.scheme or "HTTP").upper(), ("HTTP", "HTTPS"), f"{where}: scheme")
     path = http.path or "/"
     headers = tuple((header.name, header.value) for header in http.http_headers or ())
+    size = len(path) + sum(len(name) + len(value) for name, value in headers)
+    if size > _LARGEST_REQUEST:
+        raise ManifestError(f"{where}: path and httpHeaders have {size} bytes, at most {_LARGEST_REQUEST} are allowed")
     # A line break in any of these would let the manifest write a request of its own.
     for text in (path, *(part for header in headers for part in header)):
         if not text.isprintable() or not text.isascii():
@@ -130,7 +139,7 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
 
 def _host(host: str | None, where: str) -> str:
     text = host or _LOOPBACK
-    if not text.isascii() or not text.isprintable() or " " in text:
+    if len(text) > _LONGEST_HOST or not text.isascii() or not text.isprintable() or " " in text:
         raise ManifestError(f"{where}: `{checked_texts.shown(text)}` is no host")
     return text
 

@@ -15,10 +15,12 @@ from enum import StrEnum
 from jettison.engine.quantity import parse
 from jettison.engine.suggestions import quantity_advice
 from jettison.errors import ManifestError, QuantityError
-from jettison.manifests.decoding import convert
+from jettison.manifests import bounds
+from jettison.manifests.decoding import convert, shortened
 from jettison.runtimes.host import checked_texts
 from jettison.runtimes.host import pod_documents as wire
-from jettison.runtimes.host.probe_specs import ProbeSpec, probe_specs
+from jettison.runtimes.host.expansion import Sizes
+from jettison.runtimes.host.probe_specs import ExecAction, ProbeSpec, probe_specs
 from jettison.runtimes.host.security_specs import NO_SECURITY, SecuritySpec, check_pod_security, security_spec
 from jettison.runtimes.host.volume_specs import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
 
@@ -28,6 +30,10 @@ DEFAULT_GRACE = 30
 # The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
 _LONGEST_UID = 200
 _LONGEST_FILE_NAME = 255
+
+# Far more than any pod has. A container is a cgroup, and 8 kB of an agent's memory.
+_MOST_CONTAINERS, _MOST_VOLUMES, _MOST_MOUNTS, _MOST_POD_MOUNTS = 64, 64, 64, 256
+_MOST_VARIABLES, _MOST_WORDS, _MOST_PORTS = 500, 1000, 100
 
 # What Kubernetes takes: any printable ASCII but the equals sign.
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
@@ -93,8 +99,17 @@ def pod_spec(document: object, source: str = "pod") -> PodSpec:
 def _pod(pod: wire.PodWire) -> PodSpec:
     spec, metadata = pod.spec, pod.metadata
     _check_identity(metadata)
+    refused = (metadata.annotations or {}).get(bounds.REFUSED)
+    if refused is not None:
+        raise ManifestError(checked_texts.shown(refused))
     _check_amounts(spec.resources, "spec.resources")
-    volumes = tuple(volume_spec(volume) for volume in spec.volumes or ())
+    volumes = tuple(
+        volume_spec(volume) for volume in checked_texts.at_most(_MOST_VOLUMES, spec.volumes, "spec.volumes")
+    )
+    everything = [*(spec.init_containers or ()), *(spec.containers or ())]
+    checked_texts.at_most(_MOST_CONTAINERS, everything, "spec.containers and spec.initContainers")
+    mounts = [mount for container in everything for mount in container.volume_mounts or ()]
+    checked_texts.at_most(_MOST_POD_MOUNTS, mounts, "volumeMounts of all containers")
     checked_texts.unique((volume.name for volume in volumes), "volume")
     fields = {
         "metadata.name": metadata.name,
@@ -163,31 +178,35 @@ class _ContainerReader:
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
         _check_possible(container, is_init=is_init)
         _check_amounts(container.resources, "resources")
-        words = (container.command or []) + (container.args or [])
-        return ContainerSpec(
+        words = checked_texts.at_most(_MOST_WORDS, (container.command or []) + (container.args or []), "command")
+        checked_texts.at_most(_MOST_PORTS, container.ports, "ports")
+        found = ContainerSpec(
             container.name,
             tuple(checked_texts.passable(word, "command") for word in words),
-            tuple(self._variable(variable) for variable in container.env or ()),
+            tuple(self._variable(each) for each in checked_texts.at_most(_MOST_VARIABLES, container.env, "env")),
             checked_texts.passable(container.working_dir or "", "workingDir"),
-            mount_specs(container.volume_mounts or (), self._volumes),
+            mount_specs(checked_texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"), self._volumes),
             probe_specs(container),
             _pre_stop(container.lifecycle),
             security_spec(container.name, self._security, container.security_context, self._annotations),
             is_init,
             container.restart_policy is not None,
         )
+        _check_sizes(found)
+        return found
 
     def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
         if not _VARIABLE.fullmatch(variable.name):
             raise ManifestError(
                 f"env: `{checked_texts.shown(variable.name)}` is not a name, allowed: ASCII without `=`"
             )
+        where = f"env `{shortened(variable.name)}`"
         if variable.value_from is None:
-            return variable.name, checked_texts.passable(variable.value or "", f"env `{variable.name}`")
+            return variable.name, checked_texts.passable(variable.value or "", where)
         reference = variable.value_from.field_ref
         if reference is None or reference.field_path not in self._fields:
             known = ", ".join(self._fields)
-            raise ManifestError(f"env `{variable.name}`: of valueFrom a bare host has only fieldRef with {known}")
+            raise ManifestError(f"{where}: of valueFrom a bare host has only fieldRef with {known}")
         return variable.name, self._fields[reference.field_path]
 
 
@@ -204,21 +223,33 @@ def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
         raise ManifestError("probes and hooks: an init container that runs to its end has none")
 
 
+def _check_sizes(container: ContainerSpec) -> None:
+    """What the expansion of variables makes of it, as far as they are known: those that we set are short."""
+    sizes = Sizes()
+    for name, value in container.env:
+        sizes.variable(name, value)
+    sizes.words(container.command, "command")
+    sizes.words(container.pre_stop, "preStop")
+    for probe in container.probes:
+        if isinstance(probe.action, ExecAction):
+            sizes.words(probe.action.command, f"{probe.kind}Probe")
+
+
 def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
     """A cgroup would take a negative limit for none at all."""
     if resources is None:
         return
     for part, amounts in (("requests", resources.requests), ("limits", resources.limits)):
         for name, amount in (amounts or {}).items():
-            which = f"{where}.{part}[{checked_texts.shown(name)}]"
             try:
-                is_negative = amount is not None and parse(str(amount)).sign < 0
+                if amount is None or parse(str(amount)).sign >= 0:
+                    continue
+                why = f"`{checked_texts.shown(amount)}` must be greater than or equal to 0"
             except QuantityError as error:
-                raise ManifestError(f"{which}: {quantity_advice(str(error), str(amount))}") from error
+                why = quantity_advice(str(error), str(amount))
             except ValueError as error:
-                raise ManifestError(f"{which}: {error}") from error
-            if is_negative:
-                raise ManifestError(f"{which}: `{checked_texts.shown(amount)}` must be greater than or equal to 0")
+                why = str(error)
+            raise ManifestError(f"{where}.{part}[{checked_texts.shown(name)}]: {why}")
 
 
 def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:
@@ -230,4 +261,5 @@ def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:
         return ()
     if lifecycle.pre_stop.exec is None or not lifecycle.pre_stop.exec.command:
         raise ManifestError("lifecycle.preStop: only exec with a command is available on a bare host")
-    return tuple(checked_texts.passable(word, "preStop") for word in lifecycle.pre_stop.exec.command)
+    words = checked_texts.at_most(_MOST_WORDS, lifecycle.pre_stop.exec.command, "preStop")
+    return tuple(checked_texts.passable(word, "preStop") for word in words)

@@ -116,6 +116,8 @@ class Supervisor:
             return
         if known is not None:
             await self.stop(uid)
+        # Aside: the largest document that there may be takes some milliseconds.
+        spec = await self._household.wait_for(read_spec, manifest)
         now = Instant.of(self._household.clock)
         record = PodRecord(
             uid,
@@ -126,7 +128,6 @@ class Supervisor:
             started_ns=now.wall_ns,
             started_monotonic_ns=now.monotonic_ns,
         )
-        spec = read_spec(manifest)
         lost = self._lost.pop(uid, None)
         if lost is not None and isinstance(spec, Refusal):
             await self._household.vacate(lost, partial(events.KillFailed, manifest.pod, ""))

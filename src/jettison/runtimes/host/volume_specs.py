@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -88,10 +89,12 @@ def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[M
         path = checked_texts.below(mount.mount_path.lstrip("/"), "mountPath")
         if path == PurePosixPath() or not mount.mount_path.startswith("/"):
             raise ManifestError(f"mountPath `{shortened(mount.mount_path)}` must be absolute and not the root")
-        for other in found:
-            if path.is_relative_to(other.path) or other.path.is_relative_to(path):
-                raise ManifestError(f"mountPath `/{path}` and `/{other.path}` lie inside one another")
         found.append(MountSpec(mount.name, path, checked_texts.below(mount.sub_path or "", "subPath")))
+    # In this order what lies inside another follows it at once, or after others that do.
+    in_order = sorted(mount.path.parts for mount in found)
+    for outer, inner in pairwise(in_order):
+        if inner[: len(outer)] == outer:
+            raise ManifestError(f"mountPath `/{'/'.join(inner)}` and `/{'/'.join(outer)}` lie inside one another")
     return tuple(found)
 
 

@@ -18,6 +18,7 @@ from jettison.agent.endpoints import MOST_RECORDS, Sources, public_routes, route
 from jettison.agent.http import HttpServer
 from jettison.agent.http_client import Response, fetch
 from jettison.agent.journal import Journal
+from jettison.agent.node_gauges import MOST_PODS
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.metrics import Metrics
 from jettison.engine.evictions import PodCondition
@@ -286,3 +287,29 @@ def _over_tcp(port: int, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
     finally:
         connection.close()
+
+
+def test_metrics_have_what_is_left_and_what_pods_use(ask: Ask, world: World) -> None:
+    lines = ask("/metrics").body.decode().splitlines()
+
+    for line in (
+        f'jettison_signal_available{{signal="memory.available"}} {100 * GI}',
+        f'jettison_threshold{{signal="memory.available",type="hard"}} {GI}',
+        f'jettison_threshold_headroom{{signal="memory.available",type="hard"}} {99 * GI}',
+        f'jettison_threshold_headroom{{signal="memory.available",type="soft"}} {-100 * GI}',
+        f'pod_memory_working_set_bytes{{namespace="default",pod="web"}} {80 * MI}',
+    ):
+        assert line in lines
+    world.snapshot = None
+    before = ask("/metrics").body.decode()
+    assert "# TYPE jettison_threshold_headroom gauge\n" in before
+    assert "\njettison_threshold_headroom{" not in before
+
+
+def test_metrics_are_bounded(world: World, ask: Ask) -> None:
+    many = [pod(f"p{number}") for number in range(MOST_PODS + 5)]
+    world.snapshot = snapshot(1893456000, node(), many, {each.uid: memory_used(MI) for each in many})
+
+    text = ask("/metrics").body.decode()
+
+    assert text.count("\npod_memory_working_set_bytes{") == MOST_PODS

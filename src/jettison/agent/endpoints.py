@@ -15,6 +15,7 @@ import msgspec
 from jettison.agent import exposition
 from jettison.agent.http import Answer, Query, Route, plain
 from jettison.agent.journal_reading import PodQuery, read_journal
+from jettison.agent.node_gauges import node_families
 from jettison.agent.pod_statuses import pod_list, public_pod_list
 from jettison.agent.policy_records import policy_record
 from jettison.engine.policy import Policy
@@ -76,8 +77,13 @@ class _Answers:
         complaint = self._sources.complaint()
         return plain("ok") if complaint is None else plain(complaint, 500)
 
-    def metrics(self, _: Query) -> Answer:
-        return Answer(self._sources.metrics().encode(), exposition.CONTENT_TYPE)
+    async def metrics(self, _: Query) -> Answer:
+        policy, snapshot = self._sources.policy(), self._sources.snapshot()
+        return await self._aside(lambda: self._exposition(policy, snapshot))
+
+    def _exposition(self, policy: Policy, snapshot: Snapshot | None) -> Answer:
+        text = self._sources.metrics() + exposition.exposition(node_families(policy, snapshot))
+        return Answer(text.encode(), exposition.CONTENT_TYPE)
 
     def configz(self, _: Query) -> Answer:
         """The kubelet's shape; what only we know stands beside it."""

@@ -15,6 +15,7 @@ from jettison.agent.recorded_steps import RecordedLook, RecordedStep, StarvedRec
 from jettison.agent.safe_text import printable
 from jettison.agent.stories import Story
 from jettison.engine.evictions import BY_HAND
+from jettison.engine.limits import broken_limit
 from jettison.engine.pods import Pod
 from jettison.engine.quantity import binary_text
 from jettison.engine.ranking import Candidate, Ranking
@@ -86,6 +87,7 @@ def _choice(story: Story, step: RecordedStep) -> Iterator[str]:
     starved = look.decision.starved
     if starved is None:
         yield from _line("because", "it held more local storage than it may, whatever the node's state")
+        yield from _held(story, step)
     else:
         yield from _line("because", _because(starved))
         yield from _allocatable(look, starved)
@@ -99,6 +101,18 @@ def _choice(story: Story, step: RecordedStep) -> Iterator[str]:
     order = next((each for each in look.decision.evictions if each.pod == story.pod[2]), None)
     if order is not None and story.started is None:
         yield from _told(order.grace_seconds, order.message)
+
+
+def _held(story: Story, step: RecordedStep) -> Iterator[str]:
+    """How much that was, as the step had measured it."""
+    snapshot, uid = step.looks[-1].snapshot, story.pod[2]
+    pod = None if snapshot is None else next((each for each in snapshot.pods if each.uid == uid), None)
+    usage = None if snapshot is None else snapshot.usages.get(uid)
+    broken = None if pod is None or usage is None or snapshot is None else broken_limit(pod, usage, snapshot.layout)
+    if broken is None:
+        return
+    used, over = (short(each, Resource.EPHEMERAL_STORAGE) for each in (broken.used, broken.used - broken.limit.value))
+    yield from _line("held", f"{broken.what} had {used}, {over} over its limit of {broken.limit}")
 
 
 def _because(starved: StarvedRecord) -> str:

@@ -26,12 +26,17 @@ class Family:
 
 
 class Counter(Family):
-    """Goes up. Without a label it is shown from the start, so that the first increase is seen as one."""
+    """Goes up. It is shown from the start, for the known values of its label, so that the first increase is seen.
 
-    def __init__(self, name: str, meaning: str, label: str | None = None, kind: str = "counter") -> None:
+    It may be read in another thread than the one that counts.
+    """
+
+    def __init__(
+        self, name: str, meaning: str, label: str | None = None, kind: str = "counter", *, known: Iterable[str] = ()
+    ) -> None:
         super().__init__(name, kind, meaning, self._samples)
         self._label = label
-        self._values: dict[str, float] = {} if label else {"": 0}
+        self._values: dict[str, float] = dict.fromkeys(sorted(known), 0) if label else {"": 0}
 
     def add(self, value: str = "", amount: float = 1) -> None:
         """Count for this value of the label."""
@@ -42,7 +47,7 @@ class Counter(Family):
         self._values[value] = amount
 
     def _samples(self) -> Iterator[Sample]:
-        for value, amount in self._values.items():
+        for value, amount in list(self._values.items()):
             yield self.name, ((self._label, value),) if self._label else (), amount
 
 
@@ -56,14 +61,16 @@ class Gauge(Counter):
 class Histogram(Family):
     """How often a value was at most so much."""
 
-    def __init__(self, name: str, meaning: str, bounds: Sequence[float], label: str | None = None) -> None:
+    def __init__(
+        self, name: str, meaning: str, bounds: Sequence[float], label: str | None = None, known: Iterable[str] = ()
+    ) -> None:
         super().__init__(name, "histogram", meaning, self._samples)
         self._bounds = tuple(bounds)
         self._label = label
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
-        if label is None:
-            self._begin("")
+        for value in ("",) if label is None else sorted(known):
+            self._begin(value)
 
     def observe(self, amount: float, value: str = "") -> None:
         """Count this amount for this value of the label."""
@@ -73,11 +80,11 @@ class Histogram(Family):
         self._sums[value] += amount
 
     def _begin(self, value: str) -> None:
-        self._counts[value] = [0] * (len(self._bounds) + 1)
         self._sums[value] = 0.0
+        self._counts[value] = [0] * (len(self._bounds) + 1)
 
     def _samples(self) -> Iterator[Sample]:
-        for value, counts in self._counts.items():
+        for value, counts in list(self._counts.items()):
             labels: Labels = ((self._label, value),) if self._label else ()
             total = 0
             for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):

@@ -137,7 +137,7 @@ def test_an_eviction_that_stopped_late_counts_once_and_the_next_one_again() -> N
 def test_a_preemption_that_did_not_stop_in_time_is_none() -> None:
     found = samples(events.EvictionStarted(PREEMPTION, 1), events.EvictionTimedOut(PREEMPTION))
 
-    assert not any(name.startswith("kubelet_preemptions") for name in found)
+    assert not any(count for name, count in found.items() if name.startswith("kubelet_preemptions"))
 
 
 def test_before_anything_happened_what_has_no_labels_is_zero() -> None:
@@ -205,3 +205,22 @@ def test_a_bound_belongs_to_its_own_bucket() -> None:
         "h_sum 6.1",
         "h_count 3",
     ]
+
+
+def test_everything_that_is_counted_is_there_from_the_start() -> None:
+    """Or the first eviction would be no increase to whoever watches for one."""
+    found = samples()
+    for signal in Signal:
+        assert found[f'kubelet_evictions{{eviction_signal="{signal}"}}'] == 0
+        assert found[f'kubelet_eviction_stats_age_seconds_count{{eviction_signal="{signal}"}}'] == 0
+    for name in (
+        'kubelet_evictions{eviction_signal="emptydirfs.limit"}',
+        'kubelet_preemptions{preemption_signal="memory"}',
+        'kubelet_admission_rejections_total{reason="OutOfmemory"}',
+        'kubelet_image_garbage_collected_total{reason="space"}',
+        'jettison_alarms_total{source="memcg"}',
+        'jettison_oom_kills_total{scope="pod"}',
+        'jettison_reclaimed_total{kind="containers"}',
+        "jettison_eviction_timeouts_total",
+    ):
+        assert found[name] == 0, name

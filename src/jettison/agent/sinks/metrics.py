@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from jettison import events
 from jettison.agent.exposition import Counter, Family, Gauge, Histogram, exposition
-from jettison.engine import facts
-from jettison.engine.evictions import EVICTED, Eviction
+from jettison.engine import facts, limits
+from jettison.engine.evictions import BY_HAND, EVICTED, Eviction
 from jettison.engine.preemption import PREEMPTING
-from jettison.engine.signals import Condition
+from jettison.engine.signals import Condition, Signal
 from jettison.events import Fact
 from jettison.runtimes.protocol import CLOSE_ALARM
 
@@ -46,6 +46,10 @@ KNOWN_REJECTIONS = frozenset(
 _FAILURES = (events.ActionFailed, events.KillFailed, events.CollectionFailed, events.LimitsRefused)
 KNOWN_ALARMS = frozenset({"memcg", "psi", "poll", CLOSE_ALARM, "oom", "pods"})
 
+KNOWN_EVICTIONS = (*Signal, limits.EMPTY_DIR, limits.POD, limits.CONTAINER, BY_HAND)
+KNOWN_PREEMPTIONS = ("cpu", "ephemeral-storage", "memory", "pods")
+_OTHER_REJECTIONS = ("OutOfExtendedResources", "Other")
+
 MOST_COUNTED = 1000
 """A pod whose end takes too long is never reported as cleared away; such ones must not pile up."""
 
@@ -54,19 +58,30 @@ class Metrics:
     """The sink, and what `/metrics` answers. `conditions` are those that an earlier agent left behind."""
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        self._evictions = Counter("kubelet_evictions", "Pods evicted, by what ran short.", "eviction_signal")
+        self._evictions = Counter(
+            "kubelet_evictions", "Pods evicted, by what ran short.", "eviction_signal", known=KNOWN_EVICTIONS
+        )
         self._stats_age = Histogram(
             "kubelet_eviction_stats_age_seconds",
             "Age of the readings that a pod was evicted for.",
             STATS_AGE_BOUNDS,
             "eviction_signal",
+            Signal,
         )
         self._preemptions = Counter(
-            "kubelet_preemptions", "Pods that made room for a critical one.", "preemption_signal"
+            "kubelet_preemptions",
+            "Pods that made room for a critical one.",
+            "preemption_signal",
+            known=KNOWN_PREEMPTIONS,
         )
-        self._images = Counter("kubelet_image_garbage_collected_total", "Images removed, by why.", "reason")
+        self._images = Counter(
+            "kubelet_image_garbage_collected_total", "Images removed, by why.", "reason", known=("age", "space")
+        )
         self._rejections = Counter(
-            "kubelet_admission_rejections_total", "Pods that were not admitted, by why.", "reason"
+            "kubelet_admission_rejections_total",
+            "Pods that were not admitted, by why.",
+            "reason",
+            known=(*KNOWN_REJECTIONS, *_OTHER_REJECTIONS),
         )
         self._decision = Histogram(
             "jettison_decision_latency_seconds", "From the alarm or tick to the first signal.", LATENCY_BOUNDS
@@ -74,14 +89,23 @@ class Metrics:
         self._kill = Histogram(
             "jettison_kill_latency_seconds", "From the first signal until all containers had stopped.", LATENCY_BOUNDS
         )
-        self._alarms = Counter("jettison_alarms_total", "Reasons to look at once, by who raised them.", "source")
-        self._ooms = Counter("jettison_oom_kills_total", "Processes the kernel killed for want of memory.", "scope")
+        self._alarms = Counter(
+            "jettison_alarms_total", "Reasons to look at once, by what raised them.", "source", known=KNOWN_ALARMS
+        )
+        self._ooms = Counter(
+            "jettison_oom_kills_total",
+            "Processes the kernel killed for want of memory.",
+            "scope",
+            known=("node", "pod"),
+        )
         self._timeouts = Counter("jettison_eviction_timeouts_total", "Pods that did not stop in time.")
         self._observation_failures = Counter(
             "jettison_observation_failures_total", "Looks at the node that gave no answer."
         )
         self._action_failures = Counter("jettison_action_failures_total", "Things that could not be done.")
-        self._reclaimed = Counter("jettison_reclaimed_total", "Things removed without harming a pod.", "kind")
+        self._reclaimed = Counter(
+            "jettison_reclaimed_total", "Things removed without harming a pod.", "kind", known=("containers", "images")
+        )
         self._reclaimed_bytes = Counter("jettison_reclaimed_bytes_total", "What that freed.")
         self._conditions = Gauge("jettison_node_condition", "1 while the node reports the condition.", "condition")
         reported = set(conditions)

@@ -356,6 +356,22 @@ def test_a_name_may_be_the_uid_that_another_tool_printed() -> None:
     assert not PodQuery.parse("default/uid-a").matches(("default", "a", "uid-a"))
 
 
+@pytest.mark.parametrize("bit", [0, 3, 9, 17, 25, 31])
+def test_a_spoiled_length_hides_no_other_record(tmp_path: Path, bit: int) -> None:
+    """Nor does the next agent cut off what is behind it."""
+    written(tmp_path, range(5), note="y" * 5000)
+    path = segment_path(tmp_path, 1)
+    with SegmentReader(path) as reader:
+        place = [place for place, _ in reader.frames()][1] - 8
+    data = bytearray(path.read_bytes())
+    data[place + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+    assert times(tmp_path) == [0, 2, 3, 4]
+    written(tmp_path, range(5, 6))
+    assert times(tmp_path) == [0, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("make", [lambda path: path.write_text("no journal"), os.mkfifo], ids=["a file", "a pipe"])
 def test_what_is_in_the_place_of_a_journal_makes_way(tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "journal")

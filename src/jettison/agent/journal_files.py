@@ -2,8 +2,9 @@
 
 A segment begins with eight bytes that say what it is. A frame is its payload's length and CRC-32, four bytes each,
 little-endian, and the payload: JSON, compressed. Frames are only ever added, so a crash can hurt nothing but the last
-one. Whoever reads stops at a frame that is not complete (it is being written, or was torn) and passes over one that is
-complete and does not match its sum (the disk forgot it).
+one. Whoever reads stops at a frame that is not complete (it is being written, or was torn) and passes over one that
+does not match its sum (the disk forgot it). As its length cannot be trusted either, the next frame is searched for:
+every payload begins with the same two bytes, and its sum tells whether it is one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ LARGEST_PAYLOAD = 64 * 2**20
 _MOST_DIGITS = 18
 _LARGEST_DOCUMENT = 2**30
 _HEADER = struct.Struct("<II")
+_BEGINNING = zlib.compress(b"", 1)[:2]
 
 
 def segments(directory: Path) -> list[tuple[int, Path]]:
@@ -88,24 +90,24 @@ class SegmentReader:
         return os.fstat(self._fd).st_size
 
     def frames(self, place: int = len(MAGIC)) -> Iterator[tuple[int, int]]:
-        """Place and length of every payload that is wholly there, whatever is in it, from where a frame begins."""
+        """Place and length of every payload that is as it was written, from where a frame begins."""
         size = self.size if self.is_ours else 0
         while place + _HEADER.size <= size:
-            length, _ = self._header(place)
-            if not 0 < length <= LARGEST_PAYLOAD or place + _HEADER.size + length > size:
-                return
+            length, checksum = self._header(place)
+            is_length = 0 < length <= LARGEST_PAYLOAD and place + _HEADER.size + length <= size
+            if not is_length or zlib.crc32(os.pread(self._fd, length, place + _HEADER.size)) != checksum:
+                found = self._next_frame(place + 1, size)
+                if found is None:
+                    return
+                place, length = found
             yield place + _HEADER.size, length
             place += _HEADER.size + length
 
     def document(self, place: int, length: int) -> bytes | None:
         """What the payload holds; None when it is not what was written."""
-        payload = os.pread(self._fd, length, place)
-        _, checksum = self._header(place - _HEADER.size)
-        if len(payload) != length or zlib.crc32(payload) != checksum:
-            return None
         unpacker = zlib.decompressobj()
         try:
-            document = unpacker.decompress(payload, _LARGEST_DOCUMENT)
+            document = unpacker.decompress(os.pread(self._fd, length, place), _LARGEST_DOCUMENT)
         except zlib.error:
             return None
         return document if unpacker.eof else None
@@ -117,6 +119,17 @@ class SegmentReader:
             if self.document(place, length) is not None:
                 end = place + length
         return end
+
+    def _next_frame(self, place: int, size: int) -> tuple[int, int] | None:
+        """Where the first whole frame behind a damaged one begins, and the length of its payload."""
+        data = os.pread(self._fd, size - place, place)
+        at = data.find(_BEGINNING, _HEADER.size)
+        while at >= 0:
+            length, checksum = _HEADER.unpack_from(data, at - _HEADER.size)
+            if 0 < length <= len(data) - at and zlib.crc32(data[at : at + length]) == checksum:
+                return place + at - _HEADER.size, length
+            at = data.find(_BEGINNING, at + 1)
+        return None
 
     def _header(self, place: int) -> tuple[int, int]:
         data = os.pread(self._fd, _HEADER.size, place)

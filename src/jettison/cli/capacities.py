@@ -129,7 +129,8 @@ def _measured(root: Path) -> Capacities:
 
 def existing(path: Path) -> Path:
     """A machine without a kubelet has no such directory; its filesystem would be that of the nearest one above."""
-    return next(each for each in (path, *path.parents) if each.exists() or each == each.parent)
+    # Not Path.exists, which raises for a name that is too long.
+    return next(each for each in (path, *path.parents) if os.path.exists(each) or each == each.parent)  # noqa: PTH110
 
 
 def _of_filesystem(found: Filesystem | None, available: Signal, inodes_free: Signal) -> dict[Signal, int]:

@@ -1,5 +1,5 @@
 """A very small HTTP/1.1 server, one request per connection: GET and HEAD over a unix socket or the loopback, and POST
-of orders over the unix socket alone, whose owner is the only one who can open it.
+of orders over the unix socket alone, which only its owner can open.
 
 It knows no agent: a route is a path and a callable. It must not become the way to hurt one, either. So everything a
 client can make large is bounded (the request, its headers, the time it takes, the number of clients), and what is not

@@ -33,7 +33,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def fetch(socket_path: Path, path: str, *, timeout: float = 10.0, method: str = "GET") -> Response:
-    """The answer to `path`, whatever its status. Raises ObservationFailed when nobody answers."""
+    """The answer to `path`, whatever its status. Raises ObservationFailed when there is none."""
     connection = _UnixConnection(socket_path, timeout)
     try:
         connection.request(method, path)

@@ -68,14 +68,14 @@ class Keeper:
         self.wake()
 
     def delete(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
-        """End a pod that somebody wants, and keep it away. First on record, then done. Raises ActionFailed."""
+        """End a pod that is wanted, and keep it away. First on record, then done. Raises ActionFailed."""
         wish = self._wishes.get(status.pod.uid)
         if wish is not None and self._holds is not None:
             self._holds.hold(wish.manifest)
         return self._stop(status, grace_seconds)
 
     def restart(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
-        """End a pod that somebody wants: that it is still wanted makes it start again."""
+        """End a pod; that it is still wanted makes it start again."""
         self.release(str(status.pod))
         ending = self._stop(status, grace_seconds)
         ending.add_done_callback(lambda _: self.wake())

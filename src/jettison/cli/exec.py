@@ -121,7 +121,7 @@ def _forward(process: Process, number: signal.Signals) -> None:
 
 
 def _carry(source: int, target: int) -> None:
-    """Until there is no more, or nobody left to take it: a terminal that is gone answers with an error."""
+    """Until there is no more, or the other side is gone: a terminal then answers with an error."""
     try:
         while data := os.read(source, _BLOCK):
             while data:

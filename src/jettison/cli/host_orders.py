@@ -86,7 +86,7 @@ def give(nodes: Sequence[WatchedNode], order: str, pod: str, grace: int, wait_se
 
 
 def node_of(nodes: Sequence[WatchedNode], pod: str) -> WatchedNode:
-    """The one whose agent runs and knows the pod; of those that know it nobody else is chosen than the user says."""
+    """The one whose agent runs and knows the pod; of several that know it the user has to choose."""
     live = [node for node in nodes if node.is_live]
     if not live:
         raise JettisonError(f"no agent runs for {names_of(nodes)}: `jettison up` starts one")

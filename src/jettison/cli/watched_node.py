@@ -154,7 +154,7 @@ def find_node(state_dir: Path, name: str | None) -> WatchedNode:
 
 
 def choose_node(found: Sequence[WatchedNode]) -> WatchedNode:
-    """One of several that nobody has named: this host's or the only one, and of those whose agent runs if any does."""
+    """One of several, without a name: this host's or the only one, and of those whose agent runs if any does."""
     live = [node for node in found if node.is_live]
     eligible = live or found
     own = default_node_name()

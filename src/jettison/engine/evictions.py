@@ -15,7 +15,7 @@ RUNTIME_MINIMUM = 2
 
 EVICTED = "Evicted"
 BY_HAND = "operator"
-"""Instead of a signal: somebody at the node asked for it."""
+"""Instead of a signal: the operator of the node asked for it."""
 
 DISRUPTION_TARGET = "DisruptionTarget"
 TERMINATION_BY_KUBELET = "TerminationByKubelet"

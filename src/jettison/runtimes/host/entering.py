@@ -1,7 +1,7 @@
 """Running a command in a container from another process than the agent: `jettison exec`.
 
-The agent tells what it takes (`Entrance`: environment, directory, identity, cgroups), and whoever asked forks, enters
-and executes with the same code that starts containers. So the agent carries no stream and waits for nobody, and the
+The agent tells what it takes (`Entrance`: environment, directory, identity, cgroups), and its client forks, enters and
+executes with the same code that starts containers. So the agent carries no stream and waits for nothing, and the
 command has the identity, limits and privileges of the container, and ends with it.
 """
 

@@ -57,7 +57,7 @@ class Launcher:
         return await processes.run(self._launch(command, run, None), self._place)
 
     def entrance(self, run: int) -> Entrance:
-        """Into this run, for a command that somebody else starts."""
+        """Into this run, for a command that another process starts."""
         return Entrance(self._spec.name, self._launch((), run, None), self._place.door)
 
     def _prepare(self, directory: Path) -> None:

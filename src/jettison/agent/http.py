@@ -84,6 +84,9 @@ class HttpServer:
         self._orders = dict(orders or {})
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
+        # Those of the loopback (True), which any user of the machine can reach, apart from those of the socket.
+        self._open = {False: 0, True: 0}
+        self._reading: dict[bool, dict[asyncio.Task[None], None]] = {False: {}, True: {}}
         self._socket_path: Path | None = None
 
     async def listen_unix(self, path: Path) -> None:
@@ -137,11 +140,9 @@ class HttpServer:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
         is_sent = False
+        self._open[is_public] += 1
         try:
-            if len(self._connections) > MOST_CONNECTIONS:
-                is_head, answer = False, plain("too many connections", 503)
-            else:
-                is_head, answer = await self._answer(reader, is_public=is_public)
+            is_head, answer = await self._answer(reader, is_public=is_public)
             # Nothing may be left to send when this returns: whoever does not read would hold it for ever.
             writer.transport.set_write_buffer_limits(high=0)
             with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
@@ -150,13 +151,16 @@ class HttpServer:
                     await writer.drain()
                     is_sent = True
         finally:
+            self._open[is_public] -= 1
             (writer.close if is_sent else writer.transport.abort)()
             with suppress(OSError):
                 await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, *, is_public: bool) -> tuple[bool, Answer]:
         try:
-            request = parse_head(await read_head(reader))
+            request = parse_head(await self._read_head(reader, is_public=is_public))
+            if self._open[is_public] - len(self._reading[is_public]) > MOST_CONNECTIONS:
+                raise ApiError("too many connections", code=503)
             if is_public:
                 _check_host(request)
             return request.method == "HEAD", await self._route(request, is_public=is_public)
@@ -164,6 +168,20 @@ class HttpServer:
             return False, plain(refusal.message, refusal.code)
         except JettisonError as error:
             return False, plain(f"Internal Error: {error}", 500)
+
+    async def _read_head(self, reader: asyncio.StreamReader, *, is_public: bool) -> bytes:
+        """The oldest gives way to the newest: an honest head takes a millisecond, and silence drives out silence."""
+        reading, task = self._reading[is_public], asyncio.current_task()
+        assert task is not None
+        if len(reading) >= MOST_CONNECTIONS:
+            oldest = next(iter(reading))
+            del reading[oldest]
+            oldest.cancel()
+        reading[task] = None
+        try:
+            return await read_head(reader)
+        finally:
+            reading.pop(task, None)
 
     async def _route(self, request: Request, *, is_public: bool) -> Answer:
         order = self._orders.get(request.path)

@@ -117,7 +117,15 @@ class Cluster:
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:
             _calm_garbage_collector()
-            await serve(app, listener, identity, stop, on_ready=lambda: on_ready(endpoint), identify=app.identify)
+            await serve(
+                app,
+                listener,
+                identity,
+                stop,
+                on_ready=lambda: on_ready(endpoint),
+                identify=app.identify,
+                tidy=store.forget_values,
+            )
         finally:
             keeping.cancel()
 

@@ -34,8 +34,11 @@ _CROWD: Final = 64
 class Server(uvicorn.Server):
     """uvicorn without its signal handlers, with a door of its own, and with a word when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, crowds: Crowds, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, crowds: Crowds, on_ready: Callable[[], None], tidy: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._tidy = tidy
         self._crowds = crowds
         self._on_ready = on_ready
         self._crowd_was = 0
@@ -58,6 +61,7 @@ class Server(uvicorn.Server):
         if counter % _TIDY_TICKS == 0 and len(self._crowds) < self._crowd_was - _CROWD:
             self._crowd_was = len(self._crowds)
             # What many connections had lies between what has come since, and partly in circles.
+            self._tidy()
             gc.collect()
             give_memory_back()
         return await super().on_tick(counter)

@@ -116,8 +116,12 @@ async def serve(
     on_ready: Callable[[], None] = lambda: None,
     allowance: Allowance | None = None,
     identify: Identify = lambda _: ANONYMOUS,
+    tidy: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return."""
+    """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return.
+
+    `tidy` is called when many connections have gone, before their memory is given back.
+    """
     # Not before: they are in an extra, and `serve --help` works without.
     import uvicorn  # noqa: PLC0415
 
@@ -145,7 +149,7 @@ async def serve(
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = Server(config, crowds, on_ready)
+    server = Server(config, crowds, on_ready, tidy)
     waiting = asyncio.create_task(_stop(server, stop))
     try:
         await server.serve([listener])

@@ -204,6 +204,14 @@ class Store:
                 past[change.stored.key] = change.previous
         return [past[key] for key in sorted(past)]
 
+    def forget_values(self) -> None:
+        """Keep all objects as bytes, until they are asked for. What was written while much else was in memory lies
+        scattered over it, so that Python cannot give any of it back.
+        """
+        for shelf in self._shelves.values():
+            for stored in shelf.objects.values():
+                stored.forget_value()
+
     @property
     def oldest(self) -> int:
         """The version after which everything that happened is still known."""

@@ -69,15 +69,15 @@ class Controls:
 
     async def delete(self, query: Query) -> Answer:
         """End the pod and keep it from starting again; see `holds`."""
-        status = self._status(query)
+        status, grace = self._status(query), _grace(query)
         self._check_ours(status, "kubectl delete pod")
         self._note("delete", status)
-        ending = self._keeper.delete(status, _number(query, "grace"))
+        ending = self._keeper.delete(status, grace)
         return await self._told(query, status, ending)
 
     async def restart(self, query: Query) -> Answer:
         """End the pod and start it anew, as its manifest has it; also one that was deleted, evicted or has ended."""
-        asked = PodQuery.parse(_text(query, "pod"))
+        asked, grace = PodQuery.parse(_text(query, "pod")), _grace(query)
         held = [name for name in self._keeper.held if asked.matches((*_parts(name), ""))]
         if not self._found(asked) and len(held) == 1:
             self._emit(events.OrderReceived("restart"))
@@ -86,18 +86,18 @@ class Controls:
         status = self._status(query)
         self._check_ours(status, "kubectl delete pod, after which its controller makes another,")
         self._note("restart", status)
-        ending = self._keeper.restart(status, _number(query, "grace"))
+        ending = self._keeper.restart(status, grace)
         await _wait(query, ending)
         return await self._again(query, str(status.pod)) if ending.done() else _answer(status, isDone=False)
 
     async def evict(self, query: Query) -> Answer:
         """End the pod as pressure would, with its own grace period or this one: it stays in sight as Evicted."""
-        status = self._status(query)
+        status, grace = self._status(query), _grace(query)
         self._check_ours(status, "jettison evict --kubeconfig FILE")
         if status.phase in ("Succeeded", "Failed"):
             raise ApiError(f"pod `{status.pod}` has ended already: {status.reason or status.phase}", code=409)
         self._note("evict", status)
-        order = by_hand(status.pod, _number(query, "grace"))
+        order = by_hand(status.pod, grace)
         return await self._told(query, status, asyncio.ensure_future(self._agent.evict(order)))
 
     def exec(self, query: Query) -> Answer:
@@ -195,6 +195,13 @@ def _answer(status: PodStatus, **more: object) -> Answer:
     return Answer(
         msgspec.json.encode({**said, "phase": status.phase, "reason": status.reason, "message": status.message, **more})
     )
+
+
+def _grace(query: Query) -> int | None:
+    """Read before anything is done, and with it how long to wait: a mistake in either must have no effect."""
+    _number(query, "wait", 0)
+    grace: int | None = _number(query, "grace")
+    return grace
 
 
 def _text(query: Query, name: str) -> str:

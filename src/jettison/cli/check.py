@@ -12,6 +12,7 @@ from jettison import events
 from jettison.agent.directories import ManifestDirectory
 from jettison.agent.safe_text import printable
 from jettison.agent.sources import LastGood, wanted_pods
+from jettison.cli.findings import counted
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.errors import InputError, ManifestError
 from jettison.events import Fact
@@ -28,7 +29,7 @@ class ManifestCheck:
     errors: tuple[str, ...]
 
     def __str__(self) -> str:
-        counts = (_count(len(self.files), "file"), _count(len(self.pods), "pod"), _count(len(self.errors), "error"))
+        counts = (counted(len(self.files), "file"), counted(len(self.pods), "pod"), counted(len(self.errors), "error"))
         return ", ".join(counts)
 
 
@@ -95,7 +96,3 @@ def _directory(path: Path, note: events.Emit) -> ManifestDirectory:
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {reason(error)}") from error
     return ManifestDirectory(path, note) if is_directory else ManifestDirectory(path.parent, note, only=path.name)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ import click
 
 from jettison.cli.config_input import NodeArguments, config_options, on_node, refuse_two_standard_inputs
 from jettison.cli.config_warnings import node_findings
-from jettison.cli.findings import Finding
+from jettison.cli.findings import Finding, counted
 from jettison.cli.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.output import Remarks, emit
 from jettison.cli.policy_input import PolicyInput, collect_sources, inspect
@@ -52,8 +52,4 @@ def _findings(config: ConfigArguments, node: NodeArguments) -> tuple[list[Findin
 
 def _text(errors: list[Finding], warnings: list[Finding]) -> str:
     lines = [f"error: {each}" for each in errors] + [f"warning: {each}" for each in warnings]
-    return "\n".join((*lines, f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+    return "\n".join((*lines, f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"))

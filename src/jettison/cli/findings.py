@@ -48,3 +48,8 @@ def value_text(raw: object) -> str | None:
     if raw is None or isinstance(raw, Mapping | list | tuple):
         return None
     return shortened(raw if isinstance(raw, str) else json.dumps(raw, default=str))
+
+
+def counted(number: int, what: str) -> str:
+    """`no errors`, `1 error`, `2 errors`."""
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

@@ -5,6 +5,7 @@ Numbers likewise: what has more than 64 bits is none, and neither are `1_000` an
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,17 @@ class WholeNumber(click.IntRange):
             said = value if len(value) <= 40 else f"{value[:40]}…"
             self.fail(f"`{said}` is not a whole number from {self.min} to {self.max}", param, ctx)
         return int(super().convert(value, param, ctx))
+
+
+class Seconds(click.FloatRange):
+    """A length of time between two bounds. Not a number is between any two, as far as Python compares."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As click does, without NaN."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"`{value}` is not a number from {self.min} to {self.max}", param, ctx)
+        return found
 
 
 class GoFlag(click.Option):

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jettison.agent.safe_text import printable
+from jettison.cli.go_flags import Seconds
 from jettison.cli.node_view import NodeView, look
 from jettison.cli.output import TABLE, Remarks, emit, output_option
 from jettison.cli.screen import Key, Screen
@@ -25,7 +26,7 @@ _LAST = 10**9
 @click.option("--once", is_flag=True, help="Print one picture and end; also what happens without a terminal.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 3600),
+    type=Seconds(0.1, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

@@ -70,7 +70,12 @@ def _opened(path: Path) -> int:
 
 
 def _all_of(descriptor: int, path: Path, most: int) -> bytes:
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
+    try:
+        file = os.fdopen(descriptor, "rb")
+    except OSError:  # a directory, which Python does not close then
+        os.close(descriptor)
+        raise
+    with file:
         found = os.fstat(descriptor)
         # Before it is read, because that would take as much memory; and after, because a file may grow meanwhile.
         data = b"" if stat.S_ISREG(found.st_mode) and found.st_size > most else file.read(most + 1)

@@ -184,3 +184,17 @@ def test_a_node_of_a_user_who_may_nothing() -> None:
             (node.manifests / "default-web.json").unlink()
             node.wait(lambda: not node.records(), "the pod to go")
             node.down()
+
+
+def test_nobody_else_reads_or_writes_what_an_agent_keeps(tmp_path: Path) -> None:
+    """Whatever the umask; only the directories that pods of other users pass through are open for that."""
+    before = os.umask(0)
+    try:
+        node = Guarded(tmp_path, FLAGS)
+        node.up()
+        found = {each: stat.S_IMODE(each.stat().st_mode) for each in node.state.rglob("*")}
+        node.stop()
+    finally:
+        os.umask(before)
+    assert [each for each, mode in found.items() if each.is_file() and mode & 0o077] == []
+    assert [each for each, mode in found.items() if each.is_dir() and mode & 0o022] == []

@@ -19,6 +19,7 @@ from jettison.agent.readmission import DELAY, LIVES
 from jettison.errors import ActionFailed, ManifestError
 from jettison.events import Emit
 from jettison.manifests.decoding import read_json
+from jettison.manifests.plain_files import replace_file
 from jettison.runtimes.linux.kernel_files import reason
 from jettison.runtimes.protocol import PodManifest
 
@@ -70,10 +71,8 @@ class Holds:
             self._write(kept)
 
     def _write(self, stamps: dict[str, str]) -> None:
-        fresh = self._path.with_suffix(".new")
         try:
-            fresh.write_bytes(msgspec.json.encode(stamps))
-            fresh.replace(self._path)
+            replace_file(self._path, msgspec.json.encode(stamps))
         except OSError as error:
             raise ActionFailed(f"cannot write `{self._path}`: {reason(error)}") from error
         self._stamps = stamps

@@ -168,7 +168,7 @@ class HostNode:
     async def open(cls, options: NodeOptions, *sinks: Sink) -> HostNode:
         """Take over what an earlier agent left, or begin anew. A second agent for the same node is refused."""
         try:
-            options.node_state.mkdir(parents=True, exist_ok=True)
+            _make_directory(options.node_state)
         except OSError as error:
             raise ActionFailed(f"cannot create `{options.node_state}`: {reason(error)}") from error
         # What is wrong with the files of an earlier agent is said once there is a log and a journal to say it in.
@@ -285,3 +285,15 @@ class HostNode:
 
 def _count(statuses: Sequence[PodStatus]) -> str:
     return "1 pod" if len(statuses) == 1 else f"{len(statuses) or 'no'} pods"
+
+
+def _make_directory(directory: Path) -> None:
+    """Users that pods run as pass through it to their own files, so it cannot be shut; but nobody else lists what is in
+    it, and nobody else writes there or above, whatever the umask.
+    """
+    for each in reversed(directory.parents):
+        if not each.exists():
+            each.mkdir(mode=0o755, exist_ok=True)
+    directory.mkdir(mode=0o711, exist_ok=True)
+    if directory.stat().st_mode & 0o066:
+        directory.chmod(0o711)

@@ -20,6 +20,7 @@ from jettison.agent.sources import ORIGIN as MANIFEST
 from jettison.agent.sources import Wish
 from jettison.errors import ActionFailed, ApiError, JettisonError, NotFound
 from jettison.manifests.decoding import read_json
+from jettison.manifests.plain_files import replace_file
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import NODES, PODS
@@ -144,10 +145,8 @@ class MissingPods:
             raise ActionFailed(f"cannot read `{self._memory}`: {reason(error)}") from error
 
     def _write(self, uid: str) -> None:
-        fresh = self._memory.with_name(f".{self._memory.name}.new")
         try:
-            fresh.write_bytes(msgspec.json.encode({"uid": uid}))
-            fresh.replace(self._memory)
+            replace_file(self._memory, msgspec.json.encode({"uid": uid}))
         except OSError as error:
             raise ActionFailed(f"cannot write `{self._memory}`: {reason(error)}") from error
 

@@ -45,7 +45,8 @@ def make_directories(settings: HostSettings) -> None:
     modes = {settings.pods_dir: 0o711, settings.logs_dir: _OWNER_ONLY, settings.records_dir: _OWNER_ONLY}
     for directory, mode in modes.items():
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=True)
             directory.chmod(mode)
         except OSError as error:
             if error.errno == errno.EROFS and directory.is_dir():

@@ -76,6 +76,7 @@ def test_what_just_fits_is_as_long_as_it_was_counted() -> None:
             {"env": doubling(5), "lifecycle": {"preStop": {"exec": {"command": ["$(A4)$(A4)"]}}}},
             "preStop: 200000 bytes after expansion",
         ),
+        ({"workingDir": "/" + "d" * 4095}, "workingDir: 4096 characters, at most 4095 can be a path"),
         ({"ports": [{"containerPort": 1}] * 101}, "ports: must have at most 100 items, got 101"),
         (
             {"volumeMounts": [{"name": "v", "mountPath": f"/{n}"} for n in range(65)]},

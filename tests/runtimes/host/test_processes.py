@@ -354,3 +354,12 @@ asyncio.run(spawn(Launch(["touch", {str(mark)!r}], {PATH!r}, Path("/")), place, 
         assert time.monotonic() < deadline, "the child outlived its parent"
         time.sleep(0.01)
     assert not mark.exists()
+
+
+def test_a_long_command_does_not_fill_the_message(tmp_path: Path) -> None:
+    async def scenario(place: Place) -> None:
+        with pytest.raises(ActionFailed) as caught:
+            await processes.spawn(Launch(["/" + "x" * 100_000], PATH, HERE), place, nothing)
+        assert len(str(caught.value)) < 200
+
+    play(tmp_path, scenario)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from jettison.errors import ActionFailed
+from jettison.manifests.decoding import shortened
 from jettison.runtimes.host.confinement import Confinement
 from jettison.runtimes.host.places import Gate
 from jettison.runtimes.host.security_specs import NO_SECURITY, SecuritySpec
@@ -63,7 +64,7 @@ def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int
     try:
         pid = fork_quietly()
     except OSError as error:
-        raise ActionFailed(f"cannot start `{launch.command[0]}`: {kernel_files.reason(error)}") from error
+        raise ActionFailed(f"cannot start `{shortened(launch.command[0])}`: {kernel_files.reason(error)}") from error
     if pid == 0:
         _become(launch, environment, confinement, gate, childs, parents)
     return pid

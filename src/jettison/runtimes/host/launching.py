@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jettison import events
 from jettison.errors import ActionFailed, ManifestError
+from jettison.manifests.decoding import shortened
 from jettison.runtimes.host import logs, processes, volumes
 from jettison.runtimes.host.confinement import with_group
 from jettison.runtimes.host.entering import Entrance
@@ -80,6 +81,6 @@ class Launcher:
             variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
             words = arguments(command, variables)
         except ManifestError as error:
-            raise ActionFailed(f"cannot start `{command[0] if command else spec.name}`: {error}") from error
+            raise ActionFailed(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
         return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)

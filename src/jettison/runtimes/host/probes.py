@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from jettison.errors import ActionFailed
+from jettison.manifests.decoding import shortened
 from jettison.runtimes.host import tls
 from jettison.runtimes.host.probe_specs import Action, ExecAction, HttpAction, ProbeSpec, TcpAction
 
@@ -69,7 +70,7 @@ async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
         code = await run_command(action.command)
     except ActionFailed as failure:
         return Answer(None, str(failure))
-    return Answer(code == 0, f"`{action.command[0]}` exited with {code}")
+    return Answer(code == 0, f"`{shortened(action.command[0])}` exited with {code}")
 
 
 async def _ask_page(action: HttpAction) -> Answer:

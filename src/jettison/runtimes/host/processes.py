@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.manifests.decoding import shortened
 from jettison.runtimes.host import system_calls
 from jettison.runtimes.host.forking import WORD, Launch, fork
 from jettison.runtimes.host.places import Door, Place
@@ -102,7 +103,7 @@ async def spawn(launch: Launch, place: Destination, note: Callable[[int, int], N
     `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
     will.
     """
-    command = launch.command[0]
+    command = shortened(launch.command[0])  # for messages: a word may have 128 KiB
     gate = place.door.gate()
     try:
         told, tell, ask, answer = _pipes(command)

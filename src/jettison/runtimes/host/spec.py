@@ -30,6 +30,7 @@ DEFAULT_GRACE = 30
 # The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
 _LONGEST_UID = 200
 _LONGEST_FILE_NAME = 255
+_LONGEST_PATH = 4095
 
 # Far more than any pod has. A container is a cgroup, and 8 kB of an agent's memory.
 _MOST_CONTAINERS, _MOST_VOLUMES, _MOST_MOUNTS, _MOST_POD_MOUNTS = 64, 64, 64, 256
@@ -184,7 +185,7 @@ class _ContainerReader:
             container.name,
             tuple(checked_texts.passable(word, "command") for word in words),
             tuple(self._variable(each) for each in checked_texts.at_most(_MOST_VARIABLES, container.env, "env")),
-            checked_texts.passable(container.working_dir or "", "workingDir"),
+            _working_dir(container.working_dir or ""),
             mount_specs(checked_texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"), self._volumes),
             probe_specs(container),
             _pre_stop(container.lifecycle),
@@ -221,6 +222,12 @@ def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
     has_probe = container.readiness_probe or container.liveness_probe or container.startup_probe
     if is_init and container.restart_policy is None and (has_probe or container.lifecycle):
         raise ManifestError("probes and hooks: an init container that runs to its end has none")
+
+
+def _working_dir(path: str) -> str:
+    if len(path) > _LONGEST_PATH:
+        raise ManifestError(f"workingDir: {len(path)} characters, at most {_LONGEST_PATH} can be a path")
+    return checked_texts.passable(path, "workingDir")
 
 
 def _check_sizes(container: ContainerSpec) -> None:

@@ -221,7 +221,8 @@ class Log:
             connection.executemany("DELETE FROM aside WHERE storage = ? AND namespace = ? AND name = ?", written)
         gone = [checksum for _, checksum in superseded]
         self._pending = self.seal.after(added, gone, max(rows[-1].version, self.seal.version), oldest)
-        write_seal(connection, self._pending)
+        changed = (*self._pending[1:], self._pending.checksum)
+        connection.execute("UPDATE seal SET version = ?, oldest = ?, rows = ?, digest = ?, checksum = ?", changed)
 
     def commit(self) -> None:
         """Return when the transaction is on disk."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ MOST_BYTES: Final = 4 * 2**20
 """An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
 _SHARE: Final = 16
 """Of a small disk the reserve is one part in so many."""
+_LOOK_SECONDS: Final = 0.01
 _FEWEST_BYTES: Final = 64 * 2**10
 
 
@@ -39,11 +41,16 @@ class Room:
         self._size = min(MOST_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
         # Below this, ordinary writes stop; above twice as much they go on.
         self._least = self._size // 8
+        self._next_look = 0.0
         tighten(self._path)
         self.is_full = not self._keep() or self._free() < self._least
 
     def look(self) -> bool:
-        """Whether there is room for all that may be written. 2 µs."""
+        """Whether there is room for all that may be written, as of some milliseconds ago: every write asks."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return not self.is_full
+        self._next_look = now + _LOOK_SECONDS
         free = self._free()
         if free < self._least:
             self.is_full = True

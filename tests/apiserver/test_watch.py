@@ -363,6 +363,31 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
     assert not api.store.feed(PODS).waiting
 
 
+def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn takes what is sent to it all the same, and without waiting: thousands of watches would stop the server."""
+    monkeypatch.setattr(watch, "PIECE_BYTES", 100)
+
+    async def work() -> int:
+        for each in range(1000):
+            api.store.put(PODS, "default", f"p{each}", {"metadata": {"name": f"p{each}", "namespace": "default"}})
+        await api.store.settled()
+        headers = [(b"authorization", b"Bearer admin")]
+        scope = {"type": "http", "method": "GET", "path": POD_PATH, "query_string": b"watch=1", "headers": headers}
+        sent = 0
+
+        async def receive() -> Json:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal sent
+            sent += message["type"] == "http.response.body"
+
+        await asyncio.wait_for(api.app(scope, receive, send), 20)
+        return sent
+
+    assert api.run(work()) < 20
+
+
 def test_a_list_and_a_watch_rebuild_the_state(api: Served) -> None:
     """What an informer does: whatever happens in between, it ends up with what a list shows."""
     since = api.store.version

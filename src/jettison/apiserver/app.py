@@ -261,6 +261,9 @@ async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
     await send({**head, "headers": [(b"content-type", b"application/json")]})
     async for chunk in watcher.chunks(seconds):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        # What is sent to a client that has left vanishes without waiting: without a turn of the loop its watch would
+        # not hear of that until it has told everything. 2,000 watches that ended together stopped the server for 18 s.
+        await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
 
 

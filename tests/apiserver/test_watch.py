@@ -364,7 +364,7 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
 
 
 def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvicorn takes what is sent to it all the same, and without waiting: thousands of watches would stop the server."""
+    """uvicorn takes what is sent to it all the same, without waiting: thousands of watches would stop the server."""
     monkeypatch.setattr(watch, "PIECE_BYTES", 100)
 
     async def work() -> int:

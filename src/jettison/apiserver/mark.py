@@ -16,6 +16,7 @@ from zlib import crc32
 
 from jettison.apiserver.private_files import open_private
 from jettison.errors import JettisonError
+from jettison.manifests.plain_files import LARGEST_STATE, read_plain
 
 FILE: Final = "store.mark"
 _SLOT: Final = 512
@@ -33,7 +34,7 @@ class Mark:
     def read(self) -> tuple[str, int] | None:
         """Which store, and up to which version; None if there is none, or none that can be read."""
         try:
-            content = self.path.read_bytes()
+            content = read_plain(self.path, LARGEST_STATE)
         except FileNotFoundError:
             return None
         except OSError as error:

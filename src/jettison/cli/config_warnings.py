@@ -21,6 +21,8 @@ from jettison.engine.thresholds import Percentage, Threshold
 Warnings = Iterator[tuple[str, str]]
 
 _STEP_NS = 10 * SECOND_NS
+# A node that reserves all but this is a slip of the pen: its first pod of any size brings pressure that stays.
+_LEAST_SHARE = 0.02
 _MERGE = "mergeDefaultEvictionSettings"
 
 
@@ -110,12 +112,15 @@ def _reservations(given: ConfigInput) -> Warnings:
     elif memory is not None and memory.left <= 0 < memory.reserved:
         said = "pods are under pressure for ever, before the first of them has started"
         yield _reserved_by(given), f"{said}: {_sum(memory)}"
+    elif memory is not None and memory.reserved > 0 and memory.left < memory.capacity * _LEAST_SHARE:
+        said = f"pods may use {_bytes(memory.left)} of {_bytes(memory.capacity)}, less than {_LEAST_SHARE:.0%}"
+        yield _reserved_by(given), f"{said}, which is taken for a mistake: {_sum(memory)}"
 
 
 def _small_share(given: ConfigInput) -> Warnings:
     """The trap: what is reserved counts as used by the system, so it moves the point at which pods go."""
     memory = _pod_memory(given)
-    if memory is not None and memory.reserved > memory.left > 0:
+    if memory is not None and memory.reserved > memory.left >= memory.capacity * _LEAST_SHARE:
         share = f"pods may use {_bytes(memory.left)} of {_bytes(memory.capacity)}"
         free = f"they go while the node has {_bytes(memory.reserved)} free"
         unless = "as long as the system does not use what is reserved for it"
@@ -145,7 +150,8 @@ def _always_met(given: ConfigInput) -> Warnings:
     for each in thresholds_with_provenance(given.policy, given.capacities.layout):
         capacity = given.capacities.by_signal.get(each.threshold.signal)
         amount = _amount(each.threshold, capacity)
-        if each.derived_from is None and capacity is not None and amount is not None:
+        # A filesystem without a size, as /proc is, measures nothing.
+        if each.derived_from is None and capacity and amount is not None:
             resource = ROWS[each.threshold.signal].resource
             left = capacity - whole(amount)
             if left <= 0:

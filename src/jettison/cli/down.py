@@ -5,14 +5,23 @@ from __future__ import annotations
 import time
 
 import click
-import msgspec
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from jettison.cli.host_orders import timeout_option
 from jettison.cli.output import remark
 from jettison.cli.watched_node import WatchedNode, watched_node_options
 from jettison.errors import JettisonError, ObservationFailed
+from jettison.manifests.decoding import decode
 
 _PAUSE_SECONDS = 0.1
+
+
+class _Answer(Struct):
+    pods: int
+
+
+_ANSWER = Decoder(_Answer)
 
 
 @click.command(short_help="End the pods of a node of this machine, and its agent.")
@@ -25,8 +34,8 @@ def command(node: WatchedNode, keep_pods: bool, wait_seconds: int) -> int:
     The next `up` starts the pods of the manifests again. A service manager that restarts the agent does so too: there,
     stop the service.
     """
-    answer = msgspec.json.decode(node.order("down", pods="keep" if keep_pods else "end"))
-    count = int(answer["pods"])
+    answer = decode(_ANSWER, node.order("down", pods="keep" if keep_pods else "end"), "the agent's answer")
+    count = answer.pods
     if count:
         remark("note", f"ending {count} pod{'' if count == 1 else 's'} of node `{node.name}`")
     deadline = time.monotonic() + wait_seconds

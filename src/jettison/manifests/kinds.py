@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 _FIELD = re.compile(r"(?P<name>\w+):(?P<shape>(?:\[\]|\{\})*)(?P<base>\w+)(?P<marks>[*!=]*)(?:@(?P<key>\w*))?")
@@ -72,7 +72,7 @@ def structs() -> dict[str, Struct]:
     """All of them, by name. 6 ms, once."""
     found: dict[str, Struct] = {}
     current = Struct("")
-    text = files(__package__).joinpath("kinds.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("kinds.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if line.startswith("  "):
             for match in _FIELD.finditer(line):

@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from jettison.errors import ManifestError
+from jettison.manifests.plain_files import read_plain
+
 SUFFIX = ".times"
 
 PERIOD = 1.0
@@ -106,8 +109,8 @@ class Marks:
         """Raises the kernel's OSError for a log that is not there; one without marks is as good as unmarked."""
         last_ns = path.stat().st_mtime_ns
         try:
-            data = Path(times_file(path)).read_bytes()
-        except OSError:
+            data = read_plain(Path(times_file(path)), (MOST_MARKS + 1) * _MARK.size)
+        except (OSError, ManifestError):
             data = b""
         return cls(_decoded(data), last_ns)
 

@@ -1,12 +1,13 @@
-"""Requests that nobody should send, as hypothesis makes them up: spoiled documents, noise and odd paths."""
+"""Requests that no client should send: spoiled documents, noise and odd paths, as lists and as strategies."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
+
+from tests.hostile import places, with_value
 
 Json = dict[str, Any]
 
@@ -37,28 +38,27 @@ DOCUMENTS: dict[str, Json] = {
 }
 
 
-# What people break documents with: other types, huge and odd numbers, texts that are no names, deep nests.
-nasty_texts = st.sampled_from(
-    [
-        "",
-        " ",
-        "..",
-        "../x",
-        "a/b",
-        "A",
-        "-",
-        "x" * 300,
-        "\x00",
-        "\ud800",
-        "ü",
-        "\u202e",
-        "%2e",
-        "1e999",
-        "9" * 40,
-        "true",
-        "{}",
-    ]
-)
+# What breaks documents: other types, huge and odd numbers, texts that are no names, deep nests.
+NASTY_TEXTS = [
+    "",
+    " ",
+    "..",
+    "../x",
+    "a/b",
+    "A",
+    "-",
+    "x" * 300,
+    "\x00",
+    "\ud800",
+    "ü",
+    "\u202e",
+    "%2e",
+    "1e999",
+    "9" * 40,
+    "true",
+    "{}",
+]
+nasty_texts = st.sampled_from(NASTY_TEXTS)
 nasty_numbers = st.sampled_from([0, -1, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 10**40, 1.5, 1e308, -0.0])
 nasty = st.one_of(
     st.none(),
@@ -72,34 +72,14 @@ nasty = st.one_of(
 )
 
 
-def paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document."""
-    yield path
-    if isinstance(value, dict):
-        for key, each in value.items():
-            yield from paths(each, (*path, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from paths(each, (*path, index))
-
-
-def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(value[path[0]], path[1:], new)
-    return copy
-
-
 @st.composite
 def broken_documents(draw: st.DrawFn) -> tuple[str, bytes]:
     """A good document with one to three places spoiled, and where it is sent to."""
     target = draw(st.sampled_from(sorted(DOCUMENTS)))
     document: Any = DOCUMENTS[target]
     for _ in range(draw(st.integers(1, 3))):
-        places = sorted(paths(document), key=repr)
-        place = draw(st.sampled_from(places))
-        document = replaced(document, place, draw(nasty))
+        place = draw(st.sampled_from(sorted(places(document), key=repr)))
+        document = with_value(document, place, draw(nasty))
     extra = draw(st.sampled_from(["", "status", "metadata", "spec", "kind", "apiVersion", "unknown"]))
     if extra and isinstance(document, dict):
         document = {**document, extra: draw(nasty)}
@@ -119,37 +99,34 @@ TYPES = [
 
 
 def nest(levels: int) -> bytes:
-    """A good name, and an unknown field that is nested deeper than anybody thinks of."""
+    """A good name, and an unknown field that is nested deeply."""
     return b'{"metadata":{"name":"x"},"a":' + b'[{"a":' * levels + b"1" + b"}]" * levels + b"}"
 
 
-noise = st.binary(max_size=120) | st.sampled_from(
-    [
-        nest(20), nest(100), nest(200), nest(450), nest(900), nest(10_000), b"[" * 300_000, b"{a: " * 300_000,
-        b"", b"{", b"[]", b"null", b'"', b"{}{}", b'{"a":1,"a":2}', b"NaN", b"[" * 5000, b'{"a":' * 5000,
-        b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}", b"k8s\x00", b"k8s\x00\x12\xff", b"a: &a [*a]",
-        b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx", b"a: !!python/object/apply:os.system [id]", b"? : :",
-        b"a: 1\na: 2", b"- " * 2000,
-    ]
-)  # fmt: skip
+NOISE = [
+    nest(20), nest(100), nest(200), nest(450), nest(900), nest(10_000), b"[" * 300_000, b"{a: " * 300_000,
+    b"", b"{", b"[]", b"null", b'"', b"{}{}", b'{"a":1,"a":2}', b"NaN", b"[" * 5000, b'{"a":' * 5000,
+    b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}", b"k8s\x00", b"k8s\x00\x12\xff", b"a: &a [*a]",
+    b"k8s\x00\x0a\x08\x0a\x02v1\x12\x02xx", b"a: !!python/object/apply:os.system [id]", b"? : :",
+    b"a: 1\na: 2", b"- " * 2000,
+]  # fmt: skip
+noise = st.binary(max_size=120) | st.sampled_from(NOISE)
 
 
-segments = st.sampled_from(
-    [
-        b"api", b"apis", b"v1", b"policy", b"namespaces", b"default", b"pods", b"victim", b"status", b"eviction",
-        b"nodes", b"..", b".", b"", b"%2e%2e", b"%2f", b"%00", b"%ff", b"%", b"%zz", b"healthz", b"version",
-        b"openapi", b"v3", b"metrics", b"~", b"\xc3\xa9", b"a" * 300, b"*", b"@", b":80", b"log", b"scale",
-    ]
-)  # fmt: skip
-queries = st.sampled_from(
-    [
-        b"", b"?", b"?limit=-1", b"?limit=x", b"?continue=!!!", b"?continue=e30", b"?labelSelector=%00", b"?%ff=%fe",
-        b"?labelSelector=a%20in%20(", b"?labelSelector=" + b"a," * 500, b"?fieldSelector=a", b"?resourceVersion=abc",
-        b"?fieldSelector=spec.nodeName%3D%3D%3D", b"?resourceVersion=99999999999999999999", b"?watch=maybe",
-        b"?resourceVersionMatch=Exact", b"?sendInitialEvents=true", b"?timeoutSeconds=-5", b"?timeout=soon",
-        b"?includeObject=Everything", b"?pretty=true", b"?a=b&a=c&&&==",
-    ]
-)  # fmt: skip
+SEGMENTS = [
+    b"api", b"apis", b"v1", b"policy", b"namespaces", b"default", b"pods", b"victim", b"status", b"eviction",
+    b"nodes", b"..", b".", b"", b"%2e%2e", b"%2f", b"%00", b"%ff", b"%", b"%zz", b"healthz", b"version",
+    b"openapi", b"v3", b"metrics", b"~", b"\xc3\xa9", b"a" * 300, b"*", b"@", b":80", b"log", b"scale",
+]  # fmt: skip
+segments = st.sampled_from(SEGMENTS)
+QUERIES = [
+    b"", b"?", b"?limit=-1", b"?limit=x", b"?continue=!!!", b"?continue=e30", b"?labelSelector=%00", b"?%ff=%fe",
+    b"?labelSelector=a%20in%20(", b"?labelSelector=" + b"a," * 500, b"?fieldSelector=a", b"?resourceVersion=abc",
+    b"?fieldSelector=spec.nodeName%3D%3D%3D", b"?resourceVersion=99999999999999999999", b"?watch=maybe",
+    b"?resourceVersionMatch=Exact", b"?sendInitialEvents=true", b"?timeoutSeconds=-5", b"?timeout=soon",
+    b"?includeObject=Everything", b"?pretty=true", b"?a=b&a=c&&&==",
+]  # fmt: skip
+queries = st.sampled_from(QUERIES)
 ACCEPTS = [
     b"*/*",
     b"",

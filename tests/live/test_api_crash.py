@@ -1,169 +1,19 @@
-"""kill -9 of the server at any moment of a write load: what was acknowledged is there, and no eviction by half."""
+"""The API server is killed at any moment of a write load; `tests/soak.py` does the same hundreds of times."""
 
 from __future__ import annotations
 
-import json
-import random
-import signal
-import subprocess
-import sys
-import threading
-import time
-from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.live.served import Served, end, start
+from tests.attacks.server_kills import kill_under_load
 
-# A hundred starts, one after another: 4 s each where others keep the processors busy.
-pytestmark = pytest.mark.timeout(600)
-
-KILLS = 100
-WRITERS = 4
-ALLOWED = 10_000
-
-_CREATED, _RUNNING, _EVICTED = range(3)
-_CONDITION = "DisruptionTarget"
-# Of the kills, so many come while the server is still starting, which is when it reads what the last one left.
-_EARLY_SHARE = 0.2
-_LONGEST_START = 0.5
-# Pods made before the kill, then seconds: by the clock alone a slow machine would be killed before it wrote anything.
-_MOST_PODS, _LONGEST_PAUSE = 24, 0.01
-_PATIENCE = 30.0
+KILLS = 40
+# One start after another: 4 s each on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 
 
-@dataclass(slots=True)
-class Writer:
-    """Makes pods, has them run and evicts them, one after another, until nobody answers any more."""
-
-    served: Served
-    namespace: str
-    number: int
-    # How far each pod had come by what the server said.
-    acknowledged: dict[str, int] = field(default_factory=dict)
-    newest: int = 0
-    refused: list[tuple[int, Any]] = field(default_factory=list)
-
-    def work(self) -> None:
-        connection = self.served.connect()
-        token = self.served.token()
-        base = f"/api/v1/namespaces/{self.namespace}/pods"
-        try:
-            for turn in range(10_000):
-                name = f"pod-{self.number}-{turn}"
-                self._ask(connection, token, "POST", base, _pod(name))
-                self.acknowledged[name] = _CREATED
-                self._ask(connection, token, "PATCH", f"{base}/{name}/status", _STATUS)
-                self.acknowledged[name] = _RUNNING
-                eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-                self._ask(connection, token, "POST", f"{base}/{name}/eviction", eviction)
-                self.acknowledged[name] = _EVICTED
-        except (OSError, HTTPException):
-            return  # it was killed
-        finally:
-            connection.close()
-
-    def _ask(self, connection: HTTPSConnection, token: str, method: str, path: str, body: object) -> None:
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
-        connection.request(method, path, json.dumps(body), headers)
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        if response.status >= 300:
-            self.refused.append((response.status, answer))
-            raise HTTPException("refused")
-        self.newest = max(self.newest, int(answer["metadata"].get("resourceVersion") or 0))
-
-
-def _pod(name: str) -> Any:
-    container = {"name": "main", "image": "registry.example/app:1"}
-    return {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": {"nodeName": "n1", "containers": [container]}}
-
-
-_STATUS = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-
-
-def _open(served: Served, namespace: str) -> None:
-    """A namespace with a budget that lets everybody go; no controller is there to count."""
-    budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
-    assert served.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})[0] == 201
-    spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}
-    code, budget = served.call("POST", budgets, {"metadata": {"name": "web"}, "spec": spec})
-    assert code == 201, budget
-    counts = dict.fromkeys(("currentHealthy", "desiredHealthy", "expectedPods"), 0)
-    status = {**counts, "disruptionsAllowed": ALLOWED, "observedGeneration": 1}
-    code, answer = served.call("PUT", f"{budgets}/web/status", {**budget, "status": status})
-    assert code == 200, answer
-
-
-def _check(served: Served, namespace: str, acknowledged: dict[str, int], newest: int) -> None:
-    _, listing = served.call("GET", f"/api/v1/namespaces/{namespace}/pods")
-    _, budget = served.call("GET", f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web")
-    assert int(listing["metadata"]["resourceVersion"]) >= newest, "an acknowledged version is gone"
-    pods = {each["metadata"]["name"]: each for each in listing["items"]}
-    disrupted = (budget["status"].get("disruptedPods") or {}).keys()
-    assert budget["status"]["disruptionsAllowed"] == ALLOWED - len(disrupted)
-    for name, pod in pods.items():
-        marks = {
-            "deletionTimestamp" in pod["metadata"],
-            any(each["type"] == _CONDITION for each in pod["status"].get("conditions") or ()),
-            name in disrupted,
-        }
-        assert len(marks) == 1, f"half an eviction: {pod}"
-    for name, state in acknowledged.items():
-        assert name in pods, "an acknowledged pod is lost"
-        assert state < _RUNNING or pods[name]["status"]["phase"] == "Running", "an acknowledged status is lost"
-        assert state < _EVICTED or name in disrupted, "an acknowledged eviction is lost"
-
-
-def _load(served: Served, namespace: str, pods: int, seconds: float) -> list[Writer]:
-    """Everybody writes, and the server dies in the middle of it, so many pods and seconds later."""
-    writers = [Writer(served, namespace, number) for number in range(WRITERS)]
-    threads = [threading.Thread(target=writer.work) for writer in writers]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + _PATIENCE
-    while sum(len(writer.acknowledged) for writer in writers) < pods and time.monotonic() < deadline:
-        time.sleep(0.001)
-    time.sleep(seconds)
-    end(served.process, signal.SIGKILL)
-    for thread in threads:
-        thread.join()
-    assert [writer.refused for writer in writers] == [[]] * WRITERS
-    return writers
-
-
-def _kill_while_starting(folder: Path, seconds: float) -> None:
-    command = (sys.executable, "-m", "jettison", "serve", "--state-dir", folder, "--listen", "127.0.0.1:0")
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        time.sleep(seconds)
-        process.kill()
-
-
-def test_acknowledged_writes_survive_a_hundred_sigkills(tmp_path: Path) -> None:
-    moment = random.Random(100)
-    folder = tmp_path / "state"
-    rounds: dict[str, tuple[dict[str, int], int]] = {}
-    served = start(folder, "--controllers=-")
-    try:
-        for number in range(KILLS):
-            if moment.random() < _EARLY_SHARE:
-                end(served.process, signal.SIGTERM)
-                _kill_while_starting(folder, moment.uniform(0, _LONGEST_START))
-            else:
-                namespace = f"round-{number}"
-                _open(served, namespace)
-                writers = _load(served, namespace, moment.randint(0, _MOST_PODS), moment.uniform(0, _LONGEST_PAUSE))
-                merged = {name: state for writer in writers for name, state in writer.acknowledged.items()}
-                rounds[namespace] = merged, max(writer.newest for writer in writers)
-            served = start(folder, "--controllers=-")
-            for namespace in list(rounds)[-1:]:
-                _check(served, namespace, *rounds[namespace])
-        for namespace, (acknowledged, newest) in rounds.items():
-            _check(served, namespace, acknowledged, newest)
-    finally:
-        end(served.process, signal.SIGKILL)
-    assert sum(len(acknowledged) for acknowledged, _ in rounds.values()) > 5 * KILLS
+def test_acknowledged_writes_survive_sigkills(tmp_path: Path) -> None:
+    tally = kill_under_load(tmp_path / "state", seed=100, kills=KILLS)
+    tally.verify()
+    assert tally.seen["pods acknowledged"] > 5 * KILLS

@@ -21,7 +21,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 # An administrator's requests get furthest, so there are more of them.
 USERS = ("admin", "admin", "admin", "viewer", "evictor", "system:node:n1", "")
-METHODS = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS", b"TRACE", b"CONNECT", b"PROPFIND")
+USUAL = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE")
+METHODS = (*USUAL, *USUAL, *USUAL, b"HEAD", b"OPTIONS", b"TRACE", b"CONNECT", b"PROPFIND")
 PATCHES = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
 SUBRESOURCES = ("status", "eviction", "binding", "scale", "log", "ephemeralcontainers", "exec", "resize", "nonsense")
 MOST_MEMORY_KB = 400_000
@@ -64,7 +65,7 @@ class Requests:
             )
             if self._random.random() < 0.4:
                 path += "/" + pick(SUBRESOURCES)
-        return path.replace(" ", "%20").encode() + pick(QUERIES)
+        return path.replace(" ", "%20").encode() + (pick(QUERIES) if self._random.random() < 0.3 else b"")
 
     def _body(self, document: Any) -> bytes:
         if self._random.random() < 0.2:

@@ -22,14 +22,9 @@ up: $(READY)  ## guard this machine; ARGS="--manifests DIR ..."
 check: $(READY)  ## linters, types and import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
-# Most tests wait for something: two halves at once take little longer than one.
-FIRST := tests/agent tests/cli tests/live
+# Most tests wait for something, so two cores carry four workers. A file stays with one worker: its tests share servers.
 test: check  ## the whole suite
-	@$(MAKE) --no-print-directory -k -j2 -Otarget first second
-first:
-	$(BIN)/pytest $(FIRST)
-second:
-	$(BIN)/pytest $(addprefix --ignore=,$(FIRST))
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 bench: $(READY)  ## every benchmark, as ratios against a baseline of the same run
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
@@ -43,4 +38,4 @@ lock: $(READY)  ## pin the dependencies again
 clean:  ## forget the virtual environment and every cache
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo up check test first second bench lock clean
+.PHONY: help demo up check test bench lock clean

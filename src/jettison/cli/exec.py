@@ -72,15 +72,17 @@ def command(
 
 
 async def _with_our_streams(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
+    signals = _Signals()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         process = await enter(entrance, words, (0 if has_input else nothing, 1, 2), has_terminal=False)
     finally:
         os.close(nothing)
-    return await _end(process)
+    return await signals.until_end(process)
 
 
 async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
+    signals = _Signals()
     ours, theirs = os.openpty()
     _copy_size(ours)
     user = entrance.launch.security.user
@@ -100,24 +102,36 @@ async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input:
         reading.start()
         if has_input:
             threading.Thread(target=_carry, args=(0, ours), daemon=True).start()
-        code = await _end(process)
+        code = await signals.until_end(process)
         await asyncio.to_thread(reading.join, _LAST_WORDS_SECONDS)
     return code
 
 
-async def _end(process: Process) -> int:
-    loop = asyncio.get_running_loop()
-    for each in _FORWARDED:
-        # To its whole group: a shell alone would not pass it on.
-        loop.add_signal_handler(each, _forward, process, each)
-    # Not the future itself, which an interruption would cancel.
-    await asyncio.wait([process.exited])
-    return process.exited.result() or 0
+class _Signals:
+    """What we are sent is for the command, also what comes before it has begun: it must not outlive us."""
 
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._early: list[signal.Signals] = []
+        loop = asyncio.get_running_loop()
+        for each in _FORWARDED:
+            loop.add_signal_handler(each, self._forward, each)
 
-def _forward(process: Process, number: signal.Signals) -> None:
-    if not process.exited.done():
-        os.killpg(process.pid, number)
+    async def until_end(self, process: Process) -> int:
+        """The exit code."""
+        self._process = process
+        for each in self._early:
+            self._forward(each)
+        # Not the future itself, which an interruption would cancel.
+        await asyncio.wait([process.exited])
+        return process.exited.result() or 0
+
+    def _forward(self, number: signal.Signals) -> None:
+        if self._process is None:
+            self._early.append(number)
+        elif not self._process.exited.done():
+            # To its whole group: a shell alone would not pass it on.
+            os.killpg(self._process.pid, number)
 
 
 def _carry(source: int, target: int) -> None:

@@ -131,27 +131,25 @@ def test_a_terminal_is_one(node: Guarded) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "jettison", "exec", *node.where, "-it", "web", "--", "sh"])
     seen = b""
 
-    def until(text: bytes) -> None:
+    def shows(text: bytes, times: int = 1, seconds: float = PATIENCE) -> bool:
         nonlocal seen
-        deadline = time.monotonic() + PATIENCE
-        while text not in seen:
-            assert time.monotonic() < deadline, seen
-            if select.select([terminal], [], [], 0.2)[0]:
+        deadline = time.monotonic() + seconds
+        while seen.count(text) < times and time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.1)[0]:
                 seen += os.read(terminal, 4096)
+        return seen.count(text) >= times
 
     prompt = b"# " if os.geteuid() == 0 else b"$ "
-    until(prompt)
+    assert shows(prompt), seen
     os.write(terminal, b"tty; sleep 600\n")
-    until(b"/dev/pts/")
-    deadline = time.monotonic() + PATIENCE
-    while seen.count(prompt) < 2:
-        assert time.monotonic() < deadline, seen
+    assert shows(b"/dev/pts/"), seen
+    for _ in range(20):
         # Between two commands a shell passes it over.
         os.write(terminal, b"\x03")
-        if select.select([terminal], [], [], 0.5)[0]:
-            seen += os.read(terminal, 4096)
+        if shows(prompt, times=2, seconds=1.5):
+            break
     os.write(terminal, b"echo wel''come; exit 5\n")
-    until(b"welcome")
+    assert shows(b"welcome"), seen
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
     os.close(terminal)
 

@@ -38,7 +38,7 @@ ATTACKS: dict[str, tuple[Attack, int, bool]] = {
     "server's files": (state_files.damage_server, 200, False),
     "budgets under kills": (lambda folder, _, kills: budgets.evict_in_a_crowd(folder, kills), 12, False),
     "requests": (requests.send_random_requests, 20_000, False),
-    "command lines": (command_lines.run_random_commands, 1000, False),
+    "command lines": (command_lines.run_random_commands, 5000, False),
 }
 
 

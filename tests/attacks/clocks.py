@@ -1,52 +1,21 @@
 """The wall clock jumps under a running agent: grace periods and deadlines last as long as they should.
 
-The machine's clock is left alone: the agent's interpreter loads a `sitecustomize` that adds what a file says.
+The machine's clock is left alone: `tests.live.faulty_agent` adds to what it shows.
 """
 
 from __future__ import annotations
 
-import os
 import random
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.attacks.tally import Tally
 from tests.live.node import HOLD, LiveNode, pod, python
 
-SHIFTED = """
-import os, time
-_real, _path = time.time_ns, os.environ["SHIFTED_CLOCK"]
-def time_ns():
-    with open(_path) as file:
-        return _real() + int(file.read() or 0) * 10**9
-time.time_ns = time_ns
-time.time = lambda: time_ns() / 10**9
-"""
 JUMPS = (3600, -3600, 86400, -86400, 40, -40, 10 * 365 * 86400, -10 * 365 * 86400)
 GRACE = 5
 SLACK = 15.0
-
-
-@contextmanager
-def shifted_clock(folder: Path) -> Iterator[Path]:
-    """Processes started meanwhile have a clock that is off by the seconds in the file given here."""
-    (folder / "site").mkdir(parents=True)
-    (folder / "site" / "sitecustomize.py").write_text(SHIFTED)
-    offset = folder / "offset"
-    offset.write_text("0")
-    changed = {"PYTHONPATH": str(folder / "site"), "SHIFTED_CLOCK": str(offset)}
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        yield offset
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _jump(offset: Path, seconds: int) -> None:
@@ -66,16 +35,18 @@ def jump(folder: Path, seed: int, jumps: int) -> Tally:
         "evictionMaxPodGracePeriod": 1,
     }
     flags = ["--node-memory", "256Mi", "--eviction-pressure-transition-period=0s"]
-    with shifted_clock(folder / "clock") as offset:
-        node = LiveNode(folder, flags, config=config)
-        node.start()
-        try:
-            node.wait(lambda: node.ask("/rank") is not None, "the agent")
-            for number in range(jumps):
-                _jump_during_grace(node, offset, draw, number, tally)
-            _check_deadlines(node, offset, tally)
-        finally:
-            node.stop()
+    offset = folder / "offset"
+    offset.write_text("0")
+    node = LiveNode(folder, flags, config=config)
+    node.launcher = [sys.executable, "-m", "tests.live.faulty_agent", f"wall={offset}"]
+    node.start()
+    try:
+        node.wait(lambda: node.ask("/rank") is not None, "the agent")
+        for number in range(jumps):
+            _jump_during_grace(node, offset, draw, number, tally)
+        _check_deadlines(node, offset, tally)
+    finally:
+        node.stop()
     return tally
 
 

@@ -7,13 +7,16 @@ there. To look for trouble on purpose: `pytest --hypothesis-profile=explore`.
 from __future__ import annotations
 
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A background job of a shell ignores SIGINT, and so would every process that a test starts and interrupts.
+# A background job of a shell ignores SIGINT and one of nohup SIGHUP; so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Folders with the longest files, first: a worker that begins one of them last keeps all others waiting.
 _FIRST = ("live", "controllers", "apiserver", "cli")
@@ -39,3 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that every user may enter, which no `tmp_path` is."""
+    with tempfile.TemporaryDirectory(prefix="jettison-public-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path

@@ -171,7 +171,7 @@ def test_yaml_holds_what_json_holds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--capacity-memory", "16GB"), "error: --capacity-memory: `16GB`: quantities must match"),
+        (("--capacity-memory", "16GB"), "error: --capacity-memory: `16GB`: write 16G or 16Gi"),
         (("--capacity-disk", "0"), "error: --capacity-disk: `0` is not a positive number that fits into 64 bits"),
         (("--capacity-pids", "1000E"), "error: --capacity-pids: `1000E` is not a positive number that fits"),
         (("--summary", KUBELET), f"error: {KUBELET}: JSON is malformed"),
@@ -199,7 +199,7 @@ def test_mistakes_are_errors_with_their_places(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stdout) == (2, "")
     first, second = result.stderr.splitlines()
-    assert first.startswith(f"error: {path}:4: evictionHard.memory.available is `1GB`: quantities must match")
+    assert first.startswith(f"error: {path}:4: evictionHard.memory.available is `1GB`: write 1G or 1Gi")
     assert second.startswith(f"error: {path}:5: maxPods is `'many'`, expected a whole number from")
 
 

@@ -53,6 +53,7 @@ def command(state_dir: Path, node_name: str | None, manifests: tuple[Path, ...],
 def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
     try:
         node = find_node(state_dir, name)
+        card = node.card
     except InputError as error:
         if name is not None:
             raise
@@ -62,7 +63,6 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
         yield Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
         return
     yield _agent(node)
-    card = node.card
     yield from () if card is None else map(_manifests, map(Path, card.manifests))
     # Who asks as the same user was told the same above.
     if card is not None and node.directory.stat().st_uid != os.geteuid():

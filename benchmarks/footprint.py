@@ -4,7 +4,7 @@ Memory is resident size with shared libraries, against a bare interpreter with a
 is that of all threads, over half a minute that begins when everything has settled: two of the agent's own rounds, three
 of its disk's, thirty looks for changed manifests.
 
-The bars: 28 MB and 0.5 % of a core.
+The bars: 30 MB and 0.5 % of a core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jettison.runtimes.linux.cgroup_mounts import discover
 from tests.live.node import LiveNode, pod
 
 PODS = 110
-RSS_BAR_MB, CPU_BAR_PERCENT = 28.0, 0.5
+RSS_BAR_MB, CPU_BAR_PERCENT = 30.0, 0.5
 SETTLE, WATCH = 15.0, 30.0
 # Seconds for all pods to start; 20 are enough on a busy machine with two cores.
 PATIENCE = 120.0

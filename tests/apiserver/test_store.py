@@ -312,3 +312,39 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"not a database" * 100)
     with pytest.raises(JettisonError, match="is damaged: file is not a database"):
         Store(tmp_path)
+
+
+def test_compacting_changes_nothing_that_can_be_seen(tmp_path: Path) -> None:
+    """Objects, lists at any version and the feed are as before, and go on from there."""
+
+    def seen(store: Store) -> Json:
+        feed = store.feed(LEASES)
+        changes = [feed[place] for place in range(feed.first, feed.end)]
+        return {
+            "objects": [(each.key, each.version, each.object) for each in store.list(LEASES)[0]],
+            "past": [[each.body for each in store.list_at(LEASES, None, version)] for version in range(2, 9)],
+            "feed": (feed.first, [(each.type, each.stored.body, each.previous is None) for each in changes]),
+            "places": [store.place_after(LEASES, version) for version in range(2, 9)],
+        }
+
+    async def work() -> None:
+        store = Store(tmp_path, history=8)
+        for turn in range(3):
+            for name in "cab":
+                store.put(LEASES, "ns", name, {"metadata": {"name": name, "namespace": "ns"}, "turn": turn})
+            store.compact()  # while something is on its way to the disk
+        store.remove(LEASES, "ns", "b")
+        await asyncio.sleep(0)
+        store.compact()
+        await store.settled()
+        before = seen(store)
+        store.compact()
+        assert seen(store) == before
+        changed = await store.update(LEASES, "ns", "a", lambda value: {**value, "turn": 9})
+        assert store.feed(LEASES)[store.feed(LEASES).end - 1].stored is changed
+        await store.close()
+        again = Store(tmp_path)
+        assert [each.object["turn"] for each in again.list(LEASES)[0]] == [9, 2]
+        await again.close()
+
+    asyncio.run(work())

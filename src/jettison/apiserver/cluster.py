@@ -124,7 +124,7 @@ class Cluster:
                 stop,
                 on_ready=lambda: on_ready(endpoint),
                 identify=app.identify,
-                tidy=store.forget_values,
+                tidy=store.compact,
             )
         finally:
             keeping.cancel()

@@ -26,9 +26,6 @@ FAREWELL_SECONDS = 0.5
 STALL_SECONDS = 20.0
 """After so long without taking anything that waits for it, a client is not waited for."""
 
-MOST_UNSENT_BYTES = 16 * 1024
-"""Encrypted and not taken by the kernel: beyond that an answer waits."""
-
 MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
 
@@ -93,11 +90,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._answers = _OnePiece(transport)
         self._start_clock()
-        # One level of buffers is TLS', one that of the socket below it, which asyncio shows to nobody.
+        # An answer waits while its last two pieces are not with the kernel: one is in the buffer of TLS, one in that of
+        # the socket below it, which asyncio shows to nobody.
         transport.set_write_buffer_limits(high=1)
         below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
         if below is not None:
-            below.set_write_buffer_limits(high=MOST_UNSENT_BYTES)
+            below.set_write_buffer_limits(high=1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for any more."""

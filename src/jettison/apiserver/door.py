@@ -29,6 +29,8 @@ _ACCEPTED_AT_ONCE: Final = 64
 # Every ten seconds: whether so many connections have gone that looking for their memory is worth half a second.
 _TIDY_TICKS: Final = 100
 _CROWD: Final = 64
+_TIMERS: Final = 200
+_ROUNDS: Final = 3
 
 
 class Server(uvicorn.Server):
@@ -41,7 +43,7 @@ class Server(uvicorn.Server):
         self._tidy = tidy
         self._crowds = crowds
         self._on_ready = on_ready
-        self._crowd_was = 0
+        self._crowd_was = self._rounds = 0
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -58,13 +60,29 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
         self._crowd_was = max(self._crowd_was, len(self._crowds))
-        if counter % _TIDY_TICKS == 0 and len(self._crowds) < self._crowd_was - _CROWD:
+        if counter % _TIDY_TICKS:
+            return await super().on_tick(counter)
+        if len(self._crowds) < self._crowd_was - _CROWD:
             self._crowd_was = len(self._crowds)
-            # What many connections had lies between what has come since, and partly in circles.
-            self._tidy()
-            gc.collect()
-            give_memory_back()
+            # Objects are moved from the second round on, when the last ones have left and there is room side by side.
+            self._rounds = _ROUNDS
+        if self._rounds:
+            self._rounds -= 1
+            await self._give_memory_back()
         return await super().on_tick(counter)
+
+    async def _give_memory_back(self) -> None:
+        """What many connections had lies in circles, and between what is still there; a little of that is enough."""
+        loop = asyncio.get_running_loop()
+        # Timers that were cancelled stay for their hour as long as they are less than a hundred, or than the others.
+        for _ in range(_TIMERS + 4 * len(self._crowds)):
+            loop.call_later(_TIMERS, gc.isenabled).cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        if self._rounds < _ROUNDS - 1:
+            self._tidy()
+        give_memory_back()
 
     def _protocol(self) -> GuardedProtocol:
         protocol: GuardedProtocol = self.config.http_protocol_class(  # type: ignore[assignment, call-arg]

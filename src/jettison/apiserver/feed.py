@@ -60,6 +60,15 @@ class Feed:
             del self._changes[: self._forgotten]
             self._forgotten = 0
 
+    def empty(self) -> None:
+        """Called by the store before it puts back the same changes, by `refill`; places stay what they are."""
+        self._changes, self._forgotten = [], 0
+        self._texts, self._texts_bytes = {}, 0
+
+    def refill(self, change: Change) -> None:
+        """The next of them."""
+        self._changes.append(change)
+
     def wake_once(self, wake: Callable[[], None]) -> None:
         """Call it at the next change, and then no more."""
         self._waiting.add(wake)

@@ -228,7 +228,8 @@ class Limits:
         self._requests = Count(self._allowance.requests)
         self._watches = Count(self._allowance.watches)
         self._bodies = Bodies(self._allowance)
-        self._stopped: asyncio.Task[Any] | None = None
+        self._receiving: set[asyncio.Timeout] = set()
+        self._ending: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse at once: a queue would only make everybody wait."""
@@ -245,7 +246,7 @@ class Limits:
         body = Body()
         try:
             if is_watch:
-                await self._app(scope, _until(self._stopping(), receive), send)
+                await self._app(scope, self._until_stop(receive), send)
             else:
                 await self._request(scope, self._bodies.receiving(caller, body, receive, at_work=count), send, body)
         finally:
@@ -263,11 +264,33 @@ class Limits:
             return None
         return Caller(user.name, is_administrator)
 
-    def _stopping(self) -> asyncio.Task[Any]:
-        """One for all watches."""
-        if self._stopped is None:
-            self._stopped = asyncio.create_task(self._stop.wait())
-        return self._stopped
+    def _until_stop(self, receive: Receive) -> Receive:
+        """A watch would outlive the server: a stop looks to it as if its client had left, and it ends as it should.
+
+        A task for each to wait for the stop would cost 2,000 watches some megabytes.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end_watches())
+
+        async def receive_or_stop() -> Message:
+            if self._stop.is_set():
+                return {"type": "http.disconnect"}
+            timer = asyncio.timeout(None)
+            self._receiving.add(timer)
+            try:
+                async with timer:
+                    return await receive()
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+            finally:
+                self._receiving.discard(timer)
+
+        return receive_or_stop
+
+    async def _end_watches(self) -> None:
+        await self._stop.wait()
+        for timer in tuple(self._receiving):
+            timer.reschedule(asyncio.get_running_loop().time())
 
     async def _request(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
         is_started = False
@@ -293,20 +316,6 @@ def is_long_running(scope: Scope) -> bool:
     if scope["method"] != "GET":
         return False
     return bool(_WATCH.search(scope["query_string"])) or scope["path"].endswith("/log")
-
-
-def _until(stopping: asyncio.Task[Any], receive: Receive) -> Receive:
-    """A watch would outlive the server: a stop looks to it as if its client had left, and it ends as it should."""
-
-    async def receive_or_stop() -> Message:
-        receiving = asyncio.ensure_future(receive())
-        try:
-            await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return receiving.result() if receiving.done() else {"type": "http.disconnect"}
-        finally:
-            receiving.cancel()
-
-    return receive_or_stop
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:

@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -52,6 +54,11 @@ HISTORY_BYTES: Final = 16 * 1024 * 1024
 
 _LEAST_HISTORY: Final = 64
 """Kept whatever their size, or a client that lists and then watches would never catch up with a busy writer."""
+
+_KINDS: Final = tuple(ChangeType)
+
+_MOST_COMPACTED: Final = 64 * 1024 * 1024
+"""It takes a fifth of a second, and as much memory once more."""
 
 _DECODED_BYTES: Final = 1024 * 1024
 """Of superseded versions that stay decoded for a moment: a watch with a selector asks what an object was before."""
@@ -99,6 +106,18 @@ class _Shelf:
         if place == len(self.keys) or namespace not in (None, self.keys[place][0]):
             return None
         return self.objects[self.keys[place]]
+
+
+class _Packed:
+    """All rows of a store, one behind the other; which are current, in the order of lists; and its history, each change
+    as its kind, its row and the one before.
+    """
+
+    def __init__(self) -> None:
+        self.rows = bytearray()
+        self.ends = array("Q")
+        self.current = array("q")
+        self.history = array("q")
 
 
 class Store:
@@ -204,13 +223,64 @@ class Store:
                 past[change.stored.key] = change.previous
         return [past[key] for key in sorted(past)]
 
-    def forget_values(self) -> None:
-        """Keep all objects as bytes, until they are asked for. What was written while much else was in memory lies
-        scattered over it, so that Python cannot give any of it back.
+    def compact(self) -> None:
+        """Put all objects and changes into one piece and take them out of it again, side by side and undecoded.
+
+        What was written while thousands of connections were open lies between what they had, and keeps a page or, in
+        Python's own allocator, a megabyte from being given back: 35 MiB after 2,000 watches.
         """
+        most = sum(len(stored.body) for shelf in self._shelves.values() for stored in shelf.objects.values())
+        if most > _MOST_COMPACTED:
+            return
+        packed = self._packed()
+        self._history.clear()
+        self._decoded.clear()
+        self._decoded_bytes = 0
         for shelf in self._shelves.values():
-            for stored in shelf.objects.values():
-                stored.forget_value()
+            shelf.objects, shelf.keys = {}, []
+            shelf.feed.empty()
+        self._unpack(packed)
+
+    def _packed(self) -> _Packed:
+        packed, places = _Packed(), dict[int, int]()
+
+        def place(stored: Stored | None) -> int:
+            if stored is None:
+                return -1
+            if id(stored) not in places:
+                places[id(stored)] = len(packed.ends)
+                is_current = self._shelves[stored.storage].objects.get(stored.key) is stored
+                row = (stored.storage, *stored.key, stored.version, is_current, stored.body)
+                packed.rows += msgspec.msgpack.encode(row)
+                packed.ends.append(len(packed.rows))
+            return places[id(stored)]
+
+        for shelf in self._shelves.values():
+            packed.current.extend(place(shelf.objects[key]) for key in shelf.keys)
+        for change in self._history:
+            kind = _KINDS.index(change.type)
+            packed.history.extend((kind, place(change.stored), place(change.previous)))
+        return packed
+
+    def _unpack(self, packed: _Packed) -> None:
+        stored: list[Stored] = []
+        start = 0
+        for end in packed.ends:
+            row = msgspec.msgpack.decode(memoryview(packed.rows)[start:end])
+            storage, namespace, name, version, is_current, body = row
+            stored.append(Stored(sys.intern(storage), (namespace, name), version, body, None))
+            if not is_current:
+                stored[-1].release()
+            start = end
+        for place in packed.current:
+            shelf, each = self._shelves[stored[place].storage], stored[place]
+            shelf.objects[each.key] = each
+            shelf.keys.append(each.key)
+        places = iter(packed.history)
+        for kind, place, previous in zip(places, places, places, strict=True):
+            change = Change(_KINDS[kind], stored[place], None if previous < 0 else stored[previous])
+            self._history.append(change)
+            self._shelves[change.stored.storage].feed.refill(change)
 
     @property
     def oldest(self) -> int:

@@ -51,10 +51,6 @@ class Stored:
             self._object = value
         return value
 
-    def forget_value(self) -> None:
-        """Decode it anew when it is asked for."""
-        self._object = None
-
     def release(self) -> None:
         """Keep the bytes only, from now on: as a value, a pod takes five times as much memory."""
         self._object = None

@@ -1,9 +1,9 @@
 """Watches: what happens to objects, told as it happens, to as many clients as want to know.
 
 A watcher holds nothing but its place: in the feed of its resource, and before that in the list of its objects. Whatever
-it tells next is looked up when its client has taken what came before, in pieces of 16 KiB. A client that does not read
-therefore costs no memory but the buffers of its connection, which is closed after a while (`connections`); one that
-reads too slowly loses the watch when the feed has forgotten its place.
+it tells next is looked up when its client has taken what came before, in pieces of at most 16 KiB. A client that does
+not read therefore costs no memory but the buffers of its connection, which is closed after a while (`connections`); one
+that reads too slowly loses the watch when the feed has forgotten its place.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ from jettison.apiserver.validation.mistakes import Mistake, forbidden, unsupport
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
-PIECE_BYTES: Final = 16 * 1024
-"""What is taken from the feed at once, and one record of TLS. A connection buffers at most two of them."""
+PIECE_BYTES: Final = 12 * 1024
+"""What is taken from the feed at once, and a little more. A connection buffers at most two pieces."""
+
+MOST_PIECE_BYTES: Final = 16 * 1024
+"""One record of TLS."""
 
 BOOKMARK_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 0.02
@@ -107,8 +110,8 @@ class Watcher:
                     continue
                 lines = self._lines()
                 while loop.time() < end and (piece := _piece(lines)):
-                    for start in range(0, len(piece), 2 * PIECE_BYTES):
-                        yield piece[start : start + 2 * PIECE_BYTES]
+                    for start in range(0, len(piece), MOST_PIECE_BYTES):
+                        yield piece[start : start + MOST_PIECE_BYTES]
                     next_chunk = loop.time() + PACE_SECONDS * max(1.0, self._feed.watchers / UNHURRIED_WATCHERS)
                 now = loop.time()
                 if self._is_over or now >= end or self._refusal is not None:

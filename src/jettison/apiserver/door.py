@@ -30,7 +30,7 @@ _ACCEPTED_AT_ONCE: Final = 64
 _TIDY_TICKS: Final = 100
 _CROWD: Final = 64
 _TIMERS: Final = 200
-_ROUNDS: Final = 3
+_ROUNDS: Final = 5
 
 
 class Server(uvicorn.Server):

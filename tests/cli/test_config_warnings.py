@@ -132,6 +132,10 @@ def errors(text: str, tmp_path: Path, *arguments: str) -> list[str]:
             ["for ever, before the first of them has started: 8Gi of memory - 7.9Gi reserved - 100Mi kept free"],
         ),
         (
+            "systemReserved: {memory: 7930Mi}\n",
+            ["pods may use 162Mi of 8Gi, less than 2%, which is taken for a mistake: 8Gi of memory - 7.7Gi reserved"],
+        ),
+        (
             "systemReserved: {memory: 4Gi}\nkubeReserved: {memory: 4Gi}\n",
             ["8Gi of memory - 8Gi reserved - 100Mi kept free by memory.available = -100Mi for pods, which"],
         ),

@@ -66,7 +66,7 @@ class Admitter:
         self.allocatable: Mapping[str, Quantity] = node_allocatable(runtime.machine(), policy).allocatable
 
     def use(self, policy: Policy) -> None:
-        """For whoever comes from now on."""
+        """For pods that come from now on."""
         self.policy = policy
         self.allocatable = node_allocatable(self.runtime.machine(), policy).allocatable
 

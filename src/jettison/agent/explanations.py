@@ -126,7 +126,7 @@ def _because(starved: StarvedRecord) -> str:
 
 
 def _allocatable(look: RecordedLook, starved: StarvedRecord) -> Iterator[str]:
-    """What allocatable memory is: its name tells nobody that a node with plenty of memory can run out of it."""
+    """What allocatable memory is: its name does not say that a node with plenty of memory can run out of it."""
     if starved.signal != Signal.ALLOCATABLE_MEMORY_AVAILABLE:
         return
     of_node = None if look.snapshot is None else readings(look.snapshot.node).get(Signal.MEMORY_AVAILABLE)

@@ -2,7 +2,7 @@
 
 A segment begins with eight bytes that say what it is. A frame is its payload's length and CRC-32, four bytes each,
 little-endian, and the payload: JSON, compressed. Frames are only ever added, so a crash can hurt nothing but the last
-one. Whoever reads stops at a frame that is not complete (it is being written, or was torn) and passes over one that
+one. A reader stops at a frame that is not complete (it is being written, or was torn) and passes over one that
 does not match its sum (the disk forgot it). As its length cannot be trusted either, the next frame is searched for:
 every payload begins with the same two bytes, and its sum tells whether it is one.
 """

@@ -22,7 +22,7 @@ from jettison.runtimes.kube.kubeconfig import Access
 Json = dict[str, Any]
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 class ForwardClock(SystemClock):

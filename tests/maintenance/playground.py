@@ -214,23 +214,24 @@ class Playground:
 
     @asynccontextmanager
     async def busy(self, *rounds: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Play these parts, round after round, while the body runs."""
+        """Play these parts, round after round, while the body runs. A part that fails ends the body at once.
+
+        The last round is played to its end: a request that is cut off may still be carried out, after the next list.
+        """
+        is_over = False
 
         async def play() -> None:
-            while True:
+            while not is_over:
                 for each in rounds:
                     await each()
                 await asyncio.sleep(PERIOD)
 
-        player = asyncio.create_task(play())
-        try:
-            yield
-            if player.done():
-                player.result()
-        finally:
-            player.cancel()
-            # A request that is cut off leaves its connection to be closed, which needs the loop once more.
-            await asyncio.gather(player, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(play())
+            try:
+                yield
+            finally:
+                is_over = True
 
 
 _CONTAINER = {"name": "c", "image": "registry.example/app:1"}

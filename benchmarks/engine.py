@@ -19,14 +19,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from jettison.engine.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.policy import Policy, build_policy
-from jettison.engine.ranking import rank
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import Layout, Snapshot
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import Policy, build_policy
+from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.ranking import rank
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import Layout, Snapshot
 from jettison.manifests.pods import PodListDocument, parse_pods
 from jettison.manifests.summary import SummaryDocument, parse_summary
 
@@ -265,7 +265,7 @@ def measure_import() -> bool:
     library = import_ms("dataclasses, enum, re, typing")
     met = row("import jettison.engine", import_ms("jettison.engine"), IMPORT_BAR_MS, 1.0)
     return (
-        row("import jettison.engine.decide, library's import", import_ms("jettison.engine.decide"), library, None)
+        row("import ...engine.node.decide, library's import", import_ms("jettison.engine.node.decide"), library, None)
         and met
     )
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the node is that
 
 import jettison
 from benchmarks.harness.nodes import running
-from jettison.runtimes.linux.cgroup_mounts import discover
+from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.live.node import LiveNode, pod
 
 PODS = 110

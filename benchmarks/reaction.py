@@ -30,9 +30,10 @@ from benchmarks.harness.nodes import running
 from benchmarks.harness.peers import Peer, installed_peers
 from benchmarks.harness.poller import polling
 from benchmarks.harness.trial import MI, Grower, Reaction, TrialFailed, trial
-from jettison.runtimes.linux import cgroup_v1, cgroup_v2
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, discover
-from jettison.runtimes.linux.usage import UsageReader
+from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
+from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from jettison.runtimes.linux.cgroups.usage import UsageReader
 from tests.live.node import LiveNode, pod
 
 RATE_MIB = 200

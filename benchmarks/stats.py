@@ -20,11 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jettison.errors import RuntimeFailure
-from jettison.runtimes.linux import cgroup_v1, cgroup_v2
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, discover
-from jettison.runtimes.linux.cgroups import Cgroup
-from jettison.runtimes.linux.kept_files import DescriptorBudget
-from jettison.runtimes.linux.usage import UsageReader
+from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
+from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from jettison.runtimes.linux.cgroups.usage import UsageReader
+from jettison.runtimes.linux.files.kept_files import DescriptorBudget
 
 BAR = 2.0
 ROUNDS = 40

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.percentages import parse_percentage
-from jettison.engine.pods import Container, Pod, Volume
-from jettison.engine.policy import KUBELET, Policy, Switches, build_policy
-from jettison.engine.quantity import Quantity, parse
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import (
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import KUBELET, Policy, Switches, build_policy
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
     Layout,
@@ -26,7 +23,10 @@ from jettison.engine.snapshot import (
     ProcessStats,
     Snapshot,
 )
-from jettison.engine.thresholds import Percentage, Threshold
+from jettison.engine.node.thresholds import Percentage, Threshold
+from jettison.engine.numbers.percentages import parse_percentage
+from jettison.engine.numbers.quantity import Quantity, parse
+from jettison.engine.pods.pod import Container, Pod, Volume
 
 KI, MI, GI = 2**10, 2**20, 2**30
 SECOND_NS = 10**9

@@ -13,24 +13,24 @@ from typing import Any
 
 import msgspec
 
-from jettison.agent import journal_reading
-from jettison.agent.recorded_steps import step_from
-from jettison.agent.records import STEP, Encoder, Look, Step
-from jettison.cli.journal_lines import journal_lines
-from jettison.engine.admission import admit_under_pressure
-from jettison.engine.decide import Evict, decide
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import assemble
-from jettison.engine.limits import over_limit
-from jettison.engine.oom_scores import oom_score_adjustments
-from jettison.engine.pods import Pod, limits, requests
-from jettison.engine.policy import build_policy
-from jettison.engine.signals import Condition, readings
-from jettison.engine.snapshot import Layout, NodeStats, PodUsage, Snapshot
+from jettison.agent.journal import reading as journal_reading
+from jettison.agent.journal.recorded_steps import step_from
+from jettison.agent.journal.records import STEP, Encoder, Look, Step
+from jettison.cli.inspect.journal_lines import journal_lines
+from jettison.engine.config.kubelet_config import assemble
+from jettison.engine.config.policy import build_policy
+from jettison.engine.node.decide import Evict, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.local_storage import over_limit
+from jettison.engine.node.signals import Condition, readings
+from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage, Snapshot
+from jettison.engine.pods.admission import admit_under_pressure
+from jettison.engine.pods.oom_scores import oom_score_adjustments
+from jettison.engine.pods.pod import Pod, limits, requests
 from jettison.errors import JettisonError, ManifestError
-from jettison.manifests.config_files import parse_config_file
-from jettison.manifests.document_files import parse_documents
-from jettison.manifests.documents import PriorityClasses, prepare_pod
+from jettison.manifests.files.config_files import parse_config_file
+from jettison.manifests.files.document_files import parse_documents
+from jettison.manifests.files.documents import PriorityClasses, prepare_pod
 from jettison.manifests.history import SavedHistory, encode_history, parse_history
 from jettison.manifests.node_affinity import matches_node
 from jettison.manifests.pods import parse_pods, pod_from

@@ -14,12 +14,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jettison.engine.kubelet_fields import FIELDS, Kind
-from jettison.engine.pods import Container, Pod, PodResources, Volume
-from jettison.engine.policy import Policy, Switches
-from jettison.engine.quantity import Quantity, parse
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import (
+from jettison.engine.config.kubelet_fields import FIELDS, Kind
+from jettison.engine.config.policy import Policy, Switches
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
     Layout,
@@ -30,6 +28,8 @@ from jettison.engine.snapshot import (
     Snapshot,
     VolumeUsage,
 )
+from jettison.engine.numbers.quantity import Quantity, parse
+from jettison.engine.pods.pod import Container, Pod, PodResources, Volume
 from tests.builders import GI, MI, SECOND_NS, document, policy
 
 SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2", "e0")

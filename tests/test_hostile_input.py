@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.cpu_sets import count_cpus
-from jettison.engine.decide import Evict, decide
-from jettison.engine.durations import parse_duration
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import BY_FLAG, BY_KEY
-from jettison.engine.percentages import parse_percentage
-from jettison.engine.pods import Pod
-from jettison.engine.policy import build_policy
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import Snapshot
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import BY_FLAG, BY_KEY
+from jettison.engine.config.policy import build_policy
+from jettison.engine.node.decide import Evict, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.numbers.cpu_sets import count_cpus
+from jettison.engine.numbers.durations import parse_duration
+from jettison.engine.numbers.percentages import parse_percentage
+from jettison.engine.numbers.quantity import parse
+from jettison.engine.pods.pod import Pod
 from jettison.manifests.pods import parse_pods, pod_from
 from jettison.manifests.summary import summary_from
 from tests.builders import document, node, policy, snapshot

@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from benchmarks.harness.load import Server
-from jettison.apiserver.certificates import ensure_identity
-from jettison.apiserver.server import Endpoint, listen
+from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.connections.server import Endpoint, listen
 
 
 def application(folder: Path) -> Starlette:

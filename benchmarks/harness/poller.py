@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.trial import Grower, Reaction, TrialFailed, trial
-from jettison.runtimes.linux import cgroup_kill
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts
-from jettison.runtimes.linux.cgroups import Cgroup
-from jettison.runtimes.linux.usage import UsageReader
+from jettison.runtimes.linux.cgroups import kill as cgroup_kill
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
+from jettison.runtimes.linux.cgroups.usage import UsageReader
 
 PERIOD = 0.1
 _PATIENCE = 10.0

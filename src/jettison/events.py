@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from jettison.engine.evictions import Eviction
-from jettison.engine.facts import Fact as EngineFact
-from jettison.engine.pods import Pod
-from jettison.engine.signals import Reclaimable
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.facts import Fact as EngineFact
+from jettison.engine.node.signals import Reclaimable
+from jettison.engine.pods.pod import Pod
 
 NOT_STARTED = "StartError"
 """The reason of a container that finished because it could not be started; containerd's word."""

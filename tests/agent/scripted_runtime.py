@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jettison.engine.decide import Outcome, Reclaim
-from jettison.engine.evictions import Eviction
-from jettison.engine.history import History
-from jettison.engine.pods import Container, Pod
-from jettison.engine.policy import Policy
-from jettison.engine.signals import Condition
-from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.decide import Outcome, Reclaim
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Condition
+from jettison.engine.node.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
+from jettison.engine.pods.pod import Container, Pod
 from jettison.errors import JettisonError, ObservationFailed
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm, Reclaimed, Untold

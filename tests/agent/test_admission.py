@@ -10,12 +10,12 @@ import pytest
 
 from jettison.agent.admission import Admitter, NodeIdentity
 from jettison.agent.agent import Agent
-from jettison.engine.allocatable import Machine
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.policy import build_policy
-from jettison.engine.signals import Condition
-from jettison.engine.taints import NO_EXECUTE, Taint
+from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import build_policy
+from jettison.engine.node.signals import Condition
+from jettison.engine.scheduling.taints import NO_EXECUTE, Taint
 from jettison.errors import ManifestError, StillRunning
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from

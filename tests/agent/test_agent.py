@@ -12,15 +12,15 @@ import pytest
 from jettison import events
 from jettison.agent.agent import Agent
 from jettison.agent.broadcast import Broadcast
-from jettison.engine.evictions import Eviction
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.pods import Pod, Volume
-from jettison.engine.policy import Policy, build_policy
-from jettison.engine.preemption import preemption_of
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Condition
-from jettison.engine.snapshot import Snapshot
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import Policy, build_policy
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.signals import Condition
+from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.numbers.quantity import parse
+from jettison.engine.pods.pod import Pod, Volume
+from jettison.engine.pods.preemption import preemption_of
 from jettison.errors import ActionFailed, PodGone, StillRunning
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Untold
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.agent.amounts import amount_data, precise, short, signed
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Resource
+from jettison.engine.node.signals import Resource
+from jettison.engine.numbers.quantity import parse
 
 MEMORY, INODES = Resource.MEMORY, Resource.INODES
 

@@ -10,8 +10,8 @@ import pytest
 
 from jettison import events
 from jettison.agent.fact_values import name_of, pods_of, value_pairs, values_of
-from jettison.engine.evictions import Eviction
-from jettison.engine.facts import Fact as EngineFact
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.facts import Fact as EngineFact
 from jettison.events import Fact
 from tests.builders import pod
 

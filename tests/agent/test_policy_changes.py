@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.agent.policy_records import LIVE, SettingChange, policy_changes, with_live_changes
-from jettison.engine.kubelet_fields import FIELDS
-from jettison.engine.policy import IMPROVED
+from jettison.agent.journal.policy_records import LIVE, SettingChange, policy_changes, with_live_changes
+from jettison.engine.config.kubelet_fields import FIELDS
+from jettison.engine.config.policy import IMPROVED
 from jettison.errors import PolicyError
 from tests.builders import policy
 

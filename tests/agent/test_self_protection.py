@@ -151,8 +151,8 @@ def test_all_of_it_says_in_one_line_each_what_is_missing() -> None:
 
 
 OWN = """
-from jettison.runtimes.linux.cgroup_mounts import discover
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 mounts = discover()
 cgroup = Cgroup(mounts, f"jettison-test-{os.getpid()}/agent")
 own = self_protection.OwnCgroup(cgroup)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jettison.apiserver.app import Application
-from jettison.apiserver.auth import Authenticator
+from jettison.apiserver.access.auth import Authenticator
+from jettison.apiserver.access.tokens import TokenEntry
 from jettison.apiserver.bootstrap import ensure_system_objects
-from jettison.apiserver.eviction import Settings
 from jettison.apiserver.housekeeping import Housekeeping
-from jettison.apiserver.store import Store
-from jettison.apiserver.tokens import TokenEntry
+from jettison.apiserver.http.app import Application
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.verbs.eviction import Settings
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jettison.apiserver.limits import MOST_BODY_BYTES
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES
 from tests.apiserver.served import JSON_PATCH, PODS, STRATEGIC, Served
 
 Json = dict[str, Any]

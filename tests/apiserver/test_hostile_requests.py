@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jettison.apiserver.eviction import Settings
+from jettison.apiserver.verbs.eviction import Settings
 from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, pod_document
 
 REQUESTS_PER_EXAMPLE = 10

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from jettison.apiserver.resources import RESOURCES, Resource
+from jettison.apiserver.objects.resources import RESOURCES, Resource
 from tests.apiserver.served import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Json, Served
 
 NODES: Final = "/api/v1/nodes"

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jettison.apiserver.resources import LEASES
-from jettison.apiserver.store import Store
+from jettison.apiserver.objects.resources import LEASES
+from jettison.apiserver.storage.store import Store
 from tests.apiserver.write_load import WRITERS
 
 ROUNDS = 100

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from jettison.apiserver.log import FILE
-from jettison.apiserver.resources import BUDGETS, LEASES, PODS
-from jettison.apiserver.store import Store
+from jettison.apiserver.objects.resources import BUDGETS, LEASES, PODS
+from jettison.apiserver.storage.log import FILE
+from jettison.apiserver.storage.store import Store
 from jettison.errors import ApiError, JettisonError, NotFound
 from tests.apiserver.served import BUDGETS as BUDGETS_PATH
 from tests.apiserver.served import PODS as PODS_PATH

@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from jettison.apiserver.resources import LEASES
-from jettison.apiserver.store import Store
+from jettison.apiserver.objects.resources import LEASES
+from jettison.apiserver.storage.store import Store
 
 WRITERS = 8
 

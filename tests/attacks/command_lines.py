@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from jettison.agent.journal_files import MAGIC, frame
+from jettison.agent.journal.files import MAGIC, frame
 from jettison.cli.program import COMMANDS, program
 from tests.attacks.tally import Tally
 from tests.hostile import FACT, VALID, encoded

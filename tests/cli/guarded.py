@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from click.testing import Result
 
-from jettison.cli.recorded_pods import read_records
+from jettison.cli.inspect.recorded_pods import read_records
+from jettison.cli.program import COMMANDS
 from tests.cli.running import run
 from tests.live.node import GROW, LiveNode, python
 
@@ -115,7 +116,7 @@ WORLD = (
 def line_of_nobody(command: str, *arguments: str) -> list[str]:
     """Imports as root, because an interpreter may lie where nobody else can read it; goes on as nobody."""
     program = (
-        f"import ctypes, difflib, os, sys, jettison.cli.{command}, jettison.cli.guard, jettison.cli.program\n"
+        f"import ctypes, difflib, os, sys, jettison.cli.{COMMANDS[command][0]}, jettison.node.guard, jettison.cli.program\n"
         "from jettison.cli import main\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         # Who becomes another user is not shown his own /proc until he says (PR_SET_DUMPABLE), or runs a program.

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from jettison.agent.http_client import fetch
-from jettison.cli.node_card import NodeCard, read_card, short_path, write_card
+from jettison.agent.http.client import fetch
 from jettison.errors import ObservationFailed
-from jettison.runtimes.linux.cgroup_mounts import discover
+from jettison.node.node_card import NodeCard, read_card, short_path, write_card
+from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.cli.guarded import FLAGS, NOBODY, Guarded, as_nobody, line_of_nobody, pod, shell
 from tests.cli.running import process, run
 

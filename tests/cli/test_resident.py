@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jettison.cli.orders import AnyOrders, ClusterOrders, JoinOrders, Orders, decode_orders, encode_orders
-from jettison.engine.taints import Taint
+from jettison.engine.scheduling.taints import Taint
+from jettison.node.orders import AnyOrders, ClusterOrders, JoinOrders, Orders, decode_orders, encode_orders
 from jettison.runtimes.host.settings import HostSettings
 from tests.cli.running import process
 
@@ -19,7 +19,7 @@ LEAN = """
 import sys
 from jettison.cli.resident import load_lean
 load_lean()
-import jettison.cli.guard, asyncio, hashlib
+import jettison.node.guard, asyncio, hashlib
 print(*sorted({"ssl", "_ssl", "_hashlib", "typing_extensions", "click"} & sys.modules.keys()))
 asyncio.run(asyncio.sleep(0))
 assert hashlib.sha256(b"").hexdigest().startswith("e3b0c44298fc1c14")
@@ -28,9 +28,9 @@ ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """
 
 UNTYPED = """
-import jettison.cli.guard
+import jettison.node.guard
 from jettison.cli.resident import forget_annotations
-from jettison.engine.pods import Pod
+from jettison.engine.pods.pod import Pod
 from jettison.manifests.pods import PodDocument, pod_from
 forget_annotations()
 print(pod_from.__annotations__, Pod.__init__.__annotations__, len(Pod.__annotations__) > 10)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from jettison.clock import SystemClock
 from jettison.controllers.runner import run_controllers
 from jettison.controllers.settings import ControllerSettings
-from jettison.engine.durations import SECOND_NS
+from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import NotFound
 from jettison.runtimes.kube.client import KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import EVENTS, Kind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jettison.controllers.object_state import condition_of
-from jettison.controllers.owned_pods import Claims, selector_of
+from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.owned_pods import Claims, selector_of
 from jettison.controllers.replica_set import OWNER_KIND
 from jettison.runtimes.kube.client import KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, REPLICA_SETS

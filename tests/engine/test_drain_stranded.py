@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.test_drain_plan import budget, only, plan, pod, shape
+from tests.engine.drain.test_plan import budget, only, plan, pod, shape
 
 NO_NODE = (
     "no other node can take the replacement of default/a{more}: uncordon one, or add one that is Ready and that the "

@@ -8,21 +8,21 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jettison.engine.admission import ADMITTED, admit_under_pressure
-from jettison.engine.decide import Evict, Outcome, Reclaim, decide
-from jettison.engine.durations import duration_text, parse_duration
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import Source, assemble, to_document
-from jettison.engine.kubelet_fields import KubeletConfig
-from jettison.engine.limits import over_limit
-from jettison.engine.oom_scores import oom_score_adjustments
-from jettison.engine.pods import Pod, Qos, requests
-from jettison.engine.policy import KUBELET, Policy, build_policy
-from jettison.engine.preemption import Requirement, victims
-from jettison.engine.quantity import ZERO, Quantity, parse
-from jettison.engine.ranking import rank
-from jettison.engine.signals import Condition, Signal, readings
-from jettison.engine.snapshot import Layout, NodeStats, PodUsage, Snapshot
+from jettison.engine.config.kubelet_config import Source, assemble, to_document
+from jettison.engine.config.kubelet_fields import KubeletConfig
+from jettison.engine.config.policy import KUBELET, Policy, build_policy
+from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.local_storage import over_limit
+from jettison.engine.node.ranking import rank
+from jettison.engine.node.signals import Condition, Signal, readings
+from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage, Snapshot
+from jettison.engine.numbers.durations import duration_text, parse_duration
+from jettison.engine.numbers.quantity import ZERO, Quantity, parse
+from jettison.engine.pods.admission import ADMITTED, admit_under_pressure
+from jettison.engine.pods.oom_scores import oom_score_adjustments
+from jettison.engine.pods.pod import Pod, Qos, requests
+from jettison.engine.pods.preemption import Requirement, victims
 from jettison.errors import PolicyError
 from tests.builders import MI
 from tests.strategies import (

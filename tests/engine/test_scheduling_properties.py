@@ -8,14 +8,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.budgets import Budget, BudgetStatus
-from jettison.engine.label_selectors import SelectorObject
-from jettison.engine.scheduling import Placed, Unplaced, place
-from jettison.engine.scheduling_filters import refusal
-from jettison.engine.scheduling_nodes import Cluster, NodeOffer, Room, Tally
-from jettison.engine.scheduling_pods import Claim, PlaceablePod
-from jettison.engine.scheduling_preemption import Preemption, preempt
-from jettison.engine.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
+from jettison.engine.budgets.budget import Budget, BudgetStatus
+from jettison.engine.labels.selectors import SelectorObject
+from jettison.engine.scheduling.choice import Placed, Unplaced, place
+from jettison.engine.scheduling.filters import refusal
+from jettison.engine.scheduling.nodes import Cluster, NodeOffer, Room, Tally
+from jettison.engine.scheduling.pods import Claim, PlaceablePod
+from jettison.engine.scheduling.preemption import Preemption, preempt
+from jettison.engine.scheduling.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 
 APPS = ("a", "b", "c")
 DEVICE = "example.com/gpu"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from jettison.engine.decide import Decision, Evict, Nothing, Outcome, Reclaim, decide
-from jettison.engine.facts import GraceCutShort
-from jettison.engine.history import History
-from jettison.engine.policy import KUBELET, Policy, Switches
-from jettison.engine.pressure import assess
-from jettison.engine.signals import ROWS, Reclaimable, Resource, readings
-from jettison.engine.snapshot import ContainerUsage, NodeStats, PodUsage, Snapshot
+from jettison.engine.config.policy import KUBELET, Policy, Switches
+from jettison.engine.node.decide import Decision, Evict, Nothing, Outcome, Reclaim, decide
+from jettison.engine.node.facts import GraceCutShort
+from jettison.engine.node.history import History
+from jettison.engine.node.pressure import assess
+from jettison.engine.node.signals import ROWS, Reclaimable, Resource, readings
+from jettison.engine.node.snapshot import ContainerUsage, NodeStats, PodUsage, Snapshot
 from tests.agent.test_agent import Stage
 from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 from tests.strategies import policies, snapshots

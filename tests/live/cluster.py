@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jettison.cli.recorded_pods import read_records
+from jettison.cli.inspect.recorded_pods import read_records
 from tests.live.served import Served, announced_port
 
 Json = dict[str, Any]

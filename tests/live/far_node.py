@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.runtimes.linux.cgroup_kill import kill_until_empty
-from jettison.runtimes.linux.cgroup_mounts import discover
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.kill import kill_until_empty
+from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.live.cluster import PODS, LiveCluster
 
 _PATIENCE = 30

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jettison.agent.journal import Journal
+from jettison.agent.journal.journal import Journal
 from jettison.cli import main
-from jettison.runtimes.host import record_files
-from jettison.runtimes.host.processes import Process
+from jettison.runtimes.host.pods import record_files
+from jettison.runtimes.host.processes.processes import Process
 
 
 def _die_at(number: int) -> None:

@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jettison.clock import SystemClock
-from jettison.engine.policy import Policy
-from jettison.engine.snapshot import MemoryStats
-from jettison.runtimes.host.alarms import MemoryAlarms, Watched
-from jettison.runtimes.host.bell import Bell
-from jettison.runtimes.host.outlook import MemoryPair
-from jettison.runtimes.linux.cgroup_kill import kill_until_empty
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts
-from jettison.runtimes.linux.cgroups import Cgroup
-from jettison.runtimes.linux.limits import Limits
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.snapshot import MemoryStats
+from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
+from jettison.runtimes.host.notice.outlook import MemoryPair
+from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.kill import kill_until_empty
+from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
+from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.proc import Machine
-from jettison.runtimes.linux.usage import ROOT, UsageReader
 from jettison.runtimes.protocol import CLOSE_ALARM
 from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from jettison.agent.fact_values import name_of, values_of
-from jettison.cli.host_node import HostNode, NodeOptions
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.policy import Policy, build_policy
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import Policy, build_policy
 from jettison.events import Fact
+from jettison.node.host_node import HostNode, NodeOptions
 from jettison.runtimes.host.settings import HostSettings
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, discover
-from jettison.runtimes.linux.kernel_files import read_number
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
+from jettison.runtimes.linux.files.kernel_files import read_number
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.psi import PressureFile
-from jettison.runtimes.linux.usage import ROOT, UsageReader
 from tests.live import guest_kernel
 from tests.live.guest_side import CGROUPS, MIB, counters, report
 

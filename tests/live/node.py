@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jettison.agent.explanations import explain
-from jettison.agent.http_client import fetch
-from jettison.agent.journal_reading import PodQuery, Record, read_journal
-from jettison.agent.stories import story_of
+from jettison.agent.http.client import fetch
+from jettison.agent.journal.explanations import explain
+from jettison.agent.journal.reading import PodQuery, Record, read_journal
+from jettison.agent.journal.stories import story_of
 from jettison.errors import ObservationFailed
 
 MI = 2**20

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from jettison.agent.http_client import fetch
+from jettison.agent.http.client import fetch
 from jettison.runtimes.linux.processes import read_process
 from tests.cli.guarded import PATIENCE, Guarded, as_nobody, pod, shell
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.agent.http_client import fetch
+from jettison.agent.http.client import fetch
 from tests.live.hostile_manifests import fuzzed, hostile
 from tests.live.node import LiveNode, pod
 from tests.runtimes.host.nodes import needs_root

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.cluster import Cluster
-from jettison.apiserver.log_query import LogQuery
-from jettison.apiserver.server import Endpoint
+from jettison.apiserver.connections.server import Endpoint
+from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.errors import ApiError
 from tests.live.kubectl import Kubectl
 from tests.live.served import Served

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jettison.runtimes.host import capabilities, seccomp
+from jettison.runtimes.host.processes import capabilities, seccomp
 from tests.runtimes.host.nodes import needs_root
-from tests.runtimes.host.pods import SLEEPS, Scene, container, eviction, manifest, play, python, shell, until
+from tests.runtimes.host.scenes import SLEEPS, Scene, container, eviction, manifest, play, python, shell, until
 
 pytestmark = needs_root
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jettison.engine.budget_sync import sync_budget
-from jettison.engine.workloads import Workloads
+from jettison.engine.budgets.sync import sync_budget
+from jettison.engine.workloads.owners import Workloads
 from jettison.errors import Conflict, NotFound
 from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
 from jettison.manifests.times import time_text

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.engine.drain_plan import Fate
+from jettison.engine.drain.plan import Fate
 from jettison.errors import ApiError
 from jettison.maintenance.plan import read_plan
 from jettison.maintenance.settings import DrainSettings

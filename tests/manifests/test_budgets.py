@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.budgets import Budget, BudgetCondition, BudgetStatus, GuardedPod
-from jettison.engine.label_selectors import MatchExpression, SelectorObject
-from jettison.engine.workloads import OwnerReference, Workload
+from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus, GuardedPod
+from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.workloads.owners import OwnerReference, Workload
 from jettison.errors import ManifestError
 from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
 

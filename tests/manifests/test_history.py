@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.history import History
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Condition, Signal
-from jettison.engine.snapshot import Reading
-from jettison.engine.thresholds import Percentage, Threshold
+from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Condition, Signal
+from jettison.engine.node.snapshot import Reading
+from jettison.engine.node.thresholds import Percentage, Threshold
+from jettison.engine.numbers.quantity import parse
 from jettison.errors import ManifestError
 from jettison.manifests.history import KIND, SavedHistory, encode_history, parse_history
 from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.job_failures import ContainerEnd, FailureRule
-from jettison.engine.job_sync import JobGoal, JobPod, JobState, Verdict
+from jettison.engine.workloads.job_failures import ContainerEnd, FailureRule
+from jettison.engine.workloads.job_sync import JobGoal, JobPod, JobState, Verdict
 from jettison.manifests.jobs import TRACKING_FINALIZER, job_goal_from, job_pod_from, job_state_from
 
 SECOND_NS = 10**9

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.budgets import GuardedPod
-from jettison.engine.drain import NodePod
+from jettison.engine.budgets.budget import GuardedPod
+from jettison.engine.drain.filters import NodePod
 from jettison.errors import ManifestError
 from jettison.manifests.node_pods import node_pod_from
 

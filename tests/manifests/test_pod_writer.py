@@ -7,7 +7,7 @@ from dataclasses import fields
 import msgspec
 from hypothesis import given
 
-from jettison.engine.pods import Pod
+from jettison.engine.pods.pod import Pod
 from jettison.manifests.pod_writer import pod_document
 from jettison.manifests.pods import parse_pods
 from tests.builders import pod

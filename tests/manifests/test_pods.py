@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.pods import Container, Pod, PodResources, Volume
-from jettison.engine.quantity import parse
-from jettison.engine.taints import Toleration
+from jettison.engine.numbers.quantity import parse
+from jettison.engine.pods.pod import Container, Pod, PodResources, Volume
+from jettison.engine.scheduling.taints import Toleration
 from jettison.errors import ManifestError
 from jettison.manifests.pods import parse_pods, pod_from
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jettison.engine.quantity import LENGTH_LIMIT, Quantity, parse
+from jettison.engine.numbers.quantity import LENGTH_LIMIT, Quantity, parse
 from jettison.errors import QuantityError
 from jettison.manifests.quantities import exact_text
 

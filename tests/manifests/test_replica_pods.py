@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.replica_pods import ReplicaPod
+from jettison.engine.workloads.replica_pods import ReplicaPod
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.manifests.times import parse_time
 

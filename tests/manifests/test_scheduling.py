@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.label_selectors import Operator, Requirement
-from jettison.engine.node_affinity import NOWHERE, NodeAffinity, NodeTerm, Preference
-from jettison.engine.scheduling_nodes import NodeOffer, Room
-from jettison.engine.scheduling_pods import NOT_YET, Claim, PlaceablePod
-from jettison.engine.taints import NO_SCHEDULE, Taint, Toleration
+from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity, NodeTerm, Preference
+from jettison.engine.scheduling.nodes import NodeOffer, Room
+from jettison.engine.scheduling.pods import NOT_YET, Claim, PlaceablePod
+from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, Toleration
 from jettison.errors import ManifestError
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from, refreshed
 from tests.builders import GI, MI

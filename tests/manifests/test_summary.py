@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.signals import Signal, readings
-from jettison.engine.snapshot import (
+from jettison.engine.node.signals import Signal, readings
+from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
     Layout,

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, VolumeUsage
+from jettison.engine.node.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, VolumeUsage
 from jettison.manifests.summary import parse_summary
 from jettison.manifests.summary_writer import summary_document
 from tests.builders import MI, SECOND_NS, memory_used, node, pod

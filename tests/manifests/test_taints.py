@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jettison.engine.taints import Taint, Toleration
+from jettison.engine.scheduling.taints import Taint, Toleration
 from jettison.manifests.taints import taints_from, tolerations_from
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from jettison.engine.pods import Container, Pod, PodResources, Volume
-from jettison.engine.quantity import Quantity, parse
-from jettison.engine.snapshot import (
+from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
     MemoryStats,
@@ -15,7 +13,9 @@ from jettison.engine.snapshot import (
     ProcessStats,
     VolumeUsage,
 )
-from jettison.engine.taints import Toleration
+from jettison.engine.numbers.quantity import Quantity, parse
+from jettison.engine.pods.pod import Container, Pod, PodResources, Volume
+from jettison.engine.scheduling.taints import Toleration
 
 _QUANTITIES = ["0", "1", "100m", "64Mi", "0.5Ki", "1000m", "1e3", "1Gi", "1500M", "0.1", "12345678901234567890", "0Ki"]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from jettison.agent.safe_text import printable
-from jettison.cli.host_node import HostNode, NodeOptions
-from jettison.cli.member_node import run_member
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND
-from jettison.engine.policy import build_policy
-from jettison.engine.taints import Taint
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND
+from jettison.engine.config.policy import build_policy
+from jettison.engine.scheduling.taints import Taint
 from jettison.events import Fact
+from jettison.node.host_node import HostNode, NodeOptions
+from jettison.node.member_node import run_member
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS

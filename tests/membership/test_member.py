@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.engine.taints import Taint
+from jettison.engine.scheduling.taints import Taint
 from jettison.manifests.times import parse_time
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS, Kind

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.engine.evictions import PodCondition
+from jettison.engine.node.evictions import PodCondition
 from jettison.manifests.pods import pod_from
 from jettison.membership.pod_reports import PodReports
 from jettison.runtimes.kube.cache import Cache, Caches

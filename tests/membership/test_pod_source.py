@@ -6,7 +6,7 @@ from jettison.clock import SystemClock
 from jettison.errors import ManifestError
 from jettison.events import Fact
 from jettison.membership.pod_source import ApiPods
-from jettison.runtimes.host.spec import pod_spec
+from jettison.runtimes.host.specs.spec import pod_spec
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.evictions import PodCondition
-from jettison.engine.pods import Container, Pod
+from jettison.engine.node.evictions import PodCondition
+from jettison.engine.pods.pod import Container, Pod
 from jettison.membership.pod_status import lost_patch, status_patch
 from jettison.runtimes.protocol import ContainerStatus, PodStatus
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jettison.engine.budget_sync import sync_budget
-from jettison.engine.budgets import BudgetStatus, scaled
-from jettison.engine.field_selectors import FieldSelector, parse_field_selector
-from jettison.engine.label_selector_text import parse_label_selector
-from jettison.engine.label_selectors import LabelSelector, select
-from jettison.engine.taints import (
+from jettison.engine.budgets.budget import BudgetStatus, scaled
+from jettison.engine.budgets.sync import sync_budget
+from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
+from jettison.engine.labels.selector_text import parse_label_selector
+from jettison.engine.labels.selectors import LabelSelector, select
+from jettison.engine.scheduling.taints import (
     Taint,
     Toleration,
     bearing_toleration,
     first_untolerated,
     no_execute_stay,
 )
-from jettison.engine.workloads import Workload, Workloads
+from jettison.engine.workloads.owners import Workload, Workloads
 from jettison.errors import InputError
 from jettison.manifests.budgets import budget_from, guarded_pod_from, selector_from, workload_from
 from jettison.manifests.times import parse_time, time_text

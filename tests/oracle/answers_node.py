@@ -11,23 +11,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jettison.engine import allocatable, collection, pods, preemption, quantity, signals
-from jettison.engine.admission import Admission, Shortage, admit_under_pressure
-from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
-from jettison.engine.durations import duration_text, parse_duration
-from jettison.engine.evictions import Eviction, PodCondition
-from jettison.engine.history import History
-from jettison.engine.kubelet_config import Source, assemble
-from jettison.engine.kubelet_fields import API_VERSION, KIND, KubeletConfig
-from jettison.engine.node_conditions import NodeCondition, report
-from jettison.engine.notifier import memory_alarm
-from jettison.engine.oom_scores import oom_score_adjustments
-from jettison.engine.policy import ImageCollection, Policy, build_policy, parse_reservation, thresholds_of
-from jettison.engine.ranking import rank
-from jettison.engine.snapshot import Layout, Snapshot
-from jettison.engine.thresholds import Amount, Percentage, Threshold, for_layout, parse_thresholds
-from jettison.engine.validation import validate
-from jettison.engine.wording import Event, event_of, eviction_event
+from jettison.engine.config import allocatable
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
+from jettison.engine.config.policy import ImageCollection, Policy, build_policy, parse_reservation, thresholds_of
+from jettison.engine.config.validation import validate
+from jettison.engine.node import image_collection as collection
+from jettison.engine.node import signals
+from jettison.engine.node.conditions import NodeCondition, report
+from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.node.evictions import Eviction, PodCondition
+from jettison.engine.node.history import History
+from jettison.engine.node.notifier import memory_alarm
+from jettison.engine.node.ranking import rank
+from jettison.engine.node.snapshot import Layout, Snapshot
+from jettison.engine.node.thresholds import Amount, Percentage, Threshold, for_layout, parse_thresholds
+from jettison.engine.node.wording import Event, event_of, eviction_event
+from jettison.engine.numbers import quantity
+from jettison.engine.numbers.durations import duration_text, parse_duration
+from jettison.engine.pods import pod as pods
+from jettison.engine.pods import preemption
+from jettison.engine.pods.admission import Admission, Shortage, admit_under_pressure
+from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.errors import DurationError, PolicyError, QuantityError
 from jettison.manifests.pods import pod_from
 from jettison.manifests.summary import summary_from

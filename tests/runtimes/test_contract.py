@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.engine.decide import Nothing, Reclaim
-from jettison.engine.evictions import Eviction
-from jettison.engine.pods import Pod
-from jettison.engine.signals import Condition, Reclaimable, Signal, readings
-from jettison.engine.snapshot import Reading
+from jettison.engine.node.decide import Nothing, Reclaim
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.signals import Condition, Reclaimable, Signal, readings
+from jettison.engine.node.snapshot import Reading
+from jettison.engine.pods.pod import Pod
 from jettison.errors import PodGone
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jettison import events
-from jettison.engine.admission import Admission, admit_under_pressure, shortages
-from jettison.engine.allocatable import node_allocatable
-from jettison.engine.evictions import Eviction
-from jettison.engine.pods import Pod
-from jettison.engine.policy import Policy
-from jettison.engine.preemption import handle_admission_failure
-from jettison.engine.quantity import Quantity
-from jettison.engine.signals import Condition
-from jettison.engine.taints import NO_EXECUTE, Taint, first_untolerated
+from jettison.engine.config.allocatable import node_allocatable
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.signals import Condition
+from jettison.engine.numbers.quantity import Quantity
+from jettison.engine.pods.admission import Admission, admit_under_pressure, shortages
+from jettison.engine.pods.pod import Pod
+from jettison.engine.pods.preemption import handle_admission_failure
+from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, first_untolerated
 from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
 from jettison.manifests.node_affinity import matches_node

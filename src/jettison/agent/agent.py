@@ -10,14 +10,14 @@ from typing import Any, Protocol
 from jettison import events
 from jettison.agent.endings import Ending, told_instead
 from jettison.clock import Clock
-from jettison.engine.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
-from jettison.engine.evictions import HARD_GRACE, Eviction
-from jettison.engine.facts import GraceCutShort
-from jettison.engine.history import History
-from jettison.engine.policy import Policy
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import Snapshot
-from jettison.engine.survival import Trends, fatal, follow
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
+from jettison.engine.node.evictions import HARD_GRACE, Eviction
+from jettison.engine.node.facts import GraceCutShort
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.node.survival import Trends, fatal, follow
 from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
 from jettison.events import Emit, Fact
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Runtime

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jettison.engine.quantity import NANO, Quantity
-from jettison.engine.signals import Resource
-from jettison.manifests.decoding import shortened
+from jettison.engine.node.signals import Resource
+from jettison.engine.numbers.quantity import NANO, Quantity
+from jettison.manifests.files.decoding import shortened
 
 _UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _BYTES = (Resource.MEMORY, Resource.EPHEMERAL_STORAGE)

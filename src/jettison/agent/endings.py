@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jettison.engine.decide import Evict
-from jettison.engine.evictions import BY_HAND, HARD_GRACE, Eviction, effective_grace, kill_wait, runtime_grace
-from jettison.engine.preemption import PREEMPTING
+from jettison.engine.node.decide import Evict
+from jettison.engine.node.evictions import BY_HAND, HARD_GRACE, Eviction, effective_grace, kill_wait, runtime_grace
+from jettison.engine.pods.preemption import PREEMPTING
 
 CLEANUP_NS = 30 * 10**9
 """How long a pod that has stopped may take to clear away before the next one goes."""

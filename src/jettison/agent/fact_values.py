@@ -17,11 +17,11 @@ import msgspec
 
 from jettison.agent.amounts import short, span
 from jettison.agent.safe_text import quoted
-from jettison.engine.evictions import Eviction
-from jettison.engine.pods import Pod
-from jettison.engine.signals import ROWS, Resource, Signal
-from jettison.engine.snapshot import Reading
-from jettison.engine.thresholds import Threshold
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.signals import ROWS, Resource, Signal
+from jettison.engine.node.snapshot import Reading
+from jettison.engine.node.thresholds import Threshold
+from jettison.engine.pods.pod import Pod
 from jettison.events import Fact
 
 _SIGNALS = frozenset(signal.value for signal in Signal)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jettison.apiserver.admission import SYSTEM_NAMESPACES
-from jettison.apiserver.resources import NAMESPACES, PRIORITY_CLASSES, Resource
-from jettison.apiserver.schema.reading import read_document
-from jettison.apiserver.store import Store
-from jettison.apiserver.writing import prepare_new
+from jettison.apiserver.objects.admission import SYSTEM_NAMESPACES
+from jettison.apiserver.objects.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from jettison.apiserver.objects.schema.reading import read_document
+from jettison.apiserver.objects.writing import prepare_new
+from jettison.apiserver.storage.store import Store
 from jettison.clock import Clock
-from jettison.manifests.documents import SYSTEM_CLASSES
+from jettison.manifests.files.documents import SYSTEM_CLASSES
 
 _DESCRIPTIONS = {
     "system-cluster-critical": (

@@ -18,21 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jettison.apiserver.app import Application
-from jettison.apiserver.auth import NODE_PREFIX, Authenticator
+from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator
+from jettison.apiserver.access.identity import IdentityInTheMaking, ServerIdentity
+from jettison.apiserver.access.kubeconfig import write_kubeconfig
+from jettison.apiserver.access.tokens import ensure_tokens
 from jettison.apiserver.bootstrap import ensure_system_objects
-from jettison.apiserver.eviction import Settings
-from jettison.apiserver.far_logs import FarLogs
+from jettison.apiserver.connections.server import Endpoint, listen, serve
 from jettison.apiserver.housekeeping import Housekeeping
-from jettison.apiserver.identity import IdentityInTheMaking, ServerIdentity
-from jettison.apiserver.kubeconfig import write_kubeconfig
-from jettison.apiserver.log_query import LogSource
-from jettison.apiserver.private_files import make_private_folder
-from jettison.apiserver.server import Endpoint, listen, serve
-from jettison.apiserver.store import Store
-from jettison.apiserver.tokens import ensure_tokens
+from jettison.apiserver.http.app import Application
+from jettison.apiserver.storage.private_files import make_private_folder
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.verbs.eviction import Settings
+from jettison.apiserver.verbs.far_logs import FarLogs
+from jettison.apiserver.verbs.log_query import LogSource
 from jettison.clock import Clock, SystemClock
-from jettison.engine.api_switches import EXACT, ApiSwitches
+from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.errors import InputError
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from typing import Final
 
-from jettison.apiserver.deletion import GARBAGE_FINALIZERS, DeleteOptions, Deletions
 from jettison.apiserver.leaving import terminating_conditions
-from jettison.apiserver.resources import EVENTS, NAMESPACES, PODS, RESOURCES, Resource
-from jettison.apiserver.store import Store
-from jettison.apiserver.stored import Change, ChangeType, Stored
+from jettison.apiserver.objects.resources import EVENTS, NAMESPACES, PODS, RESOURCES, Resource
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.stored import Change, ChangeType, Stored
+from jettison.apiserver.verbs.deletion import GARBAGE_FINALIZERS, DeleteOptions, Deletions
 from jettison.clock import Clock
 from jettison.errors import ApiError
 from jettison.manifests.times import parse_time

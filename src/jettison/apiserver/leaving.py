@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jettison.apiserver.resources import Resource
-from jettison.apiserver.stored import Stored
+from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.storage.stored import Stored
 from jettison.manifests.times import time_text
 
 Json = dict[str, Any]

@@ -10,18 +10,14 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Commands by name with their line of help; the module `jettison.cli.<name>` holds each as `command`.
+    """Commands by name, each with its module below `jettison.cli`, which holds it as `command`, and a line of help."""
 
-    For a group inside a group the modules are called `<group>_<name>`.
-    """
-
-    def __init__(self, *arguments: Any, lazy: Mapping[str, str], prefix: str = "", **settings: Any) -> None:
+    def __init__(self, *arguments: Any, lazy: Mapping[str, tuple[str, str]], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._lazy = lazy
-        self._prefix = prefix
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Who types no command wants to know which there are; click, in some versions, calls that an error."""
+        """Without a command the list of them is shown; click, in some versions, calls that an error."""
         return super().parse_args(ctx, args or ["--help"])
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
@@ -32,7 +28,7 @@ class LazyGroup(click.Group):
         """The command, imported now; None for a name that is not in the table."""
         if cmd_name not in self._lazy:
             return None
-        command = import_module(f"jettison.cli.{self._prefix}{cmd_name}").command
+        command = import_module(f"jettison.cli.{self._lazy[cmd_name][0]}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -44,11 +40,11 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-                hint = import_module("jettison.engine.suggestions").did_you_mean(args[0], self._lazy)
+                hint = import_module("jettison.engine.config.suggestions").did_you_mean(args[0], self._lazy)
                 raise click.UsageError(f"No such command '{args[0][:60]}'{hint}", ctx) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """From the table; click would import every command for its first line."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self._lazy.items()))
+            formatter.write_dl([(name, line) for name, (_, line) in self._lazy.items()])

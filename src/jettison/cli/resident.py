@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from jettison.cli.orders import AnyOrders
+    from jettison.node.orders import AnyOrders
 
 _LEFT_OUT = ("ssl", "_hashlib", "typing_extensions")
 _MODULES = ("asyncio", "hashlib", "msgspec")
@@ -41,8 +41,8 @@ def main() -> NoReturn:
         doer = data.partition(b"\n")[0].decode()
         if doer in _LEAN:
             load_lean()
-        orders = import_module("jettison.cli.orders").decode_orders(data)
-        carry_out = import_module(f"jettison.cli.{doer}").carry_out
+        orders = import_module("jettison.node.orders").decode_orders(data)
+        carry_out = import_module(f"jettison.node.{doer}").carry_out
         if doer in _LEAN:
             forget_annotations()
         # From here on it is for the doer to say what a signal means.
@@ -103,6 +103,6 @@ def deliver_again() -> None:
 
 
 def _deliver(writable: int, orders: AnyOrders) -> None:
-    data = import_module("jettison.cli.orders").encode_orders(orders)
+    data = import_module("jettison.node.orders").encode_orders(orders)
     with os.fdopen(writable, "wb") as pipe:
         pipe.write(data)

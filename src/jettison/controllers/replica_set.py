@@ -11,17 +11,24 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from jettison.controllers.deployment_revisions import replicas_of
-from jettison.controllers.event_recorder import WARNING, subject_of
-from jettison.controllers.object_state import condition_of, is_terminating
-from jettison.controllers.owned_pods import ByController, Claims, OwnerKind, WokenOwners, controller_of, selector_of
-from jettison.controllers.pod_batches import Failure, NewPod, PodBatches
-from jettison.controllers.pod_control import MOST_AT_ONCE
-from jettison.controllers.quick_failures import Allowance, QuickFailures, told
-from jettison.controllers.reconciler import Reconciler, Surroundings
-from jettison.controllers.status_report import report_status
-from jettison.engine.label_selectors import LabelSelector
-from jettison.engine.replica_pods import ReplicaPod, deletion_order, next_available_ns
+from jettison.controllers.deployment.revisions import replicas_of
+from jettison.controllers.machinery.event_recorder import WARNING, subject_of
+from jettison.controllers.machinery.object_state import condition_of, is_terminating
+from jettison.controllers.machinery.owned_pods import (
+    ByController,
+    Claims,
+    OwnerKind,
+    WokenOwners,
+    controller_of,
+    selector_of,
+)
+from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
+from jettison.controllers.machinery.pod_control import MOST_AT_ONCE
+from jettison.controllers.machinery.quick_failures import Allowance, QuickFailures, told
+from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
+from jettison.controllers.machinery.status_report import report_status
+from jettison.engine.labels.selectors import LabelSelector
+from jettison.engine.workloads.replica_pods import ReplicaPod, deletion_order, next_available_ns
 from jettison.manifests.replica_pods import replica_pod_from
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of

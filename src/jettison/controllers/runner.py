@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jettison.clock import Clock, SystemClock
-from jettison.controllers.daemon_set import DaemonSetController
-from jettison.controllers.deployment import DeploymentController
-from jettison.controllers.disruption import DisruptionController
-from jettison.controllers.event_recorder import EventRecorder
-from jettison.controllers.finished_jobs import FinishedJobController
-from jettison.controllers.garbage_collector import GarbageCollector
-from jettison.controllers.job import JobController
-from jettison.controllers.node_lifecycle import NodeLifecycleController
-from jettison.controllers.pod_garbage import PodGarbageController
-from jettison.controllers.reconciler import Controller, Surroundings
+from jettison.controllers.daemon_set.daemon_set import DaemonSetController
+from jettison.controllers.deployment.deployment import DeploymentController
+from jettison.controllers.disruption.disruption import DisruptionController
+from jettison.controllers.garbage.collector import GarbageCollector
+from jettison.controllers.garbage.pods import PodGarbageController
+from jettison.controllers.job.finished_jobs import FinishedJobController
+from jettison.controllers.job.job import JobController
+from jettison.controllers.machinery.event_recorder import EventRecorder
+from jettison.controllers.machinery.reconciler import Controller, Surroundings
+from jettison.controllers.nodes.lifecycle import NodeLifecycleController
+from jettison.controllers.nodes.taint_eviction import TaintEvictionController
 from jettison.controllers.replica_set import ReplicaSetController
-from jettison.controllers.scheduler import Scheduler
+from jettison.controllers.scheduler.scheduler import Scheduler
 from jettison.controllers.settings import ControllerSettings
-from jettison.controllers.stateful_set import StatefulSetController
-from jettison.controllers.taint_eviction import TaintEvictionController
+from jettison.controllers.stateful_set.stateful_set import StatefulSetController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 

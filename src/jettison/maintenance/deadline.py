@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from jettison.engine.durations import SECOND_NS, duration_text
+from jettison.engine.numbers.durations import SECOND_NS, duration_text
 
 
 class Deadline:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain import NodePod, aggregated
-from jettison.engine.strconv import quote
+from jettison.engine.drain.filters import NodePod, aggregated
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, RuntimeFailure
 from jettison.maintenance.deadline import Deadline
 from jettison.maintenance.eviction import Evictor

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from jettison.clock import Clock
-from jettison.engine.drain import NodePod
+from jettison.engine.drain.filters import NodePod
 from jettison.errors import ApiError
 from jettison.maintenance.deadline import Deadline
 from jettison.maintenance.eviction import Evictor, Failed

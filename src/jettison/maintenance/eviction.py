@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain import NodePod, overdue
-from jettison.engine.durations import SECOND_NS, duration_text
-from jettison.engine.strconv import quote
+from jettison.engine.drain.filters import NodePod, overdue
+from jettison.engine.numbers.durations import SECOND_NS, duration_text
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
 from jettison.maintenance.deadline import Deadline
 from jettison.maintenance.progress import Progress, Stage

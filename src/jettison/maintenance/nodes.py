@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from jettison.engine.strconv import quote
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, RuntimeFailure
 from jettison.maintenance.settings import DryRun, Voice
 from jettison.runtimes.kube.client import Document, KubeClient

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain import Selection
-from jettison.engine.drain_places import stranded_pods
-from jettison.engine.drain_plan import DrainPlan, plan_drain
+from jettison.engine.drain.filters import Selection
+from jettison.engine.drain.places import stranded_pods
+from jettison.engine.drain.plan import DrainPlan, plan_drain
 from jettison.errors import ApiError
 from jettison.maintenance.selection import filtered, read_pods
 from jettison.maintenance.settings import DrainSettings

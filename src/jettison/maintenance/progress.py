@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from jettison.engine.drain import NodePod
+from jettison.engine.drain.filters import NodePod
 from jettison.maintenance.settings import Voice
 
 _REPORT_SECONDS: Final = 1.0

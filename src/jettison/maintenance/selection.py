@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from jettison.clock import Clock
-from jettison.engine.drain import DaemonSetTrouble, Selection, daemon_set_of, select_pods
+from jettison.engine.drain.filters import DaemonSetTrouble, Selection, daemon_set_of, select_pods
 from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.maintenance.settings import DrainSettings
 from jettison.manifests.node_pods import node_pod_from

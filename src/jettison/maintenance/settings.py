@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from jettison.engine.drain import DrainRules
+from jettison.engine.drain.filters import DrainRules
 from jettison.runtimes.kube.client import CHUNK
 
 

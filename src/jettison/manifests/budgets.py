@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import field
 
-from jettison.engine.budgets import Budget, BudgetCondition, BudgetStatus, GuardedPod
-from jettison.engine.label_selectors import MatchExpression, SelectorObject
-from jettison.engine.workloads import OwnerReference, Workload
-from jettison.manifests.decoding import Wire, convert
+from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus, GuardedPod
+from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.workloads.owners import OwnerReference, Workload
+from jettison.manifests.files.decoding import Wire, convert
 from jettison.manifests.times import parse_time, time_text
 
 

@@ -17,14 +17,14 @@ from typing import TypeVar
 
 import msgspec
 
-from jettison.engine.durations import duration_text, parse_duration
-from jettison.engine.history import History
-from jettison.engine.quantity import Quantity, parse
-from jettison.engine.signals import Condition, Signal
-from jettison.engine.snapshot import Reading
-from jettison.engine.thresholds import Amount, Percentage, Threshold
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Condition, Signal
+from jettison.engine.node.snapshot import Reading
+from jettison.engine.node.thresholds import Amount, Percentage, Threshold
+from jettison.engine.numbers.durations import duration_text, parse_duration
+from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.errors import InputError, ManifestError
-from jettison.manifests.decoding import Wire, decode, shortened
+from jettison.manifests.files.decoding import Wire, decode, shortened
 from jettison.manifests.times import exact_time_text, parse_time
 
 VERSION = 1

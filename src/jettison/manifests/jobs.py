@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from jettison.engine.job_failures import ContainerEnd, FailureRule
-from jettison.engine.job_indexes import parse_indexes
-from jettison.engine.job_sync import JobGoal, JobPod, JobState, Verdict
-from jettison.engine.strconv import parse_int64
+from jettison.engine.numbers.strconv import parse_int64
+from jettison.engine.workloads.job_failures import ContainerEnd, FailureRule
+from jettison.engine.workloads.job_indexes import parse_indexes
+from jettison.engine.workloads.job_sync import JobGoal, JobPod, JobState, Verdict
 from jettison.manifests.times import time_or_none
 
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"

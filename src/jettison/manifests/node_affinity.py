@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jettison.engine.label_selectors import Operator, Requirement, require
-from jettison.engine.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm, Preference
+from jettison.engine.labels.selectors import Operator, Requirement, require
+from jettison.engine.scheduling.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm, Preference
 from jettison.errors import InputError
 
 _OPERATORS = {

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import field
 
-from jettison.engine.drain import NodePod
+from jettison.engine.drain.filters import NodePod
 from jettison.manifests.budgets import guarded_pod_from
-from jettison.manifests.decoding import Wire, convert
+from jettison.manifests.files.decoding import Wire, convert
 from jettison.manifests.pods import CONFIG_MIRROR
 from jettison.manifests.times import parse_time
 

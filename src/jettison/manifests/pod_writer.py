@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jettison.engine.pods import Container, Pod, Resources, Volume
-from jettison.engine.taints import Toleration
+from jettison.engine.pods.pod import Container, Pod, Resources, Volume
+from jettison.engine.scheduling.taints import Toleration
 from jettison.manifests.pods import CONFIG_MIRROR, CONFIG_SOURCE
 from jettison.manifests.quantities import exact_text
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import field
 
-from jettison.engine.pods import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
-from jettison.engine.quantity import ZERO, Quantity, parse
-from jettison.engine.suggestions import quantity_advice
-from jettison.engine.taints import Toleration
+from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.numbers.quantity import ZERO, Quantity, parse
+from jettison.engine.pods.pod import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
+from jettison.engine.scheduling.taints import Toleration
 from jettison.errors import ManifestError, QuantityError
-from jettison.manifests.decoding import Wire, convert, decode, shortened
+from jettison.manifests.files.decoding import Wire, convert, decode, shortened
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from jettison.engine.quantity import EXPONENT_LIMIT, LENGTH_LIMIT, Format, Quantity, canonical, parse
+from jettison.engine.numbers.quantity import EXPONENT_LIMIT, LENGTH_LIMIT, Format, Quantity, canonical, parse
 from jettison.errors import QuantityError
 
 _DECIMAL_SUFFIXES = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jettison.engine.replica_pods import ReplicaPod
-from jettison.engine.strconv import parse_int64
+from jettison.engine.numbers.strconv import parse_int64
+from jettison.engine.workloads.replica_pods import ReplicaPod
 from jettison.errors import ManifestError
 from jettison.manifests.times import parse_time
 

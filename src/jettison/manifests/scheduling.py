@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from jettison.engine.node_affinity import NOWHERE, NodeAffinity
-from jettison.engine.pods import CPU, EPHEMERAL_STORAGE, MEMORY
-from jettison.engine.quantity import ZERO, Quantity, parse
-from jettison.engine.scheduling_nodes import NodeOffer, Room
-from jettison.engine.scheduling_pods import NOT_YET, PlaceablePod, claim_of, is_scalar
+from jettison.engine.numbers.quantity import ZERO, Quantity, parse
+from jettison.engine.pods.pod import CPU, EPHEMERAL_STORAGE, MEMORY
+from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity
+from jettison.engine.scheduling.nodes import NodeOffer, Room
+from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, claim_of, is_scalar
 from jettison.errors import InputError, ManifestError, QuantityError
 from jettison.manifests.node_affinity import node_affinity_from
 from jettison.manifests.pods import pod_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import field
 
-from jettison.engine.snapshot import (
+from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
     Layout,
@@ -16,7 +16,7 @@ from jettison.engine.snapshot import (
     VolumeUsage,
 )
 from jettison.errors import ManifestError
-from jettison.manifests.decoding import Unsigned, Wire, convert, decode
+from jettison.manifests.files.decoding import Unsigned, Wire, convert, decode
 from jettison.manifests.times import parse_time
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jettison.engine.pods import Pod
-from jettison.engine.snapshot import ContainerUsage, FsStats, MemoryStats, NodeStats, PodUsage, ProcessStats
+from jettison.engine.node.snapshot import ContainerUsage, FsStats, MemoryStats, NodeStats, PodUsage, ProcessStats
+from jettison.engine.pods.pod import Pod
 from jettison.manifests.times import exact_time_text, time_text
 
 Document = dict[str, Any]

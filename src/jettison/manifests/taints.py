@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jettison.engine.taints import Taint, Toleration
+from jettison.engine.scheduling.taints import Taint, Toleration
 
 
 def taints_from(node: Mapping[str, Any]) -> tuple[Taint, ...]:

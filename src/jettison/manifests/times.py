@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from jettison.errors import ManifestError
-from jettison.manifests.decoding import shortened
+from jettison.manifests.files.decoding import shortened
 
 _SECONDS = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _RFC3339 = re.compile(rf"({_SECONDS})(?:\.([0-9]{{1,9}})[0-9]*)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})")

@@ -9,7 +9,7 @@ from typing import Final
 
 from jettison import __version__
 from jettison.errors import ObservationFailed
-from jettison.runtimes.linux import kernel_files
+from jettison.runtimes.linux.files import kernel_files
 
 KUBERNETES: Final = "v1.36.4"
 """The release of the kubelet whose part we play: schedulers and clients choose by it what a node can do."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.agent.admission import NodeIdentity
-from jettison.agent.keeper import Keeper
+from jettison.agent.pods.keeper import Keeper
 from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
 from jettison.clock import Clock
-from jettison.engine.signals import Condition
+from jettison.engine.node.signals import Condition
 from jettison.events import Emit
 from jettison.manifests.taints import taints_from
 from jettison.membership.lease import RENEW_SECONDS, NodeLease

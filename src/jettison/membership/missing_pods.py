@@ -16,15 +16,15 @@ from typing import Final
 import msgspec
 
 from jettison.agent.admission import TERMINAL
-from jettison.agent.sources import ORIGIN as MANIFEST
-from jettison.agent.sources import Wish
+from jettison.agent.pods.sources import ORIGIN as MANIFEST
+from jettison.agent.pods.sources import Wish
 from jettison.errors import ActionFailed, ApiError, JettisonError, NotFound
-from jettison.manifests.decoding import read_json
-from jettison.manifests.plain_files import replace_file
+from jettison.manifests.files.decoding import read_json
+from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import NODES, PODS
-from jettison.runtimes.linux.kernel_files import reason
+from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.protocol import PodManifest, PodStatus
 
 FILE: Final = "cluster.json"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from jettison.engine.allocatable import Allocatable
-from jettison.engine.node_conditions import NodeCondition, report
-from jettison.engine.quantity import Quantity
-from jettison.engine.signals import Condition
-from jettison.engine.taints import Taint
-from jettison.engine.wording import NORMAL, Event
+from jettison.engine.config.allocatable import Allocatable
+from jettison.engine.node.conditions import NodeCondition, report
+from jettison.engine.node.signals import Condition
+from jettison.engine.node.wording import NORMAL, Event
+from jettison.engine.numbers.quantity import Quantity
+from jettison.engine.scheduling.taints import Taint
 from jettison.manifests.pod_writer import present
 from jettison.manifests.times import time_or_none, time_text
 from jettison.membership.machine_facts import node_info

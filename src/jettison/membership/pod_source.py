@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from jettison import events
 from jettison.agent.admission import TERMINAL
-from jettison.agent.sources import Wish
+from jettison.agent.pods.sources import Wish
 from jettison.errors import ManifestError
 from jettison.events import Emit
-from jettison.manifests.bounds import check_document, stand_in
+from jettison.manifests.files.bounds import check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Document

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from jettison.agent.admission import TERMINAL
-from jettison.agent.pod_statuses import status_document
+from jettison.agent.http.pod_statuses import status_document
 from jettison.manifests.times import time_text
 from jettison.runtimes.protocol import PodStatus
 

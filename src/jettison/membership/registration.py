@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.durations import SECOND_NS
-from jettison.engine.signals import Condition
-from jettison.engine.wording import Event
+from jettison.engine.node.signals import Condition
+from jettison.engine.node.wording import Event
+from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import NotFound
 from jettison.membership.node_object import (
     NODE_NOT_READY,

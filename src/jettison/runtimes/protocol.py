@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from jettison.engine.allocatable import Machine
-from jettison.engine.decide import Reclaim
-from jettison.engine.evictions import Eviction, PodCondition
-from jettison.engine.pods import Pod
-from jettison.engine.signals import Condition
-from jettison.engine.snapshot import Snapshot
+from jettison.engine.config.allocatable import Machine
+from jettison.engine.node.decide import Reclaim
+from jettison.engine.node.evictions import Eviction, PodCondition
+from jettison.engine.node.signals import Condition
+from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.pods.pod import Pod
 
 CLOSE_ALARM = "close"
 """Raised shortly before a crossing: there is nothing to decide yet, but soon there will be."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from jettison import events
-from jettison.agent.journal import Journal
-from jettison.agent.journal_reading import read_journal
+from jettison.agent.journal.journal import Journal
+from jettison.agent.journal.reading import read_journal
 from jettison.agent.sinks.journal import REPEAT_NS, JournalSink
-from jettison.engine.facts import ConditionChanged
-from jettison.engine.signals import Condition, Reclaimable
+from jettison.engine.node.facts import ConditionChanged
+from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.events import Fact
 from tests.builders import pod
 

@@ -9,11 +9,11 @@ import pytest
 from jettison import events
 from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
-from jettison.engine.evictions import Eviction
-from jettison.engine.facts import ConditionChanged, PodsRanked, ReclaimAttempted
-from jettison.engine.pods import Pod
-from jettison.engine.preemption import preemption_of
-from jettison.engine.signals import Condition, Reclaimable, Resource, Signal
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.facts import ConditionChanged, PodsRanked, ReclaimAttempted
+from jettison.engine.node.signals import Condition, Reclaimable, Resource, Signal
+from jettison.engine.pods.pod import Pod
+from jettison.engine.pods.preemption import preemption_of
 from jettison.events import Fact
 from tests.builders import container, pod
 

@@ -17,12 +17,12 @@ import pytest
 
 from jettison import events
 from jettison.agent.sinks.log import LogSink
-from jettison.engine.evictions import Eviction
-from jettison.engine.facts import PodsRanked, ThresholdCrossed
-from jettison.engine.quantity import parse
-from jettison.engine.signals import Signal
-from jettison.engine.snapshot import Reading
-from jettison.engine.thresholds import Threshold
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.facts import PodsRanked, ThresholdCrossed
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import Reading
+from jettison.engine.node.thresholds import Threshold
+from jettison.engine.numbers.quantity import parse
 from jettison.events import Fact
 from tests.builders import MI, pod
 

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from jettison import events
-from jettison.agent.exposition import Counter, Histogram, exposition
+from jettison.agent.http.exposition import Counter, Histogram, exposition
 from jettison.agent.sinks.metrics import MOST_COUNTED, Metrics
-from jettison.engine.evictions import Eviction
-from jettison.engine.facts import ConditionChanged, PodsRanked
-from jettison.engine.preemption import preemption_of
-from jettison.engine.signals import Condition, Reclaimable, Signal
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.facts import ConditionChanged, PodsRanked
+from jettison.engine.node.signals import Condition, Reclaimable, Signal
+from jettison.engine.pods.preemption import preemption_of
 from jettison.events import Fact
 from tests.builders import pod
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.runtimes.host import system_calls
+from jettison.runtimes.host.processes import system_calls
 
 
 @pytest.fixture

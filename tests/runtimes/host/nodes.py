@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from jettison.engine.policy import Policy
+from jettison.engine.config.policy import Policy
 from jettison.events import Fact
-from jettison.runtimes.host.active import ActiveContainer, ActivePod
-from jettison.runtimes.host.capacity import measure_capacity
-from jettison.runtimes.host.ground import Ground, find_ground
-from jettison.runtimes.host.kubepods import Kubepods
-from jettison.runtimes.host.oom import OomWatch
-from jettison.runtimes.host.places import Place
+from jettison.runtimes.host.cgroups.cgroup_parent import Ground, find_ground
+from jettison.runtimes.host.cgroups.kubepods import Kubepods
+from jettison.runtimes.host.cgroups.places import Place
+from jettison.runtimes.host.measure.active import ActiveContainer, ActivePod
+from jettison.runtimes.host.measure.capacity import measure_capacity
+from jettison.runtimes.host.notice.oom import OomWatch
 from jettison.runtimes.host.settings import HostSettings
-from jettison.runtimes.linux.cgroup_kill import kill_until_empty
-from jettison.runtimes.linux.cgroup_mounts import CgroupVersion, discover
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.kill import kill_until_empty
+from jettison.runtimes.linux.cgroups.mounts import CgroupVersion, discover
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.protocol import PodManifest
 from tests.builders import MI, policy

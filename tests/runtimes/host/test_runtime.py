@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.engine.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.history import History
-from jettison.engine.policy import Policy
-from jettison.engine.signals import Condition, Reclaimable
-from jettison.engine.snapshot import Reading
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Condition, Reclaimable
+from jettison.engine.node.snapshot import Reading
 from jettison.errors import ActionFailed
 from jettison.events import (
     CollectionFailed,

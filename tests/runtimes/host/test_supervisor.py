@@ -19,11 +19,14 @@ import pytest
 
 from jettison import events
 from jettison.errors import ActionFailed, ManifestError, PodGone
-from jettison.runtimes.host import pod_worker, refusals, runs, supervisor, system_calls
-from jettison.runtimes.host.spec import PodSpec
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.host import supervisor
+from jettison.runtimes.host.pods import pod_worker, runs
+from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.host.specs import refusals
+from jettison.runtimes.host.specs.spec import PodSpec
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
-from tests.runtimes.host.pods import (
+from tests.runtimes.host.scenes import (
     SLEEPS,
     STUBBORN,
     Scene,
@@ -244,7 +247,8 @@ def test_a_hostile_uid_touches_nothing(tmp_path: Path, uid: str) -> None:
 
 def test_logs_are_rotated_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jettison.runtimes.host.supervisor._ROTATION_PERIOD", 0.05)
-    monkeypatch.setattr("jettison.runtimes.host.logs.is_due", lambda path: path.exists() and path.stat().st_size > 1000)
+    is_large = lambda path: path.exists() and path.stat().st_size > 1000  # noqa: E731
+    monkeypatch.setattr("jettison.runtimes.host.volumes.logs.is_due", is_large)
 
     async def scenario(scene: Scene) -> None:
         script = "for i in $(seq 400); do echo line $i; sleep 0.002; done; sleep 60"
@@ -702,7 +706,7 @@ AGENT = """
 import asyncio, sys
 from pathlib import Path
 from tests.runtimes.host.nodes import PLAIN, Node
-from tests.runtimes.host.pods import SLEEPS, container, eviction, manifest, opened, shell
+from tests.runtimes.host.scenes import SLEEPS, container, eviction, manifest, opened, shell
 from jettison.runtimes.host.settings import HostSettings
 
 def say(*words):

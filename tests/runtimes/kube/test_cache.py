@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from jettison.clock import SystemClock
-from jettison.controllers.object_state import node_name_of
+from jettison.controllers.machinery.object_state import node_name_of
 from jettison.errors import ManifestError
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jettison.runtimes.linux.cgroup_kill import kill_until_empty
-from jettison.runtimes.linux.cgroup_mounts import CgroupMounts, discover
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.kill import kill_until_empty
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "subprocess.Popen[bytes]"]

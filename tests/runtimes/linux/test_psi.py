@@ -14,8 +14,8 @@ import pytest
 
 from jettison.errors import ObservationFailed
 from jettison.runtimes.linux.capabilities import Capability, read_capabilities
-from jettison.runtimes.linux.cgroup_mounts import discover
-from jettison.runtimes.linux.cgroups import Cgroup
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.mounts import discover
 from jettison.runtimes.linux.psi import Pressure, PressureFile, PressureTrigger, Stall
 from tests.runtimes.linux.crowding import crowded
 

@@ -7,9 +7,9 @@ What a decision has to say is part of its step's record. Left out is also what a
 from __future__ import annotations
 
 from jettison import events
-from jettison.agent.journal import Journal
-from jettison.agent.records import fact_record
-from jettison.engine.facts import GraceCutShort
+from jettison.agent.journal.journal import Journal
+from jettison.agent.journal.records import fact_record
+from jettison.engine.node.facts import GraceCutShort
 from jettison.events import Fact
 
 RECORDED = (

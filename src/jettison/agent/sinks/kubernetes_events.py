@@ -12,12 +12,13 @@ from typing import Any
 
 from jettison import events
 from jettison.agent.sinks.event_correlation import Correlator, Recorded, Subject
-from jettison.engine import node_conditions, wording
-from jettison.engine.facts import ConditionChanged, ReclaimAttempted
-from jettison.engine.pods import Pod
-from jettison.engine.signals import Condition, Reclaimable
-from jettison.engine.strconv import quote
-from jettison.engine.wording import NORMAL, WARNING, Event
+from jettison.engine.node import conditions as node_conditions
+from jettison.engine.node import wording
+from jettison.engine.node.facts import ConditionChanged, ReclaimAttempted
+from jettison.engine.node.signals import Condition, Reclaimable
+from jettison.engine.node.wording import NORMAL, WARNING, Event
+from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.pod import Pod
 from jettison.events import Fact
 from jettison.manifests.times import time_text
 

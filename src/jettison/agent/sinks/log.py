@@ -27,7 +27,7 @@ import msgspec
 from jettison import events
 from jettison.agent.fact_values import name_of, value_pairs, values_of, with_amounts
 from jettison.clock import SystemClock
-from jettison.engine import facts
+from jettison.engine.node import facts
 from jettison.events import Fact
 from jettison.manifests.times import milli_time_text
 

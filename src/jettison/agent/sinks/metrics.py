@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from jettison import events
-from jettison.agent.exposition import Counter, Family, Gauge, Histogram, exposition
-from jettison.engine import facts, limits
-from jettison.engine.evictions import BY_HAND, EVICTED, Eviction
-from jettison.engine.preemption import PREEMPTING
-from jettison.engine.signals import Condition, Signal
+from jettison.agent.http.exposition import Counter, Family, Gauge, Histogram, exposition
+from jettison.engine.node import facts
+from jettison.engine.node import local_storage as limits
+from jettison.engine.node.evictions import BY_HAND, EVICTED, Eviction
+from jettison.engine.node.signals import Condition, Signal
+from jettison.engine.pods.preemption import PREEMPTING
 from jettison.events import Fact
 from jettison.runtimes.protocol import CLOSE_ALARM
 

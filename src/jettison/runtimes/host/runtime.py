@@ -8,30 +8,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 from jettison import events
 from jettison.clock import Clock
-from jettison.engine.allocatable import Machine
-from jettison.engine.decide import Reclaim
-from jettison.engine.evictions import Eviction
-from jettison.engine.policy import Policy
-from jettison.engine.signals import Condition, Reclaimable
-from jettison.engine.snapshot import Snapshot
+from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.decide import Reclaim
+from jettison.engine.node.evictions import Eviction
+from jettison.engine.node.signals import Condition, Reclaimable
+from jettison.engine.node.snapshot import Snapshot
 from jettison.events import Emit, Fact
-from jettison.runtimes.host.alarms import MemoryAlarms
-from jettison.runtimes.host.bell import Bell
-from jettison.runtimes.host.capacity import measure_capacity
-from jettison.runtimes.host.disks import DiskWatch
-from jettison.runtimes.host.entering import Entrance
-from jettison.runtimes.host.errands import Errands
-from jettison.runtimes.host.homes import Household, make_directories
-from jettison.runtimes.host.kubepods import Kubepods
-from jettison.runtimes.host.level_watch import LevelWatch
-from jettison.runtimes.host.lodging import Builder, Lodging
-from jettison.runtimes.host.observer import LAYOUT, Observer
-from jettison.runtimes.host.outlook import MemoryPair
-from jettison.runtimes.host.reclaim import Collector
-from jettison.runtimes.host.record_files import RecordFiles
-from jettison.runtimes.host.rehearsal import rehearse_kill
+from jettison.runtimes.host.cgroups.containment import Builder, Lodging
+from jettison.runtimes.host.cgroups.kubepods import Kubepods
+from jettison.runtimes.host.cgroups.rehearsal import rehearse_kill
+from jettison.runtimes.host.measure.capacity import measure_capacity
+from jettison.runtimes.host.measure.disks import DiskWatch
+from jettison.runtimes.host.measure.observer import LAYOUT, Observer
+from jettison.runtimes.host.notice.alarms import MemoryAlarms
+from jettison.runtimes.host.notice.level_watch import LevelWatch
+from jettison.runtimes.host.notice.outlook import MemoryPair
+from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.pods.record_files import RecordFiles
+from jettison.runtimes.host.processes.entering import Entrance
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
+from jettison.runtimes.host.volumes.pod_directories import Household, make_directories
+from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.linux import proc
 from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
 

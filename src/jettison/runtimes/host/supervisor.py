@@ -11,7 +11,7 @@ from typing import Any
 
 from jettison import events
 from jettison.clock import Instant
-from jettison.engine.evictions import Eviction, kill_wait
+from jettison.engine.node.evictions import Eviction, kill_wait
 from jettison.errors import (
     ActionFailed,
     InputError,
@@ -22,20 +22,21 @@ from jettison.errors import (
     StillRunning,
 )
 from jettison.manifests.pods import pod_from
-from jettison.runtimes.host import log_times, logs, phases
-from jettison.runtimes.host.active import ActivePod
-from jettison.runtimes.host.entering import Entrance
-from jettison.runtimes.host.errands import Errands
-from jettison.runtimes.host.homes import Household, PodHome
-from jettison.runtimes.host.places import Place
-from jettison.runtimes.host.pod_worker import PodWorker
-from jettison.runtimes.host.processes import seal_descriptors
-from jettison.runtimes.host.records import PodRecord, Verdict, in_this_boot
-from jettison.runtimes.host.recovery import recovered
-from jettison.runtimes.host.refusals import Refusal, read_spec, refusal_of
-from jettison.runtimes.host.removal import remove_directory
+from jettison.runtimes.host.cgroups.places import Place
+from jettison.runtimes.host.measure.active import ActivePod
+from jettison.runtimes.host.pods import phases
+from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.pods.pod_worker import PodWorker
+from jettison.runtimes.host.pods.records import PodRecord, Verdict, in_this_boot
+from jettison.runtimes.host.pods.recovery import recovered
+from jettison.runtimes.host.processes.entering import Entrance
+from jettison.runtimes.host.processes.processes import seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.spec import PodSpec
+from jettison.runtimes.host.specs.refusals import Refusal, read_spec, refusal_of
+from jettison.runtimes.host.specs.spec import PodSpec
+from jettison.runtimes.host.volumes import log_times, logs
+from jettison.runtimes.host.volumes.pod_directories import Household, PodHome
+from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from jettison.engine.strconv import quote
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound, RuntimeFailure
-from jettison.manifests.decoding import decode
+from jettison.manifests.files.decoding import decode
 
 if TYPE_CHECKING:
     import httpx2

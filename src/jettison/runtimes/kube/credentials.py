@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 
 from jettison.errors import InputError
-from jettison.manifests.decoding import decode_anything
-from jettison.manifests.plain_files import plain_text, read_given
+from jettison.manifests.files.decoding import decode_anything
+from jettison.manifests.files.plain_files import plain_text, read_given
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

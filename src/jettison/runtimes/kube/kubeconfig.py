@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec import field as wire_field
 
 from jettison.errors import InputError
-from jettison.manifests.decoding import convert
-from jettison.manifests.plain_files import plain_text, read_given
-from jettison.manifests.plain_yaml import load_documents
+from jettison.manifests.files.decoding import convert
+from jettison.manifests.files.plain_files import plain_text, read_given
+from jettison.manifests.files.plain_yaml import load_documents
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationFailed
-from jettison.runtimes.linux import kernel_files
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.mounts import PROC
 
 LOWEST_OOM_SCORE_ADJ = -1000
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationFailed
-from jettison.runtimes.linux import kernel_files
-from jettison.runtimes.linux.kept_files import DescriptorBudget, KeptFile
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
+from jettison.runtimes.linux.files.mounts import PROC
 
 
 def boot_id(proc: Path = PROC) -> str:

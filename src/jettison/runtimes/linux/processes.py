@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ActionFailed, ObservationFailed
-from jettison.runtimes.linux import kernel_files
-from jettison.runtimes.linux.mounts import PROC
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.mounts import PROC
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Most readings of the list of processes in one look at all of them.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationFailed
-from jettison.runtimes.linux import kernel_files
+from jettison.runtimes.linux.files import kernel_files
 
 _SHORTEST_WINDOW_US = 500_000
 _LONGEST_WINDOW_US = 10_000_000

@@ -1,0 +1,201 @@
+"""What the agent serves: the kubelet's paths with the kubelet's answers, and what our own commands ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jettison.agent.http import exposition
+from jettison.agent.http.node_gauges import node_families
+from jettison.agent.http.pod_statuses import pod_list, public_pod_list
+from jettison.agent.http.server import Answer, Query, Route, plain
+from jettison.agent.journal.policy_records import policy_record
+from jettison.agent.journal.reading import PodQuery, read_journal
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.ranking import Candidate, rank
+from jettison.engine.node.signals import ROWS, Signal, readings
+from jettison.engine.node.snapshot import Reading, Snapshot
+from jettison.errors import ApiError, ObservationFailed
+from jettison.manifests.summary_writer import summary_document
+from jettison.manifests.times import time_text
+from jettison.runtimes.protocol import PodStatus
+
+MOST_RECORDS = 500
+MOST_RECORD_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the answers come from."""
+
+    # The one that is in force.
+    policy: Callable[[], Policy]
+    # The newest; None before the first look.
+    snapshot: Callable[[], Snapshot | None]
+    statuses: Callable[[], Sequence[PodStatus]]
+    metrics: Callable[[], str]
+    # What is wrong with the agent, or None.
+    complaint: Callable[[], str | None]
+    journal: Path
+    # Does what takes longer than a look at the node may be held up.
+    executor: Executor
+
+
+def routes(sources: Sources) -> dict[str, Route]:
+    """Every path that is served to the owner of the socket."""
+    answers = _Answers(sources)
+    return {**public_routes(sources), "/pods": answers.pods, "/journal": answers.journal}
+
+
+def public_routes(sources: Sources) -> dict[str, Route]:
+    """What every user of the machine may know: how the node and its pods are, but nothing that a manifest may keep
+    secret. The journal quotes manifests, so it is not among them.
+    """
+    answers = _Answers(sources)
+    return {
+        "/healthz": answers.healthz,
+        "/metrics": answers.metrics,
+        "/configz": answers.configz,
+        "/stats/summary": answers.summary,
+        "/pods": answers.public_pods,
+        "/rank": answers.rank,
+    }
+
+
+class _Answers:
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def healthz(self, _: Query) -> Answer:
+        complaint = self._sources.complaint()
+        return plain("ok") if complaint is None else plain(complaint, 500)
+
+    async def metrics(self, _: Query) -> Answer:
+        policy, snapshot = self._sources.policy(), self._sources.snapshot()
+        return await self._aside(lambda: self._exposition(policy, snapshot))
+
+    def _exposition(self, policy: Policy, snapshot: Snapshot | None) -> Answer:
+        text = self._sources.metrics() + exposition.exposition(node_families(policy, snapshot))
+        return Answer(text.encode(), exposition.CONTENT_TYPE)
+
+    def configz(self, _: Query) -> Answer:
+        """The kubelet's shape; what only we know stands beside it."""
+        record = policy_record(self._sources.policy())
+        return _json({"kubeletconfig": record.pop("kubeletConfiguration"), "jettison": record})
+
+    async def summary(self, query: Query) -> Answer:
+        snapshot = self._snapshot()
+        only_cpu_and_memory = query.get("only_cpu_and_memory") == "true"
+        return await self._aside(lambda: _summary(snapshot, only_cpu_and_memory=only_cpu_and_memory))
+
+    async def pods(self, _: Query) -> Answer:
+        statuses = list(self._sources.statuses())
+        return await self._aside(lambda: _json(pod_list(statuses)))
+
+    async def public_pods(self, _: Query) -> Answer:
+        statuses = list(self._sources.statuses())
+        return await self._aside(lambda: _json(public_pod_list(statuses)))
+
+    async def rank(self, _: Query) -> Answer:
+        snapshot = self._snapshot()
+        policy = self._sources.policy()
+        return await self._aside(lambda: _json(rank_document(policy, snapshot)))
+
+    async def journal(self, query: Query) -> Answer:
+        """Newest first. `pod` is `namespace/name`, a name or a uid; `limit` is at most 500."""
+        about = PodQuery.parse(query["pod"]) if "pod" in query else None
+        limit = query.get("limit", "50")
+        if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+            raise ApiError(f"limit is `{limit[:40]}`, expected a number", code=400)
+        count = min(int(limit), MOST_RECORDS)
+        return await self._aside(lambda: _records(self._sources.journal, about, count))
+
+    def _aside(self, work: Callable[[], Answer]) -> Awaitable[Answer]:
+        """In a thread: eight orders of a thousand pods take 100 ms, and an alarm must not wait for a question."""
+        return asyncio.get_running_loop().run_in_executor(self._sources.executor, work)
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self._sources.snapshot()
+        if snapshot is None:
+            raise ObservationFailed("the node has not been measured yet")
+        return snapshot
+
+
+def _summary(snapshot: Snapshot, *, only_cpu_and_memory: bool) -> Answer:
+    return _json(
+        summary_document(snapshot.node, snapshot.usages, snapshot.pods, only_cpu_and_memory=only_cpu_and_memory)
+    )
+
+
+def _records(directory: Path, about: PodQuery | None, count: int) -> Answer:
+    found: list[bytes] = []
+    size = 0
+    for record in islice(read_journal(directory, newest_first=True, about=about), count):
+        size += len(record.data)
+        if found and size > MOST_RECORD_BYTES:
+            break
+        found.append(record.data)
+    return Answer(b'{"records":[' + b",".join(found) + b"]}")
+
+
+def rank_document(policy: Policy, snapshot: Snapshot) -> dict[str, Any]:
+    """For each signal that was measured: where it stands, what guards it, and who would go in which order."""
+    found = readings(snapshot.node)
+    return {
+        "time": time_text(snapshot.now_ns),
+        "node": snapshot.node.name,
+        "signals": [_signal(policy, snapshot, signal, reading) for signal, reading in found.items()],
+    }
+
+
+def _signal(policy: Policy, snapshot: Snapshot, signal: Signal, reading: Reading) -> Mapping[str, Any]:
+    guards = [each for each in policy.layouts[snapshot.layout].all if each.signal is signal and not each.is_inert]
+    order = rank(
+        signal,
+        snapshot.pods,
+        snapshot.usages,
+        snapshot.layout,
+        inodes_by_inodes=policy.switches.rank_inodes_by_inodes,
+    )
+    return {
+        "signal": signal.value,
+        "resource": ROWS[signal].resource.value,
+        "available": reading.available,
+        "capacity": reading.capacity,
+        "thresholds": [
+            {
+                "threshold": str(each),
+                "isHard": each.is_hard,
+                "amount": each.quantity(reading.capacity).value,
+                "isCrossed": each.is_crossed(reading),
+            }
+            for each in guards
+        ],
+        "order": [_candidate(candidate) for candidate in order],
+    }
+
+
+def _candidate(candidate: Candidate) -> Mapping[str, Any]:
+    return {
+        "namespace": candidate.pod.namespace,
+        "name": candidate.pod.name,
+        "uid": candidate.pod.uid,
+        "isCritical": candidate.pod.is_critical,
+        "qosClass": str(candidate.pod.qos),
+        "priority": candidate.priority,
+        "exceedsRequest": candidate.exceeds_request,
+        "usage": None if candidate.usage is None else candidate.usage.value,
+        "request": candidate.request.value,
+        "excess": None if candidate.excess is None else candidate.excess.value,
+    }
+
+
+def _json(document: object) -> Answer:
+    return Answer(msgspec.json.encode(document))

@@ -1,0 +1,205 @@
+"""Records read again: a step with all its values, and what `decide` says to them now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from jettison.agent.journal.policy_records import policy_from
+from jettison.agent.journal.records import STEP, VERSION
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.decide import Outcome, decide, give_up_reclaim
+from jettison.engine.node.history import History
+from jettison.engine.node.ranking import Ranking
+from jettison.engine.node.signals import Signal
+from jettison.engine.node.snapshot import Layout, Snapshot
+from jettison.engine.pods.pod import Pod
+from jettison.errors import ManifestError
+from jettison.manifests.files.decoding import Wire, decode, shortened
+from jettison.manifests.history import parse_history
+from jettison.manifests.pods import pod_from
+from jettison.manifests.summary import summary_from
+
+SOURCE = "journal record"
+
+
+class StarvedRecord(Wire):
+    """The threshold that was served, and the reading that met it."""
+
+    threshold: str
+    signal: Signal
+    is_hard: bool
+    quantity: str
+    available: int
+    capacity: int
+
+
+class RankedRecord(Wire, array_like=True):
+    """One pod in the order, its usage of what is starved, and the keys that put it there."""
+
+    pod: str
+    usage: int | None
+    keys: list[bool | int]
+
+
+class RankingRecord(Wire):
+    """The order as it was."""
+
+    signal: Signal
+    inodes_by_inodes: bool
+    order: list[RankedRecord]
+
+
+class EvictionRecord(Wire):
+    """One order to end a pod, which is named by its uid."""
+
+    pod: str
+    reason: str
+    signal: str
+    grace_seconds: int | None
+    message: str
+    annotations: dict[str, str] | None = None
+
+
+class DecisionRecord(Wire):
+    """`kind` is nothing, reclaim or evict; the rest is there where it applies."""
+
+    kind: str
+    why: str = ""
+    what: list[str] = field(default_factory=list)
+    at_most_one: bool = False
+    evictions: list[EvictionRecord] = field(default_factory=list)
+    starved: StarvedRecord | None = None
+    ranking: RankingRecord | None = None
+    otherwise: DecisionRecord | None = None
+
+
+class _LayoutRecord(Wire):
+    has_image_fs: bool
+    is_split: bool
+
+
+class _SnapshotRecord(Wire):
+    now: int
+    summary: Any
+    pods: list[Any]
+    layout: _LayoutRecord
+
+
+class _LookRecord(Wire):
+    snapshot: _SnapshotRecord | None
+    facts: list[dict[str, Any]]
+    decision: DecisionRecord
+
+
+class _AlarmRecord(Wire):
+    source: str
+    latency_ns: int | None
+
+
+class _StepRecord(Wire):
+    version: int
+    kind: str
+    time: int
+    node: str
+    alarm: _AlarmRecord
+    acts: bool
+    policy: Any
+    history: msgspec.Raw
+    looks: list[_LookRecord]
+    evicts: list[str] = field(default_factory=list)
+
+
+_STEP = msgspec.json.Decoder(_StepRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLook:
+    """One observation and what was decided on it then."""
+
+    snapshot: Snapshot | None
+    facts: list[dict[str, Any]]
+    decision: DecisionRecord
+    # Of the decision, or of what would be done if a reclaim does not suffice.
+    ranking: Ranking | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step as its record tells it."""
+
+    time_ns: int
+    node: str
+    policy: Policy
+    history: History
+    looks: tuple[RecordedLook, ...]
+    alarm: str
+    latency_ns: int | None
+    acts: bool
+    # Who was told to end, or in a dry run would have been.
+    evicts: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Somebody is to go, but not before one who was told earlier has cleared away."""
+        return self.looks[-1].decision.kind == "evict" and not self.evicts
+
+    def decide_again(self) -> list[Outcome]:
+        """What this program decides on each look; it should be what the record says."""
+        outcomes: list[Outcome] = []
+        history = self.history
+        for look in self.looks:
+            if look.snapshot is None:
+                outcomes.append(give_up_reclaim(history))
+            else:
+                outcomes.append(decide(self.policy, history, look.snapshot))
+            history = outcomes[-1].history
+        return outcomes
+
+
+def step_from(data: bytes) -> RecordedStep:
+    """The step in a record's JSON, or a ManifestError that says why it cannot be used."""
+    record = decode(_STEP, data, SOURCE)
+    if record.version != VERSION or record.kind != STEP:
+        found = f"`{record.kind}` of version `{record.version}`"
+        raise ManifestError(f"{SOURCE}: {found}, this program reads a `{STEP}` of version {VERSION}")
+    pods: dict[str, Pod] = {}
+    return RecordedStep(
+        record.time,
+        record.node,
+        policy_from(record.policy, SOURCE),
+        parse_history(bytes(record.history), SOURCE).history,
+        tuple(_look(each, pods) for each in record.looks),
+        record.alarm.source,
+        record.alarm.latency_ns,
+        record.acts,
+        tuple(record.evicts),
+    )
+
+
+def _look(record: _LookRecord, pods: dict[str, Pod]) -> RecordedLook:
+    snapshot = None if record.snapshot is None else _snapshot(record.snapshot)
+    pods |= {pod.uid: pod for pod in snapshot.pods} if snapshot is not None else {}
+    decision = record.decision
+    ranking = decision.ranking or (decision.otherwise.ranking if decision.otherwise is not None else None)
+    return RecordedLook(snapshot, record.facts, decision, None if ranking is None else _ranking(ranking, pods))
+
+
+def _snapshot(record: _SnapshotRecord) -> Snapshot:
+    node, usages = summary_from(record.summary, SOURCE)
+    pods = [pod_from(each, SOURCE) for each in record.pods]
+    return Snapshot(record.now, node, pods, usages, Layout(record.layout.has_image_fs, record.layout.is_split))
+
+
+def _ranking(record: RankingRecord, pods: dict[str, Pod]) -> Ranking:
+    """The recorded order over the recorded pods. After a reclaim it is the order from before it."""
+    entries = []
+    for each in record.order:
+        pod = pods.get(each.pod)
+        if pod is None:
+            raise ManifestError(f"{SOURCE}: pod `{shortened(each.pod)}` is ranked but not recorded")
+        entries.append(((*each.keys, pod.order), pod, each.usage))
+    return Ranking(record.signal, record.inodes_by_inodes, tuple(entries))

@@ -1,0 +1,184 @@
+"""Keeps the node's pods as somebody wants them: starts what is new, ends what is to end or wanted no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+
+from jettison import events
+from jettison.agent.admission import TERMINAL, Admitter
+from jettison.agent.pods.holds import Holds
+from jettison.agent.pods.sources import PodSource, Wish
+from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.events import Emit
+from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Stop:
+    grace_seconds: int | None
+    task: asyncio.Task[None]
+
+
+class Keeper:
+    """Compares what is wanted with what the runtime has, once a second and whenever it is woken."""
+
+    def __init__(
+        self,
+        runtime: Hosting,
+        admitter: Admitter,
+        sources: Sequence[PodSource],
+        emit: Emit,
+        holds: Holds | None = None,
+    ) -> None:
+        self.admitter = admitter
+        self._holds = holds
+        # Nothing is started any more: the node goes down.
+        self._is_closing = False
+        self._runtime = runtime
+        self._sources = list(sources)
+        self._emit = emit
+        self._wishes: dict[str, Wish] = {}
+        self._starting = ""
+        self._stopping: dict[str, _Stop] = {}
+        self._woken = asyncio.Event()
+        # Set once everything that was wanted at the start was tried.
+        self.has_looked = asyncio.Event()
+
+    def add(self, source: PodSource) -> None:
+        """One more who wants pods; to be called before the first look, which would miss its pods and stop them."""
+        self._sources.append(source)
+
+    def wake(self) -> None:
+        """Something has changed: look now."""
+        self._woken.set()
+
+    @property
+    def held(self) -> list[str]:
+        """`namespace/name` of pods that were deleted by hand and stay away."""
+        return [] if self._holds is None else self._holds.names
+
+    def release(self, name: str) -> None:
+        """A pod that was held may start. Raises ActionFailed."""
+        if self._holds is not None:
+            self._holds.release(name)
+        self.wake()
+
+    def delete(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
+        """End a pod that is wanted, and keep it away. First on record, then done. Raises ActionFailed."""
+        wish = self._wishes.get(status.pod.uid)
+        if wish is not None and self._holds is not None:
+            self._holds.hold(wish.manifest)
+        return self._stop(status, grace_seconds)
+
+    def restart(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
+        """End a pod; that it is still wanted makes it start again."""
+        self.release(str(status.pod))
+        ending = self._stop(status, grace_seconds)
+        ending.add_done_callback(lambda _: self.wake())
+        return ending
+
+    async def stop_all(self) -> None:
+        """End every pod in its own time and start none; returns when all are gone or were given up."""
+        self._is_closing = True
+        await asyncio.gather(*(self._stop(status, None) for status in self._runtime.statuses()))
+
+    def is_busy_with(self, uid: str) -> bool:
+        """Whether the pod is about to start, or on its way out: it cannot be told yet whether it runs."""
+        return uid == self._starting or uid in self._stopping
+
+    async def run(self) -> None:
+        """Until cancelled; pods on their way out go on leaving."""
+        try:
+            while True:
+                self._woken.clear()
+                await self.look()
+                self.has_looked.set()
+                try:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for stop in self._stopping.values():
+                stop.task.cancel()
+
+    async def look(self) -> None:
+        """One comparison, and what follows from it."""
+        # As a kubelet does it: who does not know yet what all sources want cannot know what nobody wants. Asked before
+        # they are looked at: one that learns it meanwhile has not told us yet.
+        is_certain = all(source.is_known for source in self._sources)
+        looks = [await source.look() for source in self._sources]  # all of them, not up to the first change
+        if any(looks):
+            self._wishes = {uid: wish for source in self._sources for uid, wish in source.wishes().items()}
+            if is_certain:
+                self._forget_holds()
+        if self._is_closing:
+            return
+        known = {status.pod.uid: status for status in self._runtime.statuses()}
+        for uid, status in known.items():
+            wish = self._wishes.get(uid)
+            is_held = wish is not None and self._is_held(wish)
+            is_to_end = wish is not None and (
+                wish.grace_seconds is not None or (wish.is_over and status.phase not in TERMINAL)
+            )
+            if is_held or is_to_end or (wish is None and is_certain):
+                self._stop(status, None if wish is None or is_held else wish.grace_seconds)
+                # One after another: each takes a few milliseconds, and one file may have named hundreds.
+                await asyncio.sleep(0)
+        # Critical pods first, then by priority: on a full node the important ones get the room.
+        new = [wish.manifest for uid, wish in self._wishes.items() if uid not in known and self._may_run(wish)]
+        for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
+            await self._start(manifest)
+            await asyncio.sleep(0)  # a refusal waits for nothing, and takes two milliseconds
+            if self._woken.is_set():
+                return  # the others may be wanted no longer
+
+    def _may_run(self, wish: Wish) -> bool:
+        return wish.is_to_run and not self._is_held(wish)
+
+    def _is_held(self, wish: Wish) -> bool:
+        return self._holds is not None and self._holds.holds(wish.manifest)
+
+    def _forget_holds(self) -> None:
+        if self._holds is not None and self._holds.names:
+            try:
+                self._holds.keep_only({str(wish.manifest.pod): wish.manifest for wish in self._wishes.values()})
+            except ActionFailed as error:
+                self._emit(events.ActionFailed("forget which pods were deleted", str(error)))
+
+    async def _start(self, manifest: PodManifest) -> None:
+        self._starting = manifest.pod.uid
+        try:
+            await self._attempt(f"start {manifest.pod}", self.admitter.admit(manifest))
+        finally:
+            self._starting = ""
+
+    def _stop(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
+        """In a task of its own: a pod may take its whole grace period, and others want to start meanwhile."""
+        uid = status.pod.uid
+        under_way = self._stopping.get(uid)
+        if under_way is not None and not _is_shorter(grace_seconds, under_way.grace_seconds):
+            return under_way.task
+        task = asyncio.create_task(self._attempt(f"stop {status.pod}", self._runtime.stop(uid, grace_seconds)))
+        self._stopping[uid] = _Stop(grace_seconds, task)
+        task.add_done_callback(lambda _: self._stopped(uid, task))
+        return task
+
+    def _stopped(self, uid: str, task: asyncio.Task[None]) -> None:
+        # Of a pod that was told to hurry there are two, and the first to return is not the last word.
+        if (stop := self._stopping.get(uid)) is not None and stop.task is task:
+            del self._stopping[uid]
+
+    async def _attempt(self, what: str, action: Awaitable[object]) -> None:
+        try:
+            await action
+        except RuntimeFailure as error:
+            self._emit(events.ActionFailed(what, str(error)))
+
+
+def _is_shorter(seconds: int | None, than: int | None) -> bool:
+    return seconds is not None and (than is None or seconds < than)

@@ -1,0 +1,179 @@
+"""A certificate authority of our own, and what it signs: the server's certificate, and the one that nodes know it by.
+
+TLS is no luxury on loopback: client-go, and so kubectl, silently drops tokens when the server's URL is plain http.
+The authority stays in the state directory, so that a kubeconfig that was handed out keeps working over restarts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from jettison.apiserver.access.identity import AUTHORITY, CHAIN, CLIENT_NAME, LOOPBACK_NAMES, ServerIdentity
+from jettison.apiserver.storage.private_files import make_private_folder, read_private, write_private
+from jettison.errors import InputError
+
+_LIFETIME = timedelta(days=3650)
+# All are renewed at a start only, and a server may run for months.
+_RENEW_BEFORE = timedelta(days=365)
+# Clocks of guests and containers lag behind; a certificate must not be from the future for them.
+_BACKDATE = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+
+def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> ServerIdentity:
+    """Read what is there; make what is missing, about to expire, or does not hold all of `names`.
+
+    `ca.crt` is a copy for people with curl; the others hold key and certificate together, because two files can be
+    torn apart by a crash between their writes.
+    """
+    make_private_folder(folder)
+    wanted = frozenset(names)
+    now = datetime.now(UTC)
+    authority = _load(folder / "ca.pem")
+    if authority is None or _expires_soon(authority.certificate, now):
+        authority = _sign_authority(now)
+        _save(authority, folder / "ca.pem")
+    authority_pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
+    write_private(folder / AUTHORITY, authority_pem)
+    chain = folder / CHAIN
+    server = _load(chain)
+    if server is None or _expires_soon(server.certificate, now) or not _serves(server.certificate, authority, wanted):
+        _save(_sign(authority, "jettison-apiserver", ExtendedKeyUsageOID.SERVER_AUTH, now, wanted), chain)
+    identity = ServerIdentity(authority_pem, chain)
+    client = _load(identity.client)
+    if client is None or _expires_soon(client.certificate, now) or not _serves(client.certificate, authority):
+        _save(_sign(authority, CLIENT_NAME, ExtendedKeyUsageOID.CLIENT_AUTH, now), identity.client)
+    return identity
+
+
+def self_signed(name: str) -> bytes:
+    """Key and certificate of a server whose clients know this very certificate, so that no authority has to vouch."""
+    return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, datetime.now(UTC)))
+
+
+def _expires_soon(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_after_utc - now < _RENEW_BEFORE
+
+
+def _serves(certificate: x509.Certificate, authority: _Signed, wanted: frozenset[str] = frozenset()) -> bool:
+    if certificate.issuer != authority.certificate.subject:
+        return False
+    if not wanted:
+        return True
+    alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return wanted <= {str(each.value) for each in alternatives}
+
+
+def _sign_authority(now: datetime) -> _Signed:
+    key = ec.generate_private_key(ec.SECP256R1())
+    # The serial number in the name tells a new authority from an old one of which clients may still hold a copy.
+    serial = x509.random_serial_number()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"jettison-ca-{serial:x}"[:64])])
+    builder = (
+        _validity(x509.CertificateBuilder(), now)
+        .subject_name(name)
+        .issuer_name(name)
+        .serial_number(serial)
+        .public_key(key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _Signed(key, builder.sign(key, hashes.SHA256()))
+
+
+def _sign(
+    authority: _Signed | None, name: str, usage: x509.ObjectIdentifier, now: datetime, names: Iterable[str] = ()
+) -> _Signed:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer_key = key if authority is None else authority.key
+    builder = (
+        _validity(x509.CertificateBuilder(), now)
+        .subject_name(subject)
+        .issuer_name(subject if authority is None else authority.certificate.subject)
+        .serial_number(x509.random_serial_number())
+        .public_key(key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        # OpenSSL's strict mode, the default from Python 3.13 on, refuses a chain without both key identifiers.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+    alternatives = [_alternative(each) for each in sorted(names)]
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return _Signed(key, builder.sign(issuer_key, hashes.SHA256()))
+
+
+def _validity(builder: x509.CertificateBuilder, now: datetime) -> x509.CertificateBuilder:
+    return builder.not_valid_before(now - _BACKDATE).not_valid_after(now + _LIFETIME)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _load(path: Path) -> _Signed | None:
+    pem = read_private(path)
+    if pem is None:
+        return None
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+        certificate = x509.load_pem_x509_certificate(pem)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"`{path}` is damaged, remove it to have a new one: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        raise InputError(f"`{path}` holds a key that is not its certificate's, remove it to have a new one")
+    return _Signed(key, certificate)
+
+
+def _save(signed: _Signed, path: Path) -> None:
+    write_private(path, _pem(signed))
+
+
+def _pem(signed: _Signed) -> bytes:
+    private = signed.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + signed.certificate.public_bytes(serialization.Encoding.PEM)
+
+
+if __name__ == "__main__":
+    try:
+        ensure_identity(Path(sys.argv[1]), sys.argv[2:])
+    except InputError as complaint:
+        sys.exit(str(complaint))

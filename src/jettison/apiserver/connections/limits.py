@@ -1,0 +1,369 @@
+"""What a request may cost: bytes and seconds of its body, seconds and bytes of its answer, and how many at once.
+
+All of it is counted by user, and for strangers by address, so that one cannot shut out another; administrators have a
+reserve. A request that still waits for its body is not one of those at work: it costs nothing but a place among the
+bodies, where the oldest gives way to the newest. Watches last long and cost little, so they are counted apart and have
+no time limit; the end of a watch is its own business. Health is answered always: a busy server is not a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jettison.apiserver.access.auth import ANONYMOUS, User
+from jettison.apiserver.http.statuses import failure_status, too_large
+from jettison.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY_BYTES = 3 * 1024 * 1024
+"""As in Kubernetes, where it keeps an object below etcd's limit. No object becomes larger by what clients add to it."""
+
+_HEALTH = frozenset({"healthz", "livez", "readyz"})
+_WATCH = re.compile(rb"(?:^|&)watch=(?:1|t|true)(?:&|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of a kind at once: in all, for one user, and how many of all only administrators may have."""
+
+    all: int
+    one_user: int
+    reserve: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many at once, and how long one may take. Kubernetes has 400 + 200 requests and 60 s."""
+
+    requests: Share = Share(all=400, one_user=100, reserve=100)
+    watches: Share = Share(all=3000, one_user=2000, reserve=500)
+    bodies: Share = Share(all=400, one_user=100, reserve=100)
+    body_bytes: Share = Share(all=64 * 1024 * 1024, one_user=16 * 1024 * 1024, reserve=16 * 1024 * 1024)
+    seconds: float = 60.0
+    body_seconds: float = 20.0
+
+
+ANSWERS = Share(all=128 * 1024 * 1024, one_user=32 * 1024 * 1024, reserve=32 * 1024 * 1024)
+"""Bytes of answers that clients have asked for and not yet taken."""
+
+Identify = Callable[[Any], User | None]
+"""From the scope of a request to the user behind it; None for a token that is unknown."""
+
+
+class Count:
+    """Of one kind of thing, by user."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._by_user: Counter[str] = Counter()
+        self._all = 0
+
+    def has_room(self, user: str, *, is_administrator: bool) -> bool:
+        """For one more; administrators are limited by the number of all only."""
+        if is_administrator:
+            return self._all < self._share.all
+        return self._by_user[user] < self._share.one_user and self._all < self._share.all - self._share.reserve
+
+    def is_too_much(self, user: str) -> bool:
+        """For this one, whoever it is."""
+        return self._by_user[user] >= self._share.one_user
+
+    def add(self, user: str, amount: int = 1) -> None:
+        """There is more of it."""
+        self._all += amount
+        self._by_user[user] += amount
+        if not self._by_user[user]:
+            del self._by_user[user]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose share a request is of: a user's, or that of the strangers at an address."""
+
+    name: str
+    is_administrator: bool = False
+
+
+class Body:
+    """One that is on its way; where it is given up, its rest may still come, and the connection is of no more use."""
+
+    __slots__ = ("counted", "deadline", "is_driven_out", "is_given_up", "is_waiting", "size", "timer")
+
+    def __init__(self) -> None:
+        self.size = self.counted = 0
+        self.deadline = 0.0
+        self.is_waiting = self.is_driven_out = self.is_given_up = False
+        self.timer: asyncio.Timeout | None = None
+
+    def drive_out(self) -> None:
+        self.is_driven_out = True
+        if self.timer is not None:
+            self.timer.reschedule(asyncio.get_running_loop().time())
+
+
+class Bodies:
+    """Requests whose bodies are on their way, oldest first. The oldest of a user's gives way where there are too many:
+    an honest body takes milliseconds, and a client that sends slowly drives out its own.
+    """
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._seconds = allowance.body_seconds
+        self._count = Count(allowance.bodies)
+        self._bytes = Count(allowance.body_bytes)
+        self._waiting: dict[str, dict[Body, None]] = {}
+
+    def receiving(self, caller: Caller, body: Body, receive: Receive, *, at_work: Count) -> Receive:
+        """As `receive`, for as long as a body may take. While it waits the request is not `at_work`."""
+
+        async def receive_in_time() -> Message:
+            at_work.add(caller.name, -1)
+            self._make_room(caller, body)
+            self._enter(caller.name, body)
+            deadline = body.deadline or asyncio.get_running_loop().time() + self._seconds
+            body.deadline = deadline
+            try:
+                async with asyncio.timeout_at(deadline) as body.timer:
+                    message = await receive()
+            except TimeoutError:
+                body.is_given_up = True
+                raise _too_many() if body.is_driven_out else _body_too_slow(self._seconds) from None
+            finally:
+                self._leave(caller.name, body)
+                if not body.is_given_up:
+                    at_work.add(caller.name, 1)
+            body.size += len(message.get("body", b""))
+            return message
+
+        return receive_in_time
+
+    def _make_room(self, caller: Caller, body: Body) -> None:
+        for count in (self._count, self._bytes):
+            # Slow bodies of an administrator give way, too: it has others that are quick.
+            while count.is_too_much(caller.name) or not count.has_room(
+                caller.name, is_administrator=caller.is_administrator
+            ):
+                if not self._drive_out(caller.name):
+                    body.is_given_up = True
+                    raise _too_many()
+
+    def _drive_out(self, user: str) -> bool:
+        oldest = next(iter(self._waiting.get(user, ())), None)
+        if oldest is not None:
+            self._leave(user, oldest)
+            oldest.drive_out()
+        return oldest is not None
+
+    def _enter(self, user: str, body: Body) -> None:
+        body.is_waiting = True
+        body.counted = body.size
+        self._waiting.setdefault(user, {})[body] = None
+        self._count.add(user)
+        self._bytes.add(user, body.counted)
+
+    def _leave(self, user: str, body: Body) -> None:
+        if not body.is_waiting:
+            return
+        body.is_waiting = False
+        self._count.add(user, -1)
+        self._bytes.add(user, -body.counted)
+        del self._waiting[user][body]
+        if not self._waiting[user]:
+            del self._waiting[user]
+
+
+class Answers:
+    """The bytes of answers that clients still have to take. A user that leaves too many waits for its own next ones, in
+    the order of its requests; a client that takes nothing at all is closed (`connections`), so that it goes on.
+    """
+
+    def __init__(self, share: Share = ANSWERS) -> None:
+        self._bytes = Count(share)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def room(self, user: User) -> None:
+        """Wait until another answer may be put together."""
+        while not self._bytes.has_room(user.name, is_administrator=user.role == "admin"):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+
+    @contextmanager
+    def holding(self, user: User, size: int) -> Iterator[None]:
+        """While it is sent."""
+        self._bytes.add(user.name, size)
+        try:
+            yield
+        finally:
+            self._bytes.add(user.name, -size)
+            waiting, self._waiting = self._waiting, deque()
+            for turn in waiting:
+                if not turn.done():
+                    turn.set_result(None)
+
+
+class Limits:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        stop: asyncio.Event,
+        allowance: Allowance | None = None,
+        identify: Identify = lambda _: ANONYMOUS,
+    ) -> None:
+        self._app = app
+        self._stop = stop
+        self._allowance = allowance or Allowance()
+        self._identify = identify
+        self._requests = Count(self._allowance.requests)
+        self._watches = Count(self._allowance.watches)
+        self._bodies = Bodies(self._allowance)
+        self._receiving: set[asyncio.Timeout] = set()
+        self._ending: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse at once: a queue would only make everybody wait."""
+        if scope["type"] != "http" or scope["path"].strip("/").partition("/")[0] in _HEALTH:
+            await self._app(scope, receive, send)
+            return
+        caller = self._caller(scope)
+        is_watch = is_long_running(scope)
+        count = self._watches if is_watch else self._requests
+        if caller is None or not count.has_room(caller.name, is_administrator=caller.is_administrator):
+            await _refuse(send, _too_many())
+            return
+        count.add(caller.name)
+        body = Body()
+        try:
+            if is_watch:
+                await self._app(scope, self._until_stop(receive), send)
+            else:
+                await self._request(scope, self._bodies.receiving(caller, body, receive, at_work=count), send, body)
+        finally:
+            if not body.is_given_up:  # or it has not been at work since
+                count.add(caller.name, -1)
+
+    def _caller(self, scope: Scope) -> Caller | None:
+        """None for a user that has too many connections."""
+        user = self._identify(scope)
+        if user is None or not user.role:
+            return Caller(f"at {(scope.get('client') or ('',))[0]}")
+        is_administrator = user.role == "admin"
+        connection = scope.get("connection")
+        if connection is not None and not connection.recognise(user.name, is_administrator=is_administrator):
+            return None
+        return Caller(user.name, is_administrator)
+
+    def _until_stop(self, receive: Receive) -> Receive:
+        """A watch would outlive the server: a stop looks to it as if its client had left, and it ends as it should.
+
+        A task for each to wait for the stop would cost 2,000 watches some megabytes.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end_watches())
+
+        async def receive_or_stop() -> Message:
+            if self._stop.is_set():
+                return {"type": "http.disconnect"}
+            timer = asyncio.timeout(None)
+            self._receiving.add(timer)
+            try:
+                async with timer:
+                    return await receive()
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+            finally:
+                self._receiving.discard(timer)
+
+        return receive_or_stop
+
+    async def _end_watches(self) -> None:
+        await self._stop.wait()
+        for timer in tuple(self._receiving):
+            timer.reschedule(asyncio.get_running_loop().time())
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
+        is_started = False
+
+        async def noting_send(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            if body.is_given_up and message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._allowance.seconds):
+                await self._app(scope, receive, noting_send)
+        except TimeoutError:
+            # An answer that has begun can only be broken off, which uvicorn does when nothing follows.
+            if not is_started:
+                await _refuse(send, _timed_out())
+
+
+def is_long_running(scope: Scope) -> bool:
+    """A watch, or a log that may be followed."""
+    if scope["method"] != "GET":
+        return False
+    return bool(_WATCH.search(scope["query_string"])) or scope["path"].endswith("/log")
+
+
+async def read_body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body, or 413; a body that is announced too large is not read at all.
+
+    The rest of one that is refused is not waited for, so whoever answers closes the connection.
+    """
+    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if len(announced) > 18 or (announced.isdigit() and int(announced) > MOST_BODY_BYTES):
+        raise too_large(MOST_BODY_BYTES)
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ApiError("the client left before its request was complete", code=400, reason="BadRequest")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MOST_BODY_BYTES:
+            raise too_large(MOST_BODY_BYTES)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _too_many() -> ApiError:
+    message = "too many requests, please try again later"
+    return ApiError(message, code=429, reason="TooManyRequests", details={"retryAfterSeconds": 1})
+
+
+def _body_too_slow(seconds: float) -> ApiError:
+    message = f"Timeout: the body of the request was not complete within {seconds:g} s"
+    return ApiError(message, code=408, reason="Timeout", details={})
+
+
+def _timed_out() -> ApiError:
+    message = "Timeout: request did not complete within the allotted timeout"
+    return ApiError(message, code=504, reason="Timeout", details={})
+
+
+async def _refuse(send: Send, error: ApiError) -> None:
+    """The body may not have been read, so the connection cannot be used again."""
+    body = msgspec.json.encode(failure_status(error)) + b"\n"
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    if error.retry_after_seconds:
+        headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    await send({"type": "http.response.start", "status": error.code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,171 @@
+"""The listening socket, TLS and uvicorn: from an ASGI application to something that kubectl can talk to.
+
+Signals are not handled here: whoever starts the server may run other things beside it, and stops them all together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+import sys
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jettison.apiserver.access.auth import ANONYMOUS
+from jettison.apiserver.access.identity import LOOPBACK_NAMES, ServerIdentity
+from jettison.apiserver.connections.crowds import Crowds, shares_within
+from jettison.apiserver.connections.limits import Allowance, Identify, Limits
+from jettison.errors import InputError, JettisonError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+
+_TLS_BUFFER = 16 * 1024
+# The kernel doubles it. What a client does not read may fill it: by default it would grow to 4 MB for each.
+_SEND_BUFFER = 64 * 1024
+_SWITCH_SECONDS = 0.0005
+
+# client-go keeps idle connections for 90 s; the server must not be the first to hang up, or a request meets a closing
+# connection now and then.
+_IDLE_SECONDS = 100
+_GRACE_SECONDS = 5
+# Where it is full, a new client waits a second and tries again: that is how long a short flood would shut it out.
+_BACKLOG = 4096
+_MOST_FILES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server listens; port 0 means any that is free."""
+
+    host: str
+    port: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What clients may call it: a wildcard is no name, but the machine has one."""
+        if self.is_wildcard:
+            return (*LOOPBACK_NAMES, socket.gethostname())
+        return tuple(dict.fromkeys((*LOOPBACK_NAMES, self.host)))
+
+    @property
+    def is_wildcard(self) -> bool:
+        """All addresses of the machine."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104  compared, not bound
+
+    @property
+    def url(self) -> str:
+        """For a kubeconfig on this machine."""
+        host = "127.0.0.1" if self.is_wildcard else self.host
+        return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`127.0.0.1:6443`, `[::1]:6443`, `localhost:0`."""
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not bare or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"`{text}` is not a place to listen at, expected an address and a port: `127.0.0.1:6443`")
+    if is_bracketed != (":" in bare):
+        raise InputError(f"`{text}` is not a place to listen at, IPv6 addresses are written as `[::1]:6443`")
+    return Endpoint(bare, int(port))
+
+
+def is_loopback(endpoint: Endpoint) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(endpoint.host).is_loopback
+    except ValueError:
+        return endpoint.host == "localhost"
+
+
+def listen(endpoint: Endpoint) -> tuple[socket.socket, Endpoint]:
+    """The socket, and the endpoint with the port that it got."""
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InputError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise JettisonError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
+    return listener, Endpoint(endpoint.host, listener.getsockname()[1])
+
+
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    identity: ServerIdentity,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+    allowance: Allowance | None = None,
+    identify: Identify = lambda _: ANONYMOUS,
+    tidy: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return.
+
+    `tidy` is called when many connections have gone, before their memory is given back.
+    """
+    # Not before: they are in an extra, and `serve --help` works without.
+    import uvicorn  # noqa: PLC0415
+
+    from jettison.apiserver.connections.connection import GuardedProtocol  # noqa: PLC0415
+    from jettison.apiserver.connections.listener import Server  # noqa: PLC0415
+
+    crowds = Crowds(shares_within(_allow_many_files()))
+    # asyncio keeps 256 KiB for every TLS connection, zeroed and so resident, and has no other place to say how much.
+    SSLProtocol.max_size = _TLS_BUFFER
+    # Who comes back from the disk would wait for the interpreter for up to 5 ms, and with him everybody whose write it
+    # was: with 8 clients that costs a fifth of the evictions.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    # Every malformed request would be a line; what the application itself gets wrong still is one.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        Limits(app, stop, allowance, identify),
+        http=partial(GuardedProtocol, crowds),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="off",
+        proxy_headers=False,
+        ssl_certfile=identity.chain,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = Server(config, crowds, on_ready, tidy)
+    waiting = asyncio.create_task(_stop(server, stop))
+    try:
+        await server.serve([listener])
+    finally:
+        waiting.cancel()
+
+
+async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+def _allow_many_files() -> int:
+    """Every connection is a file; the usual soft limit of 1024 is for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

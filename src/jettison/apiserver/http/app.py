@@ -1,0 +1,315 @@
+"""The ASGI application: from the bytes of a request to the bytes of its answer.
+
+The order is Kubernetes': who are you (401), may you (403), is there such a thing (404), can it do that (405), and only
+then what the handler says. Nothing here is Starlette's: a route table and request objects would cost more than an
+eviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
+from jettison.apiserver.access.authorization import Authorizer
+from jettison.apiserver.access.reviews import answer_review
+from jettison.apiserver.connections.limits import Answers, read_body
+from jettison.apiserver.http import discovery, health, openapi
+from jettison.apiserver.http.bodies import read_object
+from jettison.apiserver.http.forms import form_of, wants_yaml
+from jettison.apiserver.http.media_types import JSON, PLAIN, YAML
+from jettison.apiserver.http.options import write_options
+from jettison.apiserver.http.presenting import Response, encode, show_document
+from jettison.apiserver.http.requests import Request, Target, method_not_allowed
+from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
+from jettison.apiserver.http.yaml_writing import yaml_of
+from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS
+from jettison.apiserver.objects.writing import check_namespace
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.verbs.container_logs import ContainerLogs
+from jettison.apiserver.verbs.eviction import Evictions, Settings
+from jettison.apiserver.verbs.log_query import LogSource
+from jettison.apiserver.verbs.parts import Parts
+from jettison.apiserver.verbs.rest import Objects, expected
+from jettison.apiserver.verbs.watch import Watcher, open_watch
+from jettison.clock import Clock
+from jettison.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+Handler = Callable[[Request, Target], Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
+# Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
+_GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
+_PIECE_BYTES: Final = 64 * 1024
+# A watch whose client has stopped reading cannot be told that it is over; after this long it is cut off.
+_LAST_WORDS_SECONDS: Final = 30.0
+
+
+class Application:
+    """Everything that the API serves, on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        authenticator: Authenticator,
+        *,
+        evictions: Settings | None = None,
+        near_logs: Mapping[str, LogSource] | None = None,
+        far_logs: LogSource | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._authenticator = authenticator
+        self._authorizer = Authorizer(store)
+        objects = Objects(store, clock, self._authorizer)
+        parts = Parts(objects, Evictions(store, clock, evictions))
+        self._logs = ContainerLogs(store, {} if near_logs is None else near_logs, far_logs)
+        self._handlers: dict[tuple[str, str], Handler] = {
+            ("get", ""): objects.read,
+            ("list", ""): objects.list_all,
+            ("create", ""): objects.create,
+            ("update", ""): objects.update,
+            ("patch", ""): objects.patch,
+            ("delete", ""): objects.delete,
+            ("deletecollection", ""): objects.delete_collection,
+            ("get", "status"): objects.read,
+            ("update", "status"): parts.update_status,
+            ("patch", "status"): objects.patch,
+            ("update", "finalize"): parts.finalize,
+            ("get", "scale"): parts.read_scale,
+            ("update", "scale"): parts.write_scale,
+            ("patch", "scale"): parts.write_scale,
+            ("create", "eviction"): parts.evict,
+            ("create", "binding"): parts.bind,
+        }
+        self._bind = parts.bind
+        self._answers = Answers()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        user = ANONYMOUS
+        try:
+            request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+            try:
+                response = await self._serve(request, scope, receive, send)
+            except ApiError as error:
+                response = _failure(error)
+            if response is None:
+                return
+            user = request.user
+            response = await _written(request, response)
+        except Exception as error:  # noqa: BLE001  one request must not end the server
+            _log.exception("`%s %s` failed", scope["method"], scope["path"])
+            response = _failure(internal_error(f"{type(error).__name__}: {error}"))
+        if response.size <= _PIECE_BYTES:
+            await _send(send, response)
+            return
+        with self._answers.holding(user, response.size):
+            await _send(send, response)
+
+    async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """An answer with an end; None if it was sent as it came about."""
+        if request.path == "*" and request.method == "OPTIONS":
+            return Response(200, b"", PLAIN)  # as Go's server does, for everybody: there is a server
+        self._authorize(request, scope)
+        if request.is_watch:
+            await self._watch(request, receive, send)
+            return None
+        if request.target is not None and request.target.subresource == "log" and request.verb == "get":
+            await self._log(request, request.target, receive, send)
+            return None
+        return await self._respond(request, scope, receive)
+
+    def identify(self, scope: Scope) -> User | None:
+        """Who sends the request; None when it carries a token that is unknown."""
+        token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        return self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+
+    def _authorize(self, request: Request, scope: Scope) -> None:
+        user = self.identify(scope)
+        if user is None:
+            raise ApiError("Unauthorized", code=401, reason="Unauthorized")
+        if (wanted := impersonated(scope["headers"])) is not None:
+            for each in impersonation(wanted):
+                self._authorizer.check(user, each)
+            user = self._authenticator.subject(with_own_groups(wanted))
+        request.user = user
+        self._authorizer.check(user, request.access)
+        request.resolve()
+
+    async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:
+        target = request.target
+        if target is None:
+            return self._respond_plain(request)
+        handler = self._handler(target, request.verb)
+        if request.method not in ("GET", "HEAD"):
+            request.body = await read_body(scope, receive)
+        await self._answers.room(request.user)
+        response = await handler(request, target)
+        return response if request.method != "HEAD" else Response(response.code, b"", response.content_type)
+
+    def _respond_plain(self, request: Request) -> Response:
+        path = request.path
+        is_health = health.is_health(path)
+        found = None if is_health else _find_document(path, request.accept)
+        if found is None and not is_health:
+            if path.startswith(_GROUP_PATHS):
+                raise unknown_path()
+            return Response(404, b"404 page not found\n", PLAIN)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if found is None:
+            return health.answer(path, self._store, is_verbose="verbose" in request.parameters)
+        tag = [(b"etag", found.etag.encode())]
+        if request.known_tag == found.etag:
+            return Response(304, b"", found.content_type, tag)
+        return Response(200, found.body, found.content_type, tag)
+
+    def _handler(self, target: Target, verb: str) -> Handler:
+        resource = target.resource
+        part = resource.subresource(target.subresource) if target.subresource else None
+        if verb not in (resource.verbs if part is None else part.verbs):
+            raise method_not_allowed()
+        if verb == "create" and target.name and part is None:
+            raise method_not_allowed()
+        if verb in ("create", "deletecollection") and resource.is_namespaced and not target.namespace:
+            raise method_not_allowed()
+        if resource is BINDINGS:
+            return self._bind
+        if not resource.is_stored:
+            return self._review
+        return self._handlers[verb, target.subresource]
+
+    async def _review(self, request: Request, target: Target) -> Response:
+        form_of(request, has_table=False)
+        options = write_options(request, "CreateOptions")
+        what = expected(target.resource)
+        review, _ = read_object(request.body, request.content_type, what, options.validation)
+        metadata = dict(review.get("metadata") or {})
+        check_namespace(metadata, target.namespace)
+        metadata.pop("namespace", None)
+        if target.namespace:
+            metadata["namespace"] = target.namespace
+        review = {**review, "metadata": metadata}
+        answer = answer_review(target.resource, review, request.user, self._authenticator, self._authorizer)
+        kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
+        return show_document(request, target.resource.group, {**kind, **answer}, 201)
+
+    async def _watch(self, request: Request, receive: Receive, send: Send) -> None:
+        target = request.target
+        if target is None or "watch" not in target.resource.verbs:
+            raise method_not_allowed()
+        watcher, seconds = await open_watch(
+            self._store, self._clock, request, target.resource, target.namespace or None
+        )
+        leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
+        try:
+            # An answer that has begun cannot become an error: the connection is closed, and the client asks again.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds + _LAST_WORDS_SECONDS):
+                    await _stream(watcher, seconds, send)
+        finally:
+            leaving.cancel()
+            watcher.close()
+
+    async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> None:
+        pieces = self._logs.open(request, target)
+        # A refusal comes here, while it can still be an answer of its own.
+        first = await anext(pieces, b"")
+        sending = asyncio.create_task(_send_pieces(first, pieces, send))
+        leaving = asyncio.create_task(_wait_for_end(receive, partial(sending.cancel)))
+        try:
+            await asyncio.wait((sending,))
+            if not sending.cancelled():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+
+
+async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: Send) -> None:
+    headers = [(b"content-type", b"text/plain")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except ApiError as error:
+        # An answer that has begun can only be broken off, which uvicorn does when nothing follows.
+        _log.warning("a log ends early: %s", error)
+        return
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
+    """The headers go first, and at once: clients wait for them before they believe in the watch."""
+    head: dict[str, Any] = {"type": "http.response.start", "status": 200}
+    await send({**head, "headers": [(b"content-type", b"application/json")]})
+    async for chunk in watcher.chunks(seconds):
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        # What is sent to a client that has left vanishes without waiting: without a turn of the loop its watch would
+        # not hear of that until it has told everything. 2,000 watches that ended together stopped the server for 18 s.
+        await asyncio.sleep(0)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _wait_for_end(receive: Receive, close: Callable[[], object]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    close()
+
+
+def _find_document(path: str, accept: str) -> discovery.Document | None:
+    if path.rstrip("/") == "/version":
+        return discovery.version_document()
+    return discovery.document(path, accept) or openapi.document(path, accept)
+
+
+def _failure(error: ApiError) -> Response:
+    headers = []
+    if error.retry_after_seconds > 0:
+        headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    return Response(error.code, encode(failure_status(error)), headers=headers)
+
+
+async def _written(request: Request, response: Response) -> Response:
+    """JSON as the client wants to read it."""
+    if response.content_type != JSON or not response.body:
+        return response
+    if wants_yaml(request, is_refusal=response.code >= 400):
+        # Thousands of objects take most of a second, in which others are to be served too.
+        text = await asyncio.to_thread(yaml_of, response.whole())
+        return replace(response, body=text, content_type=YAML, parts=())
+    if request.wants_indentation:
+        return replace(response, body=msgspec.json.format(response.whole(), indent=2), parts=())
+    return response
+
+
+async def _send(send: Send, response: Response) -> None:
+    headers = [
+        (b"content-type", response.content_type.encode("latin-1")),
+        (b"content-length", str(response.size).encode()),
+        *response.headers,
+    ]
+    await send({"type": "http.response.start", "status": response.code, "headers": headers})
+    if response.size <= _PIECE_BYTES:
+        await send({"type": "http.response.body", "body": response.whole()})
+        return
+    # Encrypted at once, a list would be in memory three times for as long as its client does not read.
+    for piece in response.pieces(_PIECE_BYTES):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,166 @@
+"""The body of a request, to the object that it is. Everything wrong with it is a 4xx in Kubernetes' words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jettison.apiserver.http.json_texts import duplicate_keys, parse_json
+from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.http.yaml_texts import parse_yaml
+from jettison.apiserver.objects import protobuf
+from jettison.apiserver.objects.resources import RESOURCES
+from jettison.apiserver.objects.schema.reading import found_kind, read_document
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import ApiError, InputError
+
+Json = dict[str, Any]
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+_ACCEPTED: Final = (JSON, YAML, protobuf.CONTENT_TYPE)
+# Versions that are no longer served but whose kinds the decoder still knows.
+_FORMER: Final = frozenset({("policy/v1beta1", "PodDisruptionBudget"), ("policy/v1beta1", "Eviction")})
+_KNOWN: Final = frozenset(
+    {
+        *((each.api_version, each.kind) for each in RESOURCES),
+        *(
+            (part.group and f"{part.group}/{part.version}", part.kind)
+            for each in RESOURCES
+            for part in each.subresources
+        ),
+        *_FORMER,
+    }
+)
+# As upstream: each of them may become a header, and a body has room for half a million.
+_MOST_MISTAKES: Final = 100
+_LONGEST_SUMMARY: Final = 30
+_NO_KIND: Final = "couldn't get version/kind; json parse error: "
+_KIND_STRUCT: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+_SCHEME: Final = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a path takes: a kind, and the versions in which it may come; the first is the one assumed."""
+
+    kind: str
+    api_versions: tuple[str, ...]
+    # The name under which `schema` knows its fields.
+    fields: str
+
+    @property
+    def internal(self) -> str:
+        """As Go calls the type that it wanted to convert to."""
+        group = self.api_versions[0].rpartition("/")[0].partition(".")[0]
+        return f"{group or 'core'}.{self.kind}"
+
+
+def read_object(body: bytes, content_type: str, expected: Expected, validation: str) -> tuple[Json, list[str]]:
+    """The object without kind and apiVersion, and warnings for the client."""
+    document = parse_body(body, content_type, expected)
+    is_json = content_type.partition(";")[0].strip().lower() in ("", JSON)
+    duplicates = duplicate_keys(body, document) if is_json and validation != "Ignore" else []
+    return check_object(document, expected, validation, duplicates)
+
+
+def check_object(
+    document: Any, expected: Expected, validation: str, duplicates: list[str] | None = None
+) -> tuple[Json, list[str]]:
+    """A document that was parsed already, or put together by a patch."""
+    version, kind = _check_kind(document, expected)
+    try:
+        value, unknown = read_document(expected.fields, document)
+    except InputError as error:
+        raise bad_request(f"{_label(version, kind, expected)}: {error}") from error
+    if not duplicates and not unknown:
+        return value, []
+    mistakes = [f"duplicate field {quote(each)}" for each in duplicates or ()]
+    mistakes += [f"unknown field {quote(each)}" for each in unknown]
+    del mistakes[_MOST_MISTAKES:]
+    if validation == "Strict":
+        raise bad_request(f"{_label(version, kind, expected)}: strict decoding error: {', '.join(mistakes)}")
+    return value, [] if validation == "Ignore" else mistakes
+
+
+def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
+    """What the body says, whatever it is. A missing Content-Type means JSON: the Python client sends none."""
+    try:
+        document = decode_body(body, content_type, expected)
+        kind_of(document)
+    except InputError as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({_summary(body)})"
+        ) from error
+    return {} if document is None else document
+
+
+def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
+    """As above; what cannot be read is an InputError in Go's words."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == YAML:
+        return parse_yaml(body)
+    try:
+        if media_type in ("", JSON):
+            return parse_json(body)
+        if media_type == protobuf.CONTENT_TYPE:
+            return protobuf.decode(body, expected.api_versions[0], expected.kind)
+    except InputError as error:
+        raise InputError(f"{_NO_KIND}{error}") from error
+    accepted = ", ".join(_ACCEPTED)
+    raise ApiError(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}",
+        code=415,
+        reason="UnsupportedMediaType",
+    )
+
+
+def kind_of(document: Any) -> tuple[str, str]:
+    """The apiVersion and kind that a document claims; either may be empty. Raises InputError for what is neither."""
+    if document is None:
+        return "", ""
+    if not isinstance(document, dict):
+        raise InputError(
+            f"{_NO_KIND}json: cannot unmarshal {found_kind(document)} into Go value of type {_KIND_STRUCT}"
+        )
+    for name in document:
+        value = document[name]
+        if name in ("apiVersion", "kind") and not isinstance(value, str | None):
+            why = f"json: cannot unmarshal {found_kind(value)} into Go struct field .{name} of type string"
+            raise InputError(_NO_KIND + why)
+    version, kind = document.get("apiVersion") or "", document.get("kind") or ""
+    if version.count("/") > 1:
+        raise InputError(f"unexpected GroupVersion string: {version}")
+    return version, kind
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body; where it is no JSON object, in hexadecimal."""
+    if not body:
+        return "<empty>"
+    start, rest = body[:_LONGEST_SUMMARY], " ..." if len(body) > _LONGEST_SUMMARY else ""
+    return (start.decode("utf-8", "replace") if start.startswith(b"{") else start.hex()) + rest
+
+
+def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
+    try:
+        version, kind = kind_of(document)
+    except InputError as error:
+        raise bad_request(str(error)) from error
+    version = version or expected.api_versions[0]
+    kind = kind or expected.kind
+    if kind == expected.kind and version in expected.api_versions:
+        return version, kind
+    short, label = version.rpartition("/")[2], _label(version, kind, expected)
+    if (version, kind) not in _KNOWN:
+        raise bad_request(f"{label}: no kind {quote(kind)} is registered for version {quote(version)} {_SCHEME}")
+    if kind == expected.kind:
+        served = expected.api_versions[0]
+        raise bad_request(f"the API version in the data ({version}) does not match the expected API version ({served})")
+    raise bad_request(f"{label}: converting ({short}.{kind}) to ({expected.internal}): unknown conversion")
+
+
+def _label(version: str, kind: str, expected: Expected) -> str:
+    return f"{kind} in version {quote(version.rpartition('/')[2])} cannot be handled as a {expected.kind}"

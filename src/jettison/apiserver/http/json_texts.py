@@ -1,0 +1,154 @@
+"""JSON from strangers: read it as Go does, and complain about it in Go's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from jettison.errors import InputError
+from jettison.manifests.files.decoding import is_too_deep, without_surrogates
+
+_decode = msgspec.json.Decoder().decode
+_KEY: Final = re.compile(rb'"\s*:')
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+_UINT64: Final = 2**64
+# As upstream; and a path is no longer than its text, so a hundred of them may still be too much to say.
+_MOST_DUPLICATES: Final = 100
+_MOST_DUPLICATE_CHARS: Final = 65_536
+# What Python's decoder says, and where in the grammar Go would say it is.
+_PLACES: Final = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+    "Invalid \\escape": "in string escape code",
+    "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+}
+
+
+def parse_json(data: bytes) -> Any:
+    """The value, or an InputError with what Go would say."""
+    if is_too_deep(data):
+        raise InputError("exceeded max depth")
+    try:
+        value = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _parse_slowly(data)
+    return _within_64_bits(value) if _LONG_NUMBER.search(data) else value
+
+
+def _parse_slowly(data: bytes) -> Any:
+    """Go takes more than the standard: broken UTF-8 and lone surrogates become U+FFFD."""
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        return _within_64_bits(without_surrogates(value))
+    except json.JSONDecodeError as error:
+        raise InputError(_complaint(text, error)) from error
+    except (RecursionError, ValueError) as error:
+        raise InputError("exceeded max depth") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise json.JSONDecodeError("Expecting value", name, 0)
+
+
+def _complaint(text: str, error: json.JSONDecodeError) -> str:
+    position = error.pos
+    if error.msg.startswith("Unterminated string") or position >= len(text.rstrip()):
+        return "unexpected end of JSON input"
+    message = error.msg.partition(": line")[0]
+    if message == "Expecting ',' delimiter":
+        place = f"after {_container(text[:position])}"
+    else:
+        place = _PLACES.get(message, "looking for beginning of value")
+    return f"invalid character {_quoted(text[position])} {place}"
+
+
+def _container(prefix: str) -> str:
+    """Whether the error is in an object or an array: look for the bracket that is still open."""
+    depth = 0
+    for char in reversed(re.sub(r'"(?:[^"\\]|\\.)*"', "", prefix)):
+        depth += (char in "]}") - (char in "[{")
+        if depth < 0:
+            return "object key:value pair" if char == "{" else "array element"
+    return "top-level value"
+
+
+def _quoted(char: str) -> str:
+    """A byte between single quotes, with Go's escapes."""
+    if char == "'":
+        return r"'\''"
+    byte = char.encode("utf-8", "surrogateescape")[0]
+    return f"'{char}'" if char.isprintable() and byte < 0x80 else repr(char) if byte < 0x80 else f"'\\x{byte:02x}'"
+
+
+def _within_64_bits(value: Any) -> Any:
+    """Longer integers become floats: nobody can store them otherwise, and no field that we know takes them."""
+    if isinstance(value, dict):
+        return {key: _within_64_bits(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_within_64_bits(item) for item in value]
+    if type(value) is int and not -_UINT64 // 2 <= value < _UINT64:
+        return float(value) if abs(value) < 10**300 else float("1e300")
+    return value
+
+
+def depth_of(value: Any) -> int:
+    """How many objects and lists are around its innermost part, itself included: none for a number."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if items is None else 1 + max(map(depth_of, items), default=0)
+
+
+def _count_keys(value: Any) -> int:
+    if type(value) is dict:
+        return len(value) + sum(_count_keys(item) for item in value.values() if type(item) in (dict, list))
+    if type(value) is list:
+        return sum(_count_keys(item) for item in value if type(item) in (dict, list))
+    return 0
+
+
+def duplicate_keys(data: bytes, value: Any) -> list[str]:
+    """The paths that the text has twice, in its order; the last one counts. `value` is what the text says.
+
+    Looking for them takes as long as everything else about a small request; counting tells that there are none.
+    """
+    if len(_KEY.findall(data)) == _count_keys(value):
+        return []
+    pairs = json.loads(data.decode("utf-8", "surrogateescape"), object_pairs_hook=_Pairs)
+    found: dict[str, None] = {}
+    room = _MOST_DUPLICATE_CHARS
+    for path in _duplicates(pairs, []):
+        found[without_surrogates(path)] = None
+        room -= len(path)
+        if room < 0 or len(found) == _MOST_DUPLICATES:
+            break
+    return list(found)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with every key as often as it was written."""
+
+
+def _duplicates(value: list[Any], path: list[str]) -> Iterator[str]:
+    """Each key once per object: a long path is not put together as often as somebody cares to repeat its end."""
+    if isinstance(value, _Pairs):
+        seen: dict[str, bool] = {}
+        for key, item in value:
+            step = f".{key}" if path else key
+            if seen.get(key) is False:
+                yield "".join([*path, step])
+            seen[key] = key in seen
+            if isinstance(item, list):
+                yield from _duplicates(item, [*path, step])
+    else:
+        for index, item in enumerate(value):
+            if isinstance(item, list):
+                yield from _duplicates(item, [*path, f"[{index}]"])

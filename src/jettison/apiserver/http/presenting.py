@@ -1,0 +1,132 @@
+"""Objects and lists as bytes: straight from what is stored, unless a table or the metadata alone is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from jettison.apiserver.http import forms
+from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
+from jettison.apiserver.http.media_types import JSON
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.objects import tables
+from jettison.apiserver.objects.event_forms import shown_event
+from jettison.apiserver.objects.resources import NEW_EVENTS, Resource
+from jettison.apiserver.storage.stored import Stored
+from jettison.apiserver.verbs.listing import Page
+
+Json = dict[str, Any]
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer with an end. A list has the stored bodies as its `parts`: they are not copied for each client."""
+
+    code: int
+    body: bytes
+    content_type: str = JSON
+    headers: Sequence[tuple[bytes, bytes]] = field(default=())
+    parts: Sequence[bytes] = field(default=())
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.body) + sum(map(len, self.parts))
+
+    def whole(self) -> bytes:
+        """The body in one piece."""
+        return b"".join((self.body, *self.parts)) if self.parts else self.body
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The body in pieces that are hardly larger than `size`."""
+        gathered: list[bytes] = []
+        room = size
+        for part in (self.body, *self.parts):
+            if len(part) >= size:
+                yield b"".join(gathered)
+                gathered, room = [], size
+                yield from (part[start : start + size] for start in range(0, len(part), size))
+                continue
+            gathered.append(part)
+            room -= len(part)
+            if room <= 0:
+                yield b"".join(gathered)
+                gathered, room = [], size
+        yield b"".join(gathered)
+
+
+def show_object(request: Request, resource: Resource, stored: Stored, now_ns: int, code: int = 200) -> Response:
+    """One object."""
+    if not form_of(request).shape:
+        return Response(code, document(resource, stored))
+    return show_value(request, resource, stored.object, now_ns, code)
+
+
+def show_value(request: Request, resource: Resource, value: Json, now_ns: int, code: int = 200) -> Response:
+    """An object that is not stored: a dry run, or what has just been deleted."""
+    if form_of(request).shape == forms.TABLE:
+        metadata = {key: value["metadata"][key] for key in ("resourceVersion",) if key in value["metadata"]}
+        return Response(code, _table(request, resource, [value], metadata, now_ns))
+    shown = shown_event(value) if resource is NEW_EVENTS else value
+    document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
+    return show_document(request, resource.group, document, code)
+
+
+def show_document(request: Request, group: str, document: Json, code: int = 200) -> Response:
+    """What there is no table of: a part of an object that has a kind of its own, or an answer that is never kept."""
+    form = form_of(request, has_table=False)
+    match form.shape:
+        case forms.METADATA:
+            return Response(code, encode(metadata_of(document, form.api_version)))
+        case forms.METADATA_LIST:
+            raise not_of_this_shape(group, document["kind"], form.shape)
+    return Response(code, encode(document))
+
+
+def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> Response:
+    """A list. Where Kubernetes has the metadata of nothing to show, it shows null."""
+    form = form_of(request)
+    match form.shape:
+        case forms.TABLE:
+            objects = [item.object for item in page.items]
+            return Response(200, _table(request, resource, objects, page.metadata, now_ns))
+        case forms.METADATA:
+            raise not_of_this_shape(resource.group, resource.kind, form.shape)
+        case forms.METADATA_LIST:
+            items = [metadata_of(item.object, form.api_version) for item in page.items] or None
+            head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
+            return Response(200, encode({**head, "items": items}))
+    start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
+    parts: list[bytes] = []
+    for item in page.items:
+        parts += (b",", _item(resource, item))
+    return Response(200, start[:-1] + b',"items":[', parts=(*parts[1:], b"]}"))
+
+
+def document(resource: Resource, stored: Stored) -> bytes:
+    """One object with kind and apiVersion."""
+    if resource is NEW_EVENTS:
+        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(stored.object)})
+    return stored.document(resource)
+
+
+def _item(resource: Resource, stored: Stored) -> bytes:
+    return encode(shown_event(stored.object)) if resource is NEW_EVENTS else stored.body
+
+
+def _table(
+    request: Request, resource: Resource, objects: Sequence[Json], metadata: Mapping[str, Any], now_ns: int
+) -> bytes:
+    drawn = tables.render(
+        resource,
+        objects,
+        now_ns,
+        metadata=metadata,
+        include_object=request.parameter("includeObject"),
+        api_version=form_of(request).api_version,
+    )
+    return encode(drawn)

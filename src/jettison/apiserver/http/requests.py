@@ -1,0 +1,193 @@
+"""One request: what its path names, what it wants done, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from jettison.apiserver.access.auth import ANONYMOUS, User
+from jettison.apiserver.access.roles import Access
+from jettison.apiserver.http.statuses import unknown_path
+from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, Resource, find_resource
+from jettison.apiserver.objects.validation.names import path_segment_name
+from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
+from jettison.errors import ApiError, InputError
+
+_ITEM_VERBS: Final = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_HEADERS: Final = {
+    b"accept": "accept",
+    b"content-type": "content_type",
+    b"if-none-match": "known_tag",
+    b"user-agent": "agent",
+}
+_PEOPLE: Final = ("curl/", "Wget/", "Mozilla/5.0")
+_KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a collection, an object (with a name) or a part of one (with a subresource)."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Request:
+    """What the handlers need. The body is read before: no handler waits for a client."""
+
+    __slots__ = (
+        *("_problem", "accept", "agent", "body", "content_type", "known_tag", "method", "parameters", "path"),
+        *("target", "user", "verb"),
+    )
+
+    def __init__(self, method: str, path: str, query: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self.method = method
+        self.path = path
+        self.parameters: dict[str, list[str]] = {}
+        for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
+            self.parameters.setdefault(key, []).append(value)
+        self.content_type = self.accept = self.agent = self.known_tag = ""
+        for name, content in headers:
+            if name in _HEADERS:
+                setattr(self, _HEADERS[name], content.decode("latin-1"))
+        self.body = b""
+        self.user: User = ANONYMOUS
+        self._problem: ApiError | None = None
+        self.target: Target | None = None
+        try:
+            self.target = parse_path(path)
+        except ApiError as error:
+            self._problem = error
+        self.verb = self._verb()
+
+    def resolve(self) -> None:
+        """Raise what is wrong with the path; only now, because a stranger is told that he is one, and nothing else."""
+        if self._problem is not None:
+            raise self._problem
+
+    def parameter(self, name: str) -> str:
+        """The first value, or an empty text."""
+        values = self.parameters.get(name)
+        return values[0] if values else ""
+
+    def is_set(self, name: str) -> bool:
+        """Whether a parameter says yes."""
+        return self.parameter(name) in _TRUE
+
+    @property
+    def wants_indentation(self) -> bool:
+        """Whether a person is going to read the answer, or says so."""
+        if not self.parameters and not self.agent.startswith(_PEOPLE):
+            return False
+        return self.is_set("pretty") if "pretty" in self.parameters else self.agent.startswith(_PEOPLE)
+
+    @property
+    def is_watch(self) -> bool:
+        """Whether the answer has no end."""
+        return self.verb == "watch"
+
+    def _verb(self) -> str:
+        if self.target is None:
+            return self.method.lower()
+        if self.target.name:
+            return _ITEM_VERBS.get(self.method, "")
+        verb = _COLLECTION_VERBS.get(self.method, "")
+        return "watch" if verb == "list" and self.is_set("watch") else verb
+
+    @property
+    def access(self) -> Access:
+        """For authorization. Who lists by the name of one object is judged as one who reads that object."""
+        target = self.target
+        if target is None:
+            return Access(self.verb, path=self.path)
+        resource, name, selector = target.resource, target.name, FieldSelector()
+        if self.verb in ("list", "watch") and "fieldSelector" in self.parameters:
+            selector = _field_selector(self.parameter("fieldSelector"))
+            name = _one_name(selector)
+        return Access(
+            self.verb or self.method.lower(),
+            resource.group,
+            resource.plural,
+            target.subresource,
+            name if resource is NAMESPACES else target.namespace,
+            name,
+            selector=selector,
+        )
+
+
+def _field_selector(text: str) -> FieldSelector:
+    """One that cannot be read selects nothing in particular here; the list itself says what is wrong with it."""
+    try:
+        return parse_field_selector(text)
+    except InputError:
+        return FieldSelector()
+
+
+def _one_name(selector: FieldSelector) -> str:
+    found = (term.value for term in selector.terms if term.field == "metadata.name" and not term.is_negated)
+    name = next(found, "")
+    return "" if list(path_segment_name(name)) else name
+
+
+def parse_path(path: str) -> Target | None:
+    """What a path names; None for a path that is none of the API's objects.
+
+    Raises 404 for a resource that is not served, in the form that clients expect inside a version that is.
+    """
+    if not path.startswith("/"):
+        return None  # the asterisk of `OPTIONS *`
+    parts = path.split("/")
+    if parts[1] == "api" and len(parts) > 3:
+        group, version, rest = "", parts[2], parts[3:]
+    elif parts[1] == "apis" and len(parts) > 4:
+        group, version, rest = parts[2], parts[3], parts[4:]
+    else:
+        return None
+    if (group, version) not in _KNOWN_VERSIONS:
+        if any(group == known for known, _ in _KNOWN_VERSIONS):
+            raise unknown_path()
+        return None
+    return None if rest == [""] else _parse_rest(group, version, rest)
+
+
+def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
+    if "" in rest:
+        raise unknown_path()
+    namespace = ""
+    is_core_namespace = rest[0] == "namespaces" and not group
+    if rest[0] == "namespaces" and len(rest) > 2 and not (is_core_namespace and _is_namespace_part(rest)):
+        namespace, rest = rest[1], rest[2:]
+    resource = find_resource(group, version, rest[0])
+    if resource is None or len(rest) > 3 or (namespace and not resource.is_namespaced):
+        raise unknown_path()
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and resource.subresource(subresource) is None:
+        raise unknown_path()
+    if resource.is_namespaced and name and not namespace:
+        raise unknown_path()
+    return Target(resource, namespace, name, subresource)
+
+
+def _is_namespace_part(rest: list[str]) -> bool:
+    """Whether `namespaces/x/y` means a part of the namespace rather than a collection in it."""
+    return len(rest) == 3 and NAMESPACES.subresource(rest[2]) is not None
+
+
+def method_not_allowed() -> ApiError:
+    """405."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(message, code=405, reason="MethodNotAllowed", details={})

@@ -1,0 +1,106 @@
+"""Kubernetes Status documents: what a client gets instead of, or after, an object.
+
+Every refusal of the server is an ApiError made here, so that code, reason, message and details agree everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jettison.apiserver.objects.resources import Resource
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import ApiError, Conflict, NotFound
+
+Json = dict[str, Any]
+
+
+def failure_status(error: ApiError) -> Json:
+    """The document for an error; what is empty is left out, as Go does."""
+    status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": error.message}
+    if error.reason:
+        status["reason"] = error.reason
+    if error.details is not None:
+        status["details"] = dict(error.details)
+    status["code"] = error.code
+    return status
+
+
+def success_status(code: int | None = None, details: Mapping[str, Any] | None = None) -> Json:
+    """The document for a deed that has no object to show."""
+    status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details is not None:
+        status["details"] = dict(details)
+    if code is not None:
+        status["code"] = code
+    return status
+
+
+def bad_request(message: str) -> ApiError:
+    """The request makes no sense."""
+    return ApiError(message, code=400, reason="BadRequest")
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    """There is no such object."""
+    return NotFound(f"{resource.qualified} {quote(name)} not found", details=_named(resource, name))
+
+
+def unknown_path() -> NotFound:
+    """There is no such resource at all."""
+    return NotFound("the server could not find the requested resource", details={})
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    """The name is taken."""
+    message = f"{resource.qualified} {quote(name)} already exists"
+    return ApiError(message, code=409, reason="AlreadyExists", details=_named(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str) -> Conflict:
+    """Somebody else was faster."""
+    message = f"Operation cannot be fulfilled on {resource.qualified} {quote(name)}: {why}"
+    return Conflict(message, details=_named(resource, name))
+
+
+def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Mapping[str, str]] = ()) -> ApiError:
+    """Not allowed, whoever asks or for whom it is asked."""
+    return refused(resource.group, resource.plural, name, why, causes)
+
+
+def refused(group: str, plural: str, name: str, why: str, causes: Iterable[Mapping[str, str]] = ()) -> ApiError:
+    """As above, also for resources of which nothing but the name exists, such as users."""
+    qualified = f"{plural}.{group}" if group else plural
+    message = f"{qualified} {quote(name)} is forbidden: {why}" if name else f"{qualified} is forbidden: {why}"
+    details = _details(group, plural, name)
+    if listed := [dict(cause) for cause in causes]:
+        details["causes"] = listed
+    return ApiError(message, code=403, reason="Forbidden", details=details)
+
+
+def too_large(most_bytes: int) -> ApiError:
+    """More than is read at once, or kept as one object."""
+    message = f"Request entity too large: limit is {most_bytes}"
+    return ApiError(message, code=413, reason="RequestEntityTooLarge")
+
+
+def expired(message: str) -> ApiError:
+    """What was asked for is too long ago."""
+    return ApiError(message, code=410, reason="Expired")
+
+
+def internal_error(message: str) -> ApiError:
+    """Our fault."""
+    details = {"causes": [{"message": message}]}
+    return ApiError(f"Internal error occurred: {message}", code=500, reason="InternalError", details=details)
+
+
+def _named(resource: Resource, name: str) -> Json:
+    return _details(resource.group, resource.plural, name)
+
+
+def _details(group: str, plural: str, name: str) -> Json:
+    details = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    return {**details, "kind": plural}

@@ -1,0 +1,29 @@
+"""The four ways to say what should be different, each a pure function from the old document and the patch to the new.
+
+Whether the result is a good object is not asked here, nor may anything of the old one be changed: it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from jettison.apiserver.objects.patch.json_patch import apply_json_patch
+from jettison.apiserver.objects.patch.merge import apply_merge_patch
+from jettison.apiserver.objects.patch.strategic import apply_strategic_patch
+
+Json = dict[str, Any]
+Patcher = Callable[[Json, Any, str], Any]
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+PATCHERS: Final[dict[str, Patcher]] = {
+    JSON_PATCH: lambda document, patch, _: apply_json_patch(document, patch),
+    MERGE_PATCH: lambda document, patch, _: apply_merge_patch(document, patch),
+    STRATEGIC_PATCH: apply_strategic_patch,
+    # Without a record of who owns which field, what is applied is merged in; nothing is taken away by not being said.
+    APPLY_PATCH: apply_strategic_patch,
+}

@@ -1,0 +1,135 @@
+"""Bodies in protobuf, turned into the JSON values that everything behind speaks.
+
+kubectl from 1.32 on and Go programs with a recent client-go send built-in kinds in protobuf and do not fall back to
+JSON when it is refused. They all take JSON as an answer, so nothing is ever encoded here.
+
+Go writes fields that were not set, with their zero values; they are handed on, and `apiserver/objects/schema` leaves
+them out as it does with those of JSON documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jettison.apiserver.http.json_texts import parse_json
+from jettison.apiserver.objects.protobuf.schema import INLINE, numbers, struct_of
+from jettison.apiserver.objects.protobuf.wire import fields, malformed, signed
+from jettison.errors import InputError
+from jettison.manifests.files.kinds import Struct, Type, structs
+from jettison.manifests.times import time_text
+
+CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
+
+_MAGIC = b"k8s\x00"
+
+
+def decode(body: bytes, api_version: str, kind: str) -> dict[str, Any]:
+    """The object in a body; `api_version` and `kind` are those of the path, for a client that names none.
+
+    Of a kind that is not served, only the names come back: whoever compares them with the path has the right words.
+    """
+    if not body.startswith(_MAGIC):
+        raise malformed("the body does not begin with `k8s` and a zero byte")
+    envelope = dict(fields(body[len(_MAGIC) :]))
+    names = dict(fields(_bytes(envelope.get(1, b""))))
+    api_version = _text(names.get(1, b"")) or api_version
+    kind = _text(names.get(2, b"")) or kind
+    found: dict[str, Any] = {"apiVersion": api_version, "kind": kind}
+    struct = structs().get(struct_of(api_version, kind))
+    if struct is not None:
+        found |= _object(_bytes(envelope.get(2, b"")), struct, struct.name)
+    return found
+
+
+def _object(data: bytes, struct: Struct, message: str) -> dict[str, Any]:
+    """The fields of a struct that travel as this message: all of them, or those of a part that JSON inlines.
+
+    Hostile nesting ends by itself: no served struct contains its own kind, and what is unknown is not looked into.
+    """
+    found: dict[str, Any] = {}
+    names = numbers().get(message, {})
+    for number, raw in fields(data):
+        name = names.get(number)
+        if name is None:
+            continue
+        if name.startswith(INLINE):
+            found |= _object(_bytes(raw), struct, name.removeprefix(INLINE))
+            continue
+        kind = struct.fields[name].type
+        match kind.shape:
+            case ():
+                value = _value(kind, raw)
+                if value is not None:
+                    found[name] = value
+            case ("[]", *_):
+                found.setdefault(name, []).append(_value(kind.element, raw))
+            case _:
+                entry = dict(fields(_bytes(raw)))
+                value = _value(kind.element, entry.get(2, b""))
+                found.setdefault(name, {})[_text(entry.get(1, b""))] = value
+    return found
+
+
+def _value(kind: Type, raw: int | bytes) -> Any:
+    match kind.base:
+        case "string":
+            return _text(raw)
+        case "int32" | "int64":
+            return signed(_integer(raw))
+        case "bool":
+            return _integer(raw) != 0
+        case "quantity":
+            return _text(dict(fields(_bytes(raw))).get(1, b"")) or None
+        case "intOrString":
+            return _int_or_string(dict(fields(_bytes(raw))))
+        case "time" | "microtime":
+            return _time(dict(fields(_bytes(raw))), is_micro=kind.base == "microtime")
+        case "any":
+            return _json(_bytes(dict(fields(_bytes(raw))).get(1, b"")))
+        case name:
+            struct = structs().get(name)
+            return None if struct is None else _object(_bytes(raw), struct, name)
+
+
+def _bytes(raw: int | bytes) -> bytes:
+    if isinstance(raw, int):
+        raise malformed("a number stands where a message or a text should be")
+    return raw
+
+
+def _integer(raw: int | bytes) -> int:
+    if isinstance(raw, bytes):
+        raise malformed("a message or a text stands where a number should be")
+    return raw
+
+
+def _text(raw: int | bytes) -> str:
+    try:
+        return _bytes(raw).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise malformed("a text is not UTF-8") from error
+
+
+def _int_or_string(parts: Mapping[int, int | bytes]) -> int | str:
+    is_text = parts.get(1, 0) == 1
+    return _text(parts.get(3, b"")) if is_text else signed(_integer(parts.get(2, 0)))
+
+
+def _time(parts: Mapping[int, int | bytes], *, is_micro: bool) -> str | None:
+    """An empty message is the time that nobody set."""
+    seconds, nanoseconds = signed(_integer(parts.get(1, 0))), signed(_integer(parts.get(2, 0)))
+    if not parts:
+        return None
+    try:
+        whole = time_text(seconds * 10**9)
+    except OverflowError as error:
+        raise malformed(f"a time is {seconds} seconds from 1970") from error
+    return f"{whole[:-1]}.{nanoseconds // 1000 % 10**6:06d}Z" if is_micro else whole
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return parse_json(raw) if raw else None
+    except InputError as error:
+        raise malformed(f"embedded JSON does not parse: {error}") from error

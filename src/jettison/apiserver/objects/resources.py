@@ -1,0 +1,266 @@
+"""THE table: what the API serves, one row per resource.
+
+Discovery, authorization, tables, storage and the handlers all read these rows; a resource that is not here does not
+exist, and one that is here needs no other line to be created, listed, watched, patched and deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from jettison.apiserver.objects import rules
+from jettison.apiserver.objects.rules import Rules
+
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_READ_AND_WRITE: Final = ("get", "patch", "update")
+_METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A part of an object with a path, verbs and sometimes a kind of its own.
+
+    `group` and `version` are empty where they are the parent's; kubectl drain looks at them to choose eviction.
+    """
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...] = _READ_AND_WRITE
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One row; a row is equal to itself only."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    is_namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    # A review is answered, not kept.
+    is_stored: bool = True
+    # The paths a field selector may name; the complaint about another differs where a kind has a list of its own.
+    selectable_fields: tuple[str, ...] = _METADATA_FIELDS
+    # Whether metadata.generation counts changes of the spec.
+    counts_generations: bool = False
+    # Whether a PUT may come without metadata.resourceVersion, and whether it may create the object.
+    takes_unconditional_put: bool = True
+    is_created_by_put: bool = False
+    # Whether DELETE answers with the object; the others answer with a Status.
+    answers_with_object: bool = False
+    # Stored under another row's name: events.k8s.io shows the very events of the core group.
+    stored_as: str = ""
+    # Defaults, first status, validation and warnings of its kind.
+    rules: Rules = rules.PLAIN_RULES
+    # The name under which `schema` has its fields; the kind, unless two groups have one of the same name.
+    struct: str = ""
+
+    # What follows from the above, kept because every request asks for it several times.
+    # As objects carry it: `policy/v1`, or `v1` alone in the core group.
+    api_version: str = field(init=False)
+    # As error messages name it: `poddisruptionbudgets.policy`, or `pods` alone in the core group.
+    qualified: str = field(init=False)
+    # The name that its objects are kept under.
+    storage: str = field(init=False)
+    # Whether the status is written apart from the rest.
+    has_status: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        qualified = f"{self.plural}.{self.group}" if self.group else self.plural
+        for name, value in (
+            ("struct", self.struct or self.kind),
+            ("api_version", f"{self.group}/{self.version}" if self.group else self.version),
+            ("qualified", qualified),
+            ("storage", self.stored_as or qualified),
+            ("has_status", self.subresource("status") is not None),
+        ):
+            object.__setattr__(self, name, value)
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The subresource of that name, if there is one."""
+        return next((each for each in self.subresources if each.name == name), None)
+
+
+def _status(kind: str) -> Subresource:
+    return Subresource("status", kind)
+
+
+_SCALE: Final = Subresource("scale", "Scale", group="autoscaling", version="v1")
+
+PODS: Final = Resource(
+    "", "v1", "Pod", "pods", "pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=(
+        Subresource("binding", "Binding", ("create",)),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("log", "Pod", ("get",)),
+        _status("Pod"),
+    ),
+    selectable_fields=(
+        *_METADATA_FIELDS, "spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName",
+        "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs",
+        "status.nominatedNodeName",
+    ),
+    counts_generations=True,
+    answers_with_object=True,
+    rules=rules.POD_RULES,
+)  # fmt: skip
+NODES: Final = Resource(
+    "", "v1", "Node", "nodes", "node",
+    is_namespaced=False,
+    short_names=("no",),
+    subresources=(_status("Node"),),
+    selectable_fields=("metadata.name", "spec.unschedulable"),
+    rules=rules.NODE_RULES,
+)  # fmt: skip
+NAMESPACES: Final = Resource(
+    "", "v1", "Namespace", "namespaces", "namespace",
+    is_namespaced=False,
+    short_names=("ns",),
+    verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
+    subresources=(Subresource("finalize", "Namespace", ("update",)), _status("Namespace")),
+    selectable_fields=("metadata.name", "status.phase"),
+    answers_with_object=True,
+    rules=rules.NAMESPACE_RULES,
+)  # fmt: skip
+_EVENT_FIELDS: Final = (
+    *_METADATA_FIELDS, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+    "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+    "reportingComponent", "source", "type",
+)  # fmt: skip
+EVENTS: Final = Resource(
+    "", "v1", "Event", "events", "event",
+    short_names=("ev",),
+    selectable_fields=_EVENT_FIELDS,
+    is_created_by_put=True,
+    rules=rules.EVENT_RULES,
+)  # fmt: skip
+NEW_EVENTS: Final = Resource(
+    "events.k8s.io", "v1", "Event", "events", "event",
+    short_names=("ev",),
+    selectable_fields=tuple(each.replace("involvedObject", "regarding") for each in _EVENT_FIELDS),
+    is_created_by_put=True,
+    stored_as=EVENTS.storage,
+    struct="EventsV1Event",
+    rules=rules.NEW_EVENT_RULES,
+)  # fmt: skip
+SERVICE_ACCOUNTS: Final = Resource(
+    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount",
+    short_names=("sa",),
+)  # fmt: skip
+BINDINGS: Final = Resource("", "v1", "Binding", "bindings", "binding", verbs=("create",), is_stored=False)
+BUDGETS: Final = Resource(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget",
+    short_names=("pdb",),
+    subresources=(_status("PodDisruptionBudget"),),
+    counts_generations=True,
+    takes_unconditional_put=False,
+    rules=rules.BUDGET_RULES,
+)  # fmt: skip
+DAEMON_SETS: Final = Resource(
+    "apps", "v1", "DaemonSet", "daemonsets", "daemonset",
+    short_names=("ds",),
+    categories=("all",),
+    subresources=(_status("DaemonSet"),),
+    counts_generations=True,
+    rules=rules.DAEMON_SET_RULES,
+)  # fmt: skip
+DEPLOYMENTS: Final = Resource(
+    "apps", "v1", "Deployment", "deployments", "deployment",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=(_SCALE, _status("Deployment")),
+    counts_generations=True,
+    rules=rules.DEPLOYMENT_RULES,
+)  # fmt: skip
+REPLICA_SETS: Final = Resource(
+    "apps", "v1", "ReplicaSet", "replicasets", "replicaset",
+    short_names=("rs",),
+    categories=("all",),
+    subresources=(_SCALE, _status("ReplicaSet")),
+    counts_generations=True,
+    rules=rules.REPLICA_SET_RULES,
+)  # fmt: skip
+STATEFUL_SETS: Final = Resource(
+    "apps", "v1", "StatefulSet", "statefulsets", "statefulset",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=(_SCALE, _status("StatefulSet")),
+    counts_generations=True,
+    rules=rules.STATEFUL_SET_RULES,
+)  # fmt: skip
+CONTROLLER_REVISIONS: Final = Resource(
+    "apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision",
+    rules=rules.REVISION_RULES,
+)  # fmt: skip
+JOBS: Final = Resource(
+    "batch", "v1", "Job", "jobs", "job",
+    categories=("all",),
+    subresources=(_status("Job"),),
+    selectable_fields=(*_METADATA_FIELDS, "status.successful"),
+    counts_generations=True,
+    rules=rules.JOB_RULES,
+)  # fmt: skip
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass",
+    is_namespaced=False,
+    short_names=("pc",),
+    counts_generations=True,
+    rules=rules.PRIORITY_CLASS_RULES,
+)  # fmt: skip
+LEASES: Final = Resource(
+    "coordination.k8s.io", "v1", "Lease", "leases", "lease",
+    takes_unconditional_put=False,
+    is_created_by_put=True,
+    rules=rules.LEASE_RULES,
+)  # fmt: skip
+
+
+def _review(group: str, kind: str, *, is_namespaced: bool = False) -> Resource:
+    plural = kind.lower() + "s"
+    return Resource(
+        group, "v1", kind, plural, kind.lower(), is_namespaced, verbs=("create",), is_stored=False
+    )  # fmt: skip
+
+
+LOCAL_ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "LocalSubjectAccessReview", is_namespaced=True)
+SELF_ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "SelfSubjectAccessReview")
+SELF_RULES_REVIEWS: Final = _review("authorization.k8s.io", "SelfSubjectRulesReview")
+ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "SubjectAccessReview")
+SELF_REVIEWS: Final = _review("authentication.k8s.io", "SelfSubjectReview")
+
+RESOURCES: Final[tuple[Resource, ...]] = (
+    BINDINGS, EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS,
+    CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS,
+    SELF_REVIEWS,
+    LOCAL_ACCESS_REVIEWS, SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, ACCESS_REVIEWS,
+    JOBS,
+    LEASES,
+    NEW_EVENTS,
+    BUDGETS,
+    PRIORITY_CLASSES,
+)  # fmt: skip
+"""In the order discovery shows them."""
+
+_BY_PATH: Final[Mapping[tuple[str, str, str], Resource]] = {
+    (each.group, each.version, each.plural): each for each in RESOURCES
+}
+GROUP_VERSIONS: Final[tuple[tuple[str, str], ...]] = tuple(
+    dict.fromkeys((each.group, each.version) for each in RESOURCES)
+)
+"""Every (group, version) that is served, the core group first."""
+
+
+def find_resource(group: str, version: str, plural: str) -> Resource | None:
+    """The row that a path such as `/apis/policy/v1/poddisruptionbudgets` names."""
+    return _BY_PATH.get((group, version, plural))

@@ -1,0 +1,216 @@
+"""The columns of each resource and how its cells are filled; the names and their order are kubectl's, as people know.
+
+A column is written `Name`, with `:integer` or `:boolean` behind it where it is no text, and with `*` where only
+`-o wide` shows it. All cells are always sent, kubectl hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from jettison.apiserver.objects.tables import pods
+from jettison.apiserver.objects.tables.ages import UNKNOWN, age, between
+from jettison.apiserver.objects.tables.reading import Json, holds_condition, is_true, number, part, parts, text
+from jettison.apiserver.objects.tables.selectors import labels_text, selector_text
+
+Cells = Callable[[Json, int], list[object]]
+
+_TEMPLATE_COLUMNS = ("Containers*", "Images*", "Selector*")
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ROLE_LABEL = "kubernetes.io/role"
+_NONE = "<none>"
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """One resource's columns, and the function that fills them from an object and the time."""
+
+    columns: tuple[str, ...]
+    cells: Cells
+
+
+def _name(value: Json) -> str:
+    return text(value, "metadata.name")
+
+
+def _age(value: Json, now_ns: int) -> str:
+    return age(text(value, "metadata.creationTimestamp"), now_ns)
+
+
+def _template(value: Json) -> list[object]:
+    containers = parts(value, "spec.template.spec.containers")
+    return [",".join(text(each, key) for each in containers) for key in ("name", "image")]
+
+
+def _plain(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), _age(value, now_ns)]
+
+
+def _namespace(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), text(value, "status.phase"), _age(value, now_ns)]
+
+
+def _node(value: Json, now_ns: int) -> list[object]:
+    conditions = {each.get("type") for each in parts(value, "status.conditions")}
+    ready = "Ready" if holds_condition(value, "Ready") else "NotReady" if "Ready" in conditions else "Unknown"
+    status = f"{ready},SchedulingDisabled" if is_true(value, "spec.unschedulable") else ready
+    info = part(value, "status.nodeInfo")
+    wide = (text(info, key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion"))
+    addresses = (_address(value, kind) for kind in ("InternalIP", "ExternalIP"))
+    return [_name(value), status, _roles(value), _age(value, now_ns), text(info, "kubeletVersion"), *addresses, *wide]
+
+
+def _address(node: Json, kind: str) -> str:
+    found = (text(each, "address") for each in parts(node, "status.addresses") if each.get("type") == kind)
+    return next(found, _NONE)
+
+
+def _roles(node: Json) -> str:
+    found = set()
+    for key, value in part(node, "metadata.labels").items():
+        if key.startswith(_ROLE_PREFIX):
+            found.add(key.removeprefix(_ROLE_PREFIX))
+        elif key == _ROLE_LABEL and isinstance(value, str):
+            found.add(value)
+    return ",".join(sorted(found - {""})) or _NONE
+
+
+def _event(value: Json, now_ns: int) -> list[object]:
+    """Of the core group, or of events.k8s.io: the same events under other names."""
+    about = part(value, "involvedObject") or part(value, "regarding")
+    kind, name = text(about, "kind").lower(), text(about, "name")
+    born = text(value, "eventTime")
+    first = text(value, "firstTimestamp") or text(value, "deprecatedFirstTimestamp") or born
+    last = text(value, "lastTimestamp") or text(value, "deprecatedLastTimestamp") or first
+    count = number(value, "count") or number(value, "deprecatedCount") or 1
+    if series := part(value, "series"):
+        last, count = text(series, "lastObservedTime"), number(series, "count")
+    source = part(value, "source") or part(value, "deprecatedSource")
+    component = text(source, "component") or text(value, "reportingComponent") or text(value, "reportingController")
+    host = text(source, "host") or text(value, "reportingInstance")
+    return [
+        age(last, now_ns),
+        text(value, "type"),
+        text(value, "reason"),
+        f"{kind}/{name}" if name else kind,
+        text(about, "fieldPath"),
+        f"{component}, {host}" if host else component,
+        (text(value, "message") or text(value, "note")).strip(),
+        age(first, now_ns),
+        count,
+        _name(value),
+    ]
+
+
+def _budget(value: Json, now_ns: int) -> list[object]:
+    spec = part(value, "spec")
+    limits = ("N/A" if spec.get(key) is None else str(spec[key]) for key in ("minAvailable", "maxUnavailable"))
+    return [_name(value), *limits, number(value, "status.disruptionsAllowed"), _age(value, now_ns)]
+
+
+def _priority_class(value: Json, now_ns: int) -> list[object]:
+    default = is_true(value, "globalDefault")
+    return [_name(value), number(value, "value"), default, _age(value, now_ns), text(value, "preemptionPolicy")]
+
+
+def _replica_set(value: Json, now_ns: int) -> list[object]:
+    counts = (number(value, "spec.replicas"), number(value, "status.replicas"), number(value, "status.readyReplicas"))
+    return [_name(value), *counts, _age(value, now_ns), *_template(value), selector_text(value) or _NONE]
+
+
+def _deployment(value: Json, now_ns: int) -> list[object]:
+    counts = (number(value, "status.updatedReplicas"), number(value, "status.availableReplicas"))
+    wide = (*_template(value), selector_text(value))
+    return [_name(value), _ready_replicas(value), *counts, _age(value, now_ns), *wide]
+
+
+def _stateful_set(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), _ready_replicas(value), _age(value, now_ns), *_template(value)]
+
+
+def _ready_replicas(value: Json) -> str:
+    return f"{number(value, 'status.readyReplicas')}/{number(value, 'spec.replicas')}"
+
+
+_DAEMON_COUNTS = (
+    "desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable",
+)  # fmt: skip
+
+
+def _daemon_set(value: Json, now_ns: int) -> list[object]:
+    counts = (number(value, f"status.{key}") for key in _DAEMON_COUNTS)
+    where = labels_text(part(value, "spec.template.spec.nodeSelector"))
+    wide = (*_template(value), selector_text(value) or _NONE)
+    return [_name(value), *counts, where, _age(value, now_ns), *wide]
+
+
+_JOB_STATES = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+
+
+def _job(value: Json, now_ns: int) -> list[object]:
+    if holds_condition(value, "Complete"):
+        status = "Complete"
+    elif holds_condition(value, "Failed"):
+        status = "Failed"
+    elif text(value, "metadata.deletionTimestamp"):
+        status = "Terminating"
+    else:
+        status = next((each for each in _JOB_STATES if holds_condition(value, each)), "Running")
+    done, parallel = number(value, "status.succeeded"), number(value, "spec.parallelism")
+    wanted = str(number(value, "spec.completions", 1))
+    if part(value, "spec").get("completions") is None and parallel > 1:
+        wanted = f"1 of {parallel}"
+    took = between(text(value, "status.startTime"), text(value, "status.completionTime"), now_ns)
+    wide = (*_template(value), selector_text(value) or _NONE)
+    return [_name(value), status, f"{done}/{wanted}", took, _age(value, now_ns), *wide]
+
+
+def _lease(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), text(value, "spec.holderIdentity"), _age(value, now_ns)]
+
+
+def _revision(value: Json, now_ns: int) -> list[object]:
+    owners: Iterable[Json] = (each for each in parts(value, "metadata.ownerReferences") if is_true(each, "controller"))
+    owner = next(iter(owners), {})
+    group, slash, _ = text(owner, "apiVersion").rpartition("/")
+    kind = text(owner, "kind").lower() + (f".{group}" if slash else "")
+    shown = f"{kind}/{text(owner, 'name')}" if owner else _NONE
+    return [_name(value), shown, number(value, "revision"), _age(value, now_ns)]
+
+
+_EVENT_COLUMNS = (
+    "Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*",
+)  # fmt: skip
+_NODE_COLUMNS = (
+    "Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*",
+    "Container-Runtime*",
+)  # fmt: skip
+_DAEMON_COLUMNS = (
+    "Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
+    "Node Selector", "Age", *_TEMPLATE_COLUMNS,
+)  # fmt: skip
+_REPLICA_SET_COLUMNS = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age", *_TEMPLATE_COLUMNS)
+_BUDGET_COLUMNS = ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age")
+_CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy")
+
+PLAIN = Printer(("Name", "Age"), _plain)
+"""For a resource without columns of its own."""
+
+PRINTERS: Mapping[str, Printer] = {
+    "pods": Printer(pods.COLUMNS, pods.cells),
+    "nodes": Printer(_NODE_COLUMNS, _node),
+    "namespaces": Printer(("Name", "Status", "Age"), _namespace),
+    "events": Printer(_EVENT_COLUMNS, _event),
+    "events.events.k8s.io": Printer(_EVENT_COLUMNS, _event),
+    "poddisruptionbudgets.policy": Printer(_BUDGET_COLUMNS, _budget),
+    "priorityclasses.scheduling.k8s.io": Printer(_CLASS_COLUMNS, _priority_class),
+    "replicasets.apps": Printer(_REPLICA_SET_COLUMNS, _replica_set),
+    "deployments.apps": Printer(("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE_COLUMNS), _deployment),
+    "statefulsets.apps": Printer(("Name", "Ready", "Age", "Containers*", "Images*"), _stateful_set),
+    "daemonsets.apps": Printer(_DAEMON_COLUMNS, _daemon_set),
+    "jobs.batch": Printer(("Name", "Status", "Completions", "Duration", "Age", *_TEMPLATE_COLUMNS), _job),
+    "leases.coordination.k8s.io": Printer(("Name", "Holder", "Age"), _lease),
+    "controllerrevisions.apps": Printer(("Name", "Controller", "Revision", "Age"), _revision),
+}
+"""By the qualified name of the resource."""

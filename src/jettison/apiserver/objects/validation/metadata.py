@@ -1,0 +1,106 @@
+"""The part that all objects have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, too_long
+from jettison.apiserver.objects.validation.names import NameRule
+from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
+from jettison.engine.numbers.strconv import quote
+
+Json = dict[str, Any]
+
+_MOST_ANNOTATION_BYTES: Final = 256 * 1024
+_IMMUTABLE: Final = "field is immutable"
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
+    """For a new object; names are generated before."""
+    name = metadata.get("name", "")
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from (invalid("metadata.name", name, why) for why in name_rule(name))
+    yield from validate_labels(metadata.get("labels") or {}, "metadata.labels")
+    yield from validate_annotations(metadata.get("annotations") or {})
+    yield from _owners(metadata.get("ownerReferences") or ())
+    yield from _finalizers(metadata.get("finalizers") or ())
+
+
+def validate_known_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
+    """As above, for the kinds that are old enough to be strict about finalizers."""
+    yield from validate_metadata(metadata, name_rule)
+    yield from _known_finalizers(metadata)
+
+
+def validate_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """For a change; what the client left out was filled in from the old object before."""
+    former = frozenset(old.get("finalizers") or ())
+    added = sorted({each for each in new.get("finalizers") or () if each not in former})
+    if old.get("deletionTimestamp") and added:
+        listed = ", ".join(map(quote, added))
+        why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        yield forbidden("metadata.finalizers", f"{why} []string{{{listed}}}")
+    for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if new.get(field) != old.get(field):
+            yield invalid(f"metadata.{field}", new.get(field), _IMMUTABLE)
+    yield from validate_labels(new.get("labels") or {}, "metadata.labels")
+    yield from validate_annotations(new.get("annotations") or {})
+    yield from _owners(new.get("ownerReferences") or ())
+
+
+def validate_known_metadata_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """As above, for the kinds that are old enough to be strict about finalizers."""
+    yield from validate_metadata_update(new, old)
+    yield from _known_finalizers(new)
+
+
+def validate_labels(labels: dict[str, str], field: str) -> Iterator[Mistake]:
+    """Keys and values; both complaints name the whole map."""
+    for key, value in labels.items():
+        yield from (invalid(field, key, why) for why in label_key_complaints(key))
+        yield from (invalid(field, value, why) for why in label_value_complaints(value))
+
+
+def validate_annotations(annotations: dict[str, str], field: str = "metadata.annotations") -> Iterator[Mistake]:
+    """Keys, and the size of all of them together."""
+    for key in annotations:
+        yield from (invalid(field, key, why) for why in label_key_complaints(key.lower()))
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > _MOST_ANNOTATION_BYTES:
+        yield too_long(field, _MOST_ANNOTATION_BYTES)
+
+
+def _owners(owners: Any) -> Iterator[Mistake]:
+    for owner in owners:
+        field = "metadata.ownerReferences"
+        if not owner["apiVersion"].rpartition("/")[2]:
+            yield invalid(f"{field}.apiVersion", owner["apiVersion"], "version must not be empty")
+        for key in ("kind", "name", "uid"):
+            if not owner[key]:
+                yield invalid(f"{field}.{key}", owner[key], "must not be empty")
+        if (owner["apiVersion"], owner["kind"]) == ("v1", "Event"):
+            yield invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+    controllers = [f"{owner['kind']}/{owner['name']}" for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        found = " and ".join(controllers)
+        why = f'Only one reference can have Controller set to true. Found "true" in references for {found}'
+        yield invalid("metadata.ownerReferences", owners, why)
+
+
+def _finalizers(finalizers: Any) -> Iterator[Mistake]:
+    for each in finalizers:
+        yield from (invalid("metadata.finalizers", each, why) for why in label_key_complaints(each))
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid("metadata.finalizers", list(finalizers), why)
+
+
+def _known_finalizers(metadata: Json) -> Iterator[Mistake]:
+    for index, each in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in each and each not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", each, why)

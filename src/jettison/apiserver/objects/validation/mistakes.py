@@ -1,0 +1,82 @@
+"""One mistake in one field, and the 422 that lists them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a field. `reason` is the API's, `text` starts with what kind of mistake it is."""
+
+    field: str
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.text}"
+
+
+def invalid(field: str, value: Any, why: str) -> Mistake:
+    """The value cannot be."""
+    return Mistake(field, "FieldValueInvalid", f"Invalid value: {shown(value)}" + (f": {why}" if why else ""))
+
+
+def required(field: str, why: str = "") -> Mistake:
+    """There is no value, and there must be one."""
+    return Mistake(field, "FieldValueRequired", f"Required value: {why}" if why else "Required value")
+
+
+def forbidden(field: str, why: str) -> Mistake:
+    """There is a value, and there must be none, or not now."""
+    return Mistake(field, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+def unsupported(field: str, value: Any, supported: Sequence[str]) -> Mistake:
+    """The value is none of those there are."""
+    known = ", ".join(quote(each) for each in supported)
+    return Mistake(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {known}")
+
+
+def duplicate(field: str, value: Any, why: str = "") -> Mistake:
+    """Something else has this value already."""
+    return Mistake(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}" + (f": {why}" if why else ""))
+
+
+def too_long(field: str, limit: int) -> Mistake:
+    """More bytes than fit."""
+    return Mistake(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def shown(value: Any) -> str:
+    """As Go prints a value in a complaint: texts with its escapes, the rest as JSON."""
+    return quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def refusal(group: str, kind: str, name: str, mistakes: Iterable[Mistake]) -> ApiError:
+    """422. Without a name there is none in the details, but the message still has its quotes.
+
+    What is found twice is said once in the message, and stands twice among the causes.
+    """
+    listed = list(mistakes)
+    texts = list(dict.fromkeys(map(str, listed)))
+    qualified = f"{kind}.{group}" if group else kind
+    causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in listed]
+    details: dict[str, Any] = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return ApiError(
+        f"{qualified} {quote(name)} is invalid: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}",
+        code=422,
+        reason="Invalid",
+        details={**details, "causes": causes},
+    )

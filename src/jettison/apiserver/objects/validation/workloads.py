@@ -1,0 +1,276 @@
+"""Deployments, ReplicaSets, StatefulSets and DaemonSets: a selector, a template, and how many.
+
+Each kind has its own order of looking at the same things, and its own words for some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from jettison.apiserver.objects.validation.amounts import is_nothing, validate_amount, validate_share
+from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
+from jettison.apiserver.objects.validation.names import label_name
+from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE
+from jettison.apiserver.objects.validation.rollouts import validate_deadline, validate_strategy
+from jettison.apiserver.objects.validation.selectors import validate_selector
+from jettison.apiserver.objects.validation.templates import selects, sorted_labels, validate_template
+from jettison.errors import InputError
+
+Json = dict[str, Any]
+
+_IMMUTABLE: Final = "field is immutable"
+_STATEFUL_SET_FIELDS: Final = (
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
+_STATEFUL_SET_RULE: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+def validate_deployment(deployment: Json) -> Iterator[Mistake]:
+    """A new one."""
+    spec = deployment["spec"]
+    yield from _not_negative(spec, "replicas")
+    yield from _validate_pods(spec, "deployment", "invalid label selector")
+    yield from validate_strategy(spec["strategy"])
+    yield from _not_negative(spec, "minReadySeconds", "revisionHistoryLimit")
+    yield from validate_deadline(spec)
+
+
+def validate_deployment_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """The selector is for ever: other pods would be left behind."""
+    yield from validate_deployment(new)
+    yield from _same_selector(new, old)
+
+
+def validate_replica_set(replica_set: Json) -> Iterator[Mistake]:
+    """A new one; that an empty selector is said to be wrong for a deployment is upstream's word."""
+    spec = replica_set["spec"]
+    yield from _not_negative(spec, "replicas", "minReadySeconds")
+    yield from _validate_pods(spec, "deployment", "invalid label selector")
+
+
+def validate_replica_set_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """As a Deployment."""
+    yield from validate_replica_set(new)
+    yield from _same_selector(new, old)
+
+
+def validate_stateful_set(stateful_set: Json) -> Iterator[Mistake]:
+    """A new one; its pods are called after the service."""
+    yield from _validate_stateful_spec(stateful_set["spec"], is_new=True)
+
+
+def validate_stateful_set_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """What pods are called after, and what they keep, cannot change."""
+    yield from _validate_stateful_spec(new["spec"], is_new=False)
+    fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_SET_FIELDS} for each in (new, old)]
+    if fixed[0] != fixed[1]:
+        yield forbidden("spec", _STATEFUL_SET_RULE)
+
+
+def validate_daemon_set(daemon_set: Json) -> Iterator[Mistake]:
+    """A new one."""
+    spec = daemon_set["spec"]
+    selector, labels = spec.get("selector"), spec["template"]["metadata"].get("labels")
+    yield from validate_selector(selector or {}, "spec.selector")
+    try:
+        is_matching = selects(selector, labels or {})
+    except InputError:
+        is_matching = True
+    if not is_matching:
+        yield _mismatch(labels)
+    if selector is not None and _is_empty(selector):
+        yield invalid("spec.selector", selector, "empty selector is invalid for daemonset")
+    yield from validate_template(spec["template"], "spec.template")
+    yield from _runs_for_ever(spec["template"], "DaemonSet")
+    yield from _not_negative(spec, "minReadySeconds")
+    yield from _validate_daemon_strategy(spec["updateStrategy"])
+    yield from _not_negative(spec, "revisionHistoryLimit")
+
+
+def validate_daemon_set_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """As a Deployment."""
+    yield from _same_selector(new, old)
+    yield from validate_daemon_set(new)
+
+
+def replicas_status_check(kind: str) -> Callable[[Json, Json], Iterator[Mistake]]:
+    """For what keeps a number of pods: there cannot be more good ones than there are."""
+
+    def validate_status(new: Json, old: Json) -> Iterator[Mistake]:
+        del old
+        return _validate_replicas_status(new["status"], kind)
+
+    return validate_status
+
+
+def _validate_replicas_status(status: Json, kind: str) -> Iterator[Mistake]:
+    counts = _COUNTS[kind]
+    yield from _not_negative(status, *counts, field="status")
+    total = status.get("replicas", 0)
+    for key in _PARTS[kind]:
+        if status.get(key, 0) > total:
+            yield invalid(f"status.{key}", status.get(key, 0), "cannot be greater than status.replicas")
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        ready = "status.readyReplicas" if kind == "StatefulSet" else "readyReplicas"
+        yield invalid("status.availableReplicas", available, f"cannot be greater than {ready}")
+
+
+def validate_daemon_set_status(new: Json, old: Json) -> Iterator[Mistake]:
+    """Its counts."""
+    del old
+    counts = (
+        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
+        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+    )  # fmt: skip
+    yield from _not_negative(new["status"], *counts, field="status")
+
+
+_COUNTS: Final = {
+    "Deployment": (
+        "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
+        "unavailableReplicas", "terminatingReplicas", "collisionCount",
+    ),
+    "ReplicaSet": (
+        "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
+        "terminatingReplicas",
+    ),
+    "StatefulSet": (
+        "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
+        "collisionCount",
+    ),
+}  # fmt: skip
+_PARTS: Final = {
+    "Deployment": ("updatedReplicas", "readyReplicas", "availableReplicas"),
+    "ReplicaSet": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    "StatefulSet": ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
+}
+
+
+def _validate_stateful_spec(spec: Json, *, is_new: bool) -> Iterator[Mistake]:
+    policy = spec["podManagementPolicy"]
+    if not policy:
+        yield required("spec.podManagementPolicy")
+    elif policy not in ("OrderedReady", "Parallel"):
+        yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    yield from _validate_stateful_strategy(spec["updateStrategy"])
+    retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for key in ("whenDeleted", "whenScaled"):
+        if retention and retention.get(key, "") not in ("Retain", "Delete"):
+            field = f"spec.persistentVolumeClaimRetentionPolicy.{key}"
+            yield unsupported(field, retention.get(key, ""), ("Retain", "Delete"))
+    yield from _not_negative(spec, "replicas", "minReadySeconds")
+    start = (spec.get("ordinals") or {}).get("start", 0)
+    if start < 0:
+        yield invalid("spec.ordinals.start", start, NOT_NEGATIVE)
+    if is_new and spec.get("serviceName"):
+        yield from (invalid("spec.serviceName", spec["serviceName"], why) for why in label_name(spec["serviceName"]))
+    yield from _validate_pods(spec, "statefulset", "", owner="StatefulSet")
+
+
+def _validate_stateful_strategy(strategy: Json) -> Iterator[Mistake]:
+    field, limits = "spec.updateStrategy", strategy.get("rollingUpdate")
+    if not strategy.get("type"):
+        yield required(field)
+    elif strategy["type"] == "OnDelete":
+        if limits is not None:
+            shown = {"Partition": limits.get("partition", 0), "MaxUnavailable": limits.get("maxUnavailable")}
+            yield invalid(f"{field}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")
+    elif strategy["type"] != "RollingUpdate":
+        shown = {"Type": strategy["type"], "RollingUpdate": None}
+        if limits is not None:
+            shown["RollingUpdate"] = {
+                "Partition": limits.get("partition", 0),
+                "MaxUnavailable": limits.get("maxUnavailable"),
+            }
+        yield invalid(field, shown, "must be 'RollingUpdate' or 'OnDelete'")
+    elif limits is not None:
+        if limits.get("partition", 0) < 0:
+            yield invalid(f"{field}.rollingUpdate.partition", limits["partition"], NOT_NEGATIVE)
+        if (most := limits.get("maxUnavailable")) is not None:
+            yield from validate_amount(most, f"{field}.rollingUpdate.maxUnavailable")
+            if is_nothing(most):
+                yield invalid(f"{field}.rollingUpdate.maxUnavailable", most, "cannot be 0")
+            yield from validate_share(most, f"{field}.rollingUpdate.maxUnavailable")
+
+
+def _validate_daemon_strategy(strategy: Json) -> Iterator[Mistake]:
+    field, limits = "spec.updateStrategy", strategy.get("rollingUpdate")
+    kinds = ("RollingUpdate", "OnDelete")
+    if strategy.get("type") not in kinds:
+        shown = {"Type": strategy.get("type", ""), "RollingUpdate": None}
+        if limits is not None:
+            shown["RollingUpdate"] = {
+                "MaxUnavailable": limits.get("maxUnavailable", 0),
+                "MaxSurge": limits.get("maxSurge", 0),
+            }
+        yield unsupported(field, shown, kinds)
+    elif strategy["type"] == "RollingUpdate":
+        if limits is None:
+            yield required(f"{field}.rollingUpdate")
+            return
+        unavailable, surge = limits.get("maxUnavailable", 0), limits.get("maxSurge", 0)
+        for check in (validate_amount, validate_share):
+            yield from check(unavailable, f"{field}.rollingUpdate.maxUnavailable")
+            yield from check(surge, f"{field}.rollingUpdate.maxSurge")
+        if not is_nothing(unavailable) and not is_nothing(surge):
+            why = "may not be set when maxUnavailable is non-zero"
+            yield invalid(f"{field}.rollingUpdate.maxSurge", surge, why)
+        elif is_nothing(unavailable) and is_nothing(surge):
+            yield required(f"{field}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
+def _validate_pods(spec: Json, kind: str, unreadable: str, owner: str = "ReplicaSet") -> Iterator[Mistake]:
+    """The selector, and the template that it must select."""
+    selector, labels = spec.get("selector"), spec["template"]["metadata"].get("labels")
+    if selector is None:
+        yield required("spec.selector")
+    else:
+        yield from validate_selector(selector, "spec.selector")
+        if _is_empty(selector):
+            yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    try:
+        is_matching = selects(selector, labels or {})
+    except InputError:
+        yield invalid("spec.selector", selector, unreadable)
+        if owner == "StatefulSet":
+            yield from _runs_for_ever(spec["template"], owner)
+        return
+    if not is_matching:
+        yield _mismatch(labels)
+    yield from validate_template(spec["template"], "spec.template", times=2 if owner == "StatefulSet" else 1)
+    yield from _runs_for_ever(spec["template"], owner)
+
+
+def _runs_for_ever(template: Json, owner: str) -> Iterator[Mistake]:
+    policy = template["spec"]["restartPolicy"]
+    if policy != "Always":
+        yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if template["spec"].get("activeDeadlineSeconds") is not None:
+        why = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", why)
+
+
+def _same_selector(new: Json, old: Json) -> Iterator[Mistake]:
+    if new["spec"].get("selector") != old["spec"].get("selector"):
+        yield invalid("spec.selector", new["spec"].get("selector"), _IMMUTABLE)
+
+
+def _mismatch(labels: dict[str, str] | None) -> Mistake:
+    why = "`selector` does not match template `labels`"
+    return invalid("spec.template.metadata.labels", sorted_labels(labels), why)
+
+
+def _is_empty(selector: Json) -> bool:
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def _not_negative(values: Json, *keys: str, field: str = "spec") -> Iterator[Mistake]:
+    for key in keys:
+        if values.get(key, 0) < 0:
+            yield invalid(f"{field}.{key}", values[key], NOT_NEGATIVE)

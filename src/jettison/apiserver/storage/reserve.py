@@ -1,0 +1,142 @@
+"""Room on the disk for what makes room: deletions and evictions go on where everything else must wait.
+
+Kubernetes' store has a quota below the size of its disk, and takes only deletions once it is reached. Here a file keeps
+blocks for that time. When the disk is nearly full, ordinary writes are refused; when it is full, the blocks go to the
+write-ahead log, in one step, because whatever fills the disk would take them too. The last of them let the store take
+in what is in that log, which then begins again in the room that it has. As deletions also shorten the history that is
+kept for watches, this goes on for as long as it must. Once there is room again, the reserve is made anew, and all
+writes are taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+from jettison.apiserver.http.statuses import internal_error
+from jettison.apiserver.storage.private_files import open_private, tighten
+from jettison.errors import ApiError
+
+FILE: Final = "store.reserve"
+MOST_BYTES: Final = 4 * 2**20
+"""An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
+_SHARE: Final = 16
+"""Of a small disk the reserve is one part in so many."""
+_LOOK_SECONDS: Final = 0.01
+_FEWEST_BYTES: Final = 64 * 2**10
+
+
+class Room:
+    """Beside the store, for one server."""
+
+    def __init__(self, folder: Path, wal: Path) -> None:
+        self._folder = folder
+        self._path = folder / FILE
+        self._wal = wal
+        disk = os.statvfs(folder)
+        self._size = min(MOST_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
+        # Below this, ordinary writes stop; above twice as much they go on.
+        self._least = self._size // 8
+        self._next_look = 0.0
+        tighten(self._path)
+        self.is_full = not self._keep() or self._free() < self._least
+
+    def look(self) -> bool:
+        """Whether there is room for all that may be written, as of some milliseconds ago: every write asks."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return not self.is_full
+        self._next_look = now + _LOOK_SECONDS
+        free = self._free()
+        if free < self._least:
+            self.is_full = True
+        elif self.is_full and free >= 2 * self._least:
+            self.is_full = not self._keep()
+        return not self.is_full
+
+    def refusal(self) -> ApiError:
+        """What etcd's is in Kubernetes: an internal error, whatever was to be written."""
+        return internal_error(f"the store cannot write: {self.complaint}; deletions and evictions are still possible")
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong; empty if nothing is."""
+        return f"the disk of `{self._folder}` is full" if self.is_full else ""
+
+    def claim(self) -> bool:
+        """Give a quarter of the reserve to the write-ahead log; False when no more than a quarter is left."""
+        self.is_full = True
+        size, piece = self._kept(), self._size // 4
+        if size <= piece:
+            return False
+        self._shrink(size - piece)
+        with self._wal.open("ab") as wal:
+            # What is behind the last frame is not read.
+            return bool(_allocate(wal.fileno(), os.fstat(wal.fileno()).st_size, piece))
+
+    def release(self) -> None:
+        """Give up the rest: the file itself needs it, to take what is in the write-ahead log."""
+        if self._kept():
+            self._shrink(0)
+
+    def _shrink(self, size: int) -> None:
+        with self._path.open("r+b") as reserve:
+            reserve.truncate(size)
+            # ext4 lets others have the blocks only when its journal is on disk.
+            os.fsync(reserve.fileno())
+
+    def close(self) -> None:
+        """The write-ahead log is gone, and with it what was claimed: keep that for the next start."""
+        if self.is_full:
+            descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._keep()
+
+    def _free(self) -> int:
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize
+
+    def _kept(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _keep(self) -> bool:
+        """Whether the reserve is whole, if need be from now on; else it is as large as it can be."""
+        kept = self._kept()
+        if kept < self._size:
+            descriptor = open_private(self._path)
+            try:
+                kept += _allocate(descriptor, kept, self._size - kept)
+            finally:
+                os.close(descriptor)
+        return kept >= self._size
+
+
+def _allocate(descriptor: int, start: int, size: int) -> int:
+    """How many bytes the file got: all of them, a half, a quarter, and so on."""
+    while size >= _FEWEST_BYTES:
+        try:
+            os.posix_fallocate(descriptor, start, size)
+        except OSError:
+            # A part of it may have been taken.
+            os.ftruncate(descriptor, start)
+            size //= 2
+        else:
+            return size
+    return 0
+
+
+def is_out_of_room(error: Exception) -> bool:
+    """Whether the disk has refused for want of room."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL

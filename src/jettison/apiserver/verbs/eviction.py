@@ -1,0 +1,307 @@
+"""Evictions: a deletion that asks the disruption budgets first.
+
+The decision is the engine's (`judge_eviction`). What is done about it are two or three writes: the budget is spent, the
+pod is told why it goes, the pod is deleted. Upstream loses half a second whenever somebody else writes the budget in
+between. Here all of them are made on the head of the store in one go: nobody comes in between, so the loop that
+Kubernetes needs around the budget's write has nothing to repeat, and one wait for the disk is enough for all three.
+
+The other loop, around pods that need no budget, is kept, because a client can tell: a uid that does not match is tried
+again for ten seconds, hopeless as it is. With `strict_evictions` it is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from jettison.apiserver.http.bodies import Expected, read_object
+from jettison.apiserver.http.options import WriteOptions
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.statuses import bad_request, not_found
+from jettison.apiserver.objects.resources import BUDGETS, PODS
+from jettison.apiserver.objects.validation.mistakes import invalid, refusal
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.stored import Change, ChangeType, Stored
+from jettison.apiserver.verbs.deletion import DeleteOptions, Deletions, at_version, check_preconditions
+from jettison.apiserver.verbs.eviction_refusals import refused
+from jettison.apiserver.verbs.turns import Turns
+from jettison.clock import Clock
+from jettison.engine.budgets.budget import Budget, BudgetStatus, GuardedPod
+from jettison.engine.budgets.switches import EXACT, ApiSwitches
+from jettison.engine.budgets.verdict import Allowance, Allowed, Refused, Verdict, is_exempt, judge_eviction, unprocessed
+from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
+from jettison.errors import ApiError, Conflict, InputError
+from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from
+from jettison.manifests.times import time_text
+
+Json = dict[str, Any]
+
+EVICTION: Final = Expected("Eviction", ("policy/v1", "policy/v1beta1"), "Eviction")
+LONGEST_SECONDS: Final = 34.0
+_TIMED_OUT: Final = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+_LOOK_SECONDS: Final = 0.01
+_CONDITION: Final = "DisruptionTarget"
+_REASON: Final = "EvictionByEvictionAPI"
+_MESSAGE: Final = "Eviction API: evicting"
+_IGNORES_ERRORS: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How patient evictions are, and where they are better than Kubernetes'."""
+
+    attempts: int = 20
+    pause_seconds: float = 0.5
+    # For how long a budget whose spec has just changed may be counted before an eviction is told to come back later.
+    patience_seconds: float = 0.25
+    switches: ApiSwitches = EXACT
+
+    @property
+    def strict(self) -> bool:
+        """Check first, and do not repeat what cannot succeed."""
+        return self.switches.strict_evictions
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A checked request: which pod, and how to delete it."""
+
+    namespace: str
+    name: str
+    options: DeleteOptions
+
+    @property
+    def is_dry_run(self) -> bool:
+        """A list that is not empty, whatever is in it; a wrong word is found when the pod is deleted."""
+        return bool(self.options.dry_run)
+
+    @property
+    def has_own_version(self) -> bool:
+        """Whether the client insists on a version; an empty one counts."""
+        return self.options.version is not None
+
+
+def read_eviction(request: Request, options: WriteOptions) -> tuple[Json, list[str]]:
+    """The body, and warnings about it."""
+    return read_object(request.body, request.content_type, EVICTION, options.validation)
+
+
+def check_eviction(body: Json, namespace: str, name: str, query: WriteOptions) -> Order:
+    """The order in a body; 400, 422 or 500 for what cannot be."""
+    if body["metadata"].get("name", "") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    asked = body.get("deleteOptions") or {}
+    if asked.get(_IGNORES_ERRORS):
+        why = "can not be set for pod eviction, try after removing the option"
+        raise refusal("policy", "Eviction", name, [invalid(f"deleteOptions.{_IGNORES_ERRORS}", True, why)])
+    options = DeleteOptions.of(asked)
+    if not query.dry_run or query.dry_run == options.dry_run:
+        return Order(namespace, name, options)
+    if options.dry_run:
+        shown = [f"[{' '.join(each)}]" for each in (query.dry_run, options.dry_run)]
+        raise ApiError(f"Non-matching dry-run options in request and content: {shown[0]} and {shown[1]}")
+    return Order(namespace, name, replace(options, dry_run=query.dry_run))
+
+
+class _Known(NamedTuple):
+    """A budget as a value, and the version it was read from."""
+
+    version: int
+    budget: Budget
+    selector: LabelSelector
+
+
+class Evictions:
+    """Carries out orders on a store."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings or Settings()
+        self._deletions = Deletions(store)
+        self.turns = Turns()
+        # Budgets as values, by name: reading one takes longer than judging by it.
+        self._known: dict[tuple[str, str], _Known] = {}
+        # Which generation of a budget's spec is the newest, and since when.
+        self._specified: dict[tuple[str, str], tuple[int, float]] = {}
+        store.follow(BUDGETS, store.version, self._notice)
+
+    async def evict(self, order: Order, seconds: float = LONGEST_SECONDS) -> None:
+        """Delete the pod, or raise what the client is to be told."""
+        deadline = self._clock.monotonic_ns() + int(min(seconds, LONGEST_SECONDS) * 10**9)
+        for left in reversed(range(self._settings.attempts)):
+            found, verdict = await self._judge(order)
+            try:
+                if self._carry_out(order, found, verdict, may_retry=left > 0):
+                    return
+            finally:
+                await self._store.settled()
+            pause = self._settings.pause_seconds * (1 + random.random() / 10)  # noqa: S311  no secret
+            if self._clock.monotonic_ns() + int(pause * 10**9) > deadline:
+                raise ApiError(_TIMED_OUT, code=504, reason="Timeout", details={})
+            await asyncio.sleep(pause)
+
+    async def _judge(self, order: Order) -> tuple[Stored, Allowed]:
+        """May the pod go? Until its caller waits for something the answer stays true; a refusal is raised."""
+        while True:
+            found = self._store.head(PODS, order.namespace, order.name)
+            if found is None:
+                raise self._store.missing(PODS, order.namespace, order.name)
+            if self._settings.strict:
+                order.options.check()
+                check_preconditions(PODS, found, order.options, take_empty=True)
+            pod = guarded_pod_from(found.object)
+            budgets = () if is_exempt(pod) else self._guarding(pod)
+            verdict = judge_eviction(pod, budgets, self._clock.now_ns(), self._settings.switches)
+            turn = self._turn_before(verdict)
+            if turn is not None:
+                await asyncio.shield(turn)
+            elif isinstance(verdict, Refused):
+                if not self._is_about_to_be_counted(verdict):
+                    raise refused(verdict)
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return found, verdict
+
+    def _is_about_to_be_counted(self, verdict: Refused) -> bool:
+        """Whether the refusal is only because the budget's spec is so new that nobody can have counted it yet.
+
+        Kubernetes takes longer over a write than its controller over the answer to it; here it is the other way round.
+        """
+        budget = verdict.budget
+        if budget is None or not verdict.retry_after_seconds:
+            return False
+        generation, since = self._specified.get((budget.namespace, budget.name), (0, 0.0))
+        is_new = generation > budget.status.observed_generation
+        return is_new and asyncio.get_running_loop().time() < since + self._settings.patience_seconds
+
+    def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
+        """Of whoever counts a budget that was asked."""
+        asked = (verdict, *verdict.further) if isinstance(verdict, Allowed) else (verdict,)
+        keys = [(each.budget.namespace, each.budget.name) for each in asked if each.budget is not None]
+        return next((turn for key in keys if (turn := self.turns.of(key)) is not None), None)
+
+    def _carry_out(self, order: Order, found: Stored, verdict: Allowed, *, may_retry: bool) -> bool:
+        """Write everything, without waiting for the disk. False: the pod changed meanwhile, look again."""
+        now_ns = self._clock.now_ns()
+        if verdict.allowance is Allowance.EXEMPT:
+            return self._evict_exempt(order, found, now_ns, may_retry=may_retry)
+        if verdict.allowance is Allowance.UNHEALTHY and verdict.budget is not None:
+            self._evict_unhealthy(order, found, verdict.budget, now_ns)
+            return True
+        for each in (verdict, *verdict.further):
+            if each.status is not None and each.budget is not None and not order.is_dry_run:
+                self._spend(each.budget, each.status, order.name, now_ns)
+        self._commit(order, order.options, now_ns)
+        return True
+
+    def _evict_exempt(self, order: Order, found: Stored, now_ns: int, *, may_retry: bool) -> bool:
+        """A pending pod may have become a running one: then it must be judged again, so its version is insisted on."""
+        options = order.options
+        is_pending = found.object["status"].get("phase") == "Pending" and "deletionTimestamp" not in found.metadata
+        if is_pending and not order.has_own_version:
+            options = replace(options, version=found.metadata["resourceVersion"])
+        try:
+            self._commit(order, options, now_ns)
+        except Conflict:
+            if order.has_own_version or self._settings.strict or not may_retry:
+                raise
+            return False
+        return True
+
+    def _evict_unhealthy(self, order: Order, found: Stored, budget: Budget, now_ns: int) -> None:
+        """Only as long as it is unhealthy: a pod that changed meanwhile waits for the budget, whatever changed."""
+        options = order.options
+        if not (self._settings.strict and order.has_own_version):
+            options = replace(options, version=found.metadata["resourceVersion"])
+        try:
+            self._commit(order, options, now_ns)
+        except Conflict as error:
+            if order.has_own_version:
+                raise
+            raise refused(unprocessed(budget)) from error
+
+    def _commit(self, order: Order, options: DeleteOptions, now_ns: int) -> None:
+        """Say on the pod why it goes, then delete it. That order lets whoever sees it going also see why."""
+        if not order.is_dry_run:
+            found = self._store.head(PODS, order.namespace, order.name)
+            if found is None:
+                raise not_found(PODS, order.name)
+            check_preconditions(PODS, found, options, take_empty=True)
+            marked = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns), is_for_removal=True)
+            options = at_version(options, str(marked.version))
+        self._deletions.delete(PODS, order.namespace, order.name, options, now_ns)
+
+    def _guarding(self, pod: GuardedPod) -> Iterator[Budget]:
+        """The budgets that select the pod. Those that are being deleted count, those that make no sense do not."""
+        for storage, key in self._store.set_aside:
+            if storage == BUDGETS.storage and key[0] == pod.namespace:
+                # It may guard this pod: a budget that cannot be read is no leave to go.
+                raise self._store.missing(BUDGETS, *key)
+        for durable in self._store.list(BUDGETS, pod.namespace)[0]:
+            # As it is being written. What the disk refuses was never so: it leaves the head, and with it its version,
+            # which no other write ever gets.
+            stored = self._store.head(BUDGETS, *durable.key)
+            if stored is None:
+                continue
+            known = self._known.get(stored.key)
+            if known is None or known.version != stored.version:
+                known = self._known[stored.key] = _read_budget(stored)
+            if known.selector.matches(pod.labels):
+                yield known.budget
+
+    def _spend(self, budget: Budget, spent: BudgetStatus, pod_name: str, now_ns: int) -> None:
+        key = (budget.namespace, budget.name)
+        value = self._store.head(BUDGETS, *key)
+        known = self._known.get(key)
+        if value is None or known is None:
+            raise not_found(BUDGETS, budget.name)
+        old = value.object["status"]
+        if spent.disruptions_allowed:
+            # Only two fields differ, and there may be thousands of disrupted pods.
+            disrupted = {**(old.get("disruptedPods") or {}), pod_name: time_text(now_ns)}
+            status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
+        else:
+            status = {**old, **budget_status_data(spent)}
+        stored = self._store.put(BUDGETS, *key, {**value.object, "status": status}, is_for_removal=True)
+        self._known[key] = known._replace(version=stored.version, budget=replace(budget, status=spent))
+
+    def _notice(self, change: Change) -> None:
+        key, generation = change.stored.key, change.stored.metadata.get("generation", 0)
+        if change.type is ChangeType.DELETED:
+            self._known.pop(key, None)
+            self._specified.pop(key, None)
+        elif self._specified.get(key, (0, 0.0))[0] != generation:
+            self._specified[key] = (generation, asyncio.get_running_loop().time())
+
+
+def _read_budget(stored: Stored) -> _Known:
+    budget = budget_from(stored.object)
+    try:
+        selector = select(budget.selector)
+    except InputError:
+        selector = NOTHING
+    return _Known(stored.version, budget, selector)
+
+
+def _with_condition(pod: Json, now_ns: int) -> Json:
+    """The pod with the reason of its end among its conditions. The time moves only when the status does."""
+    conditions = list(pod["status"].get("conditions") or ())
+    index = next((at for at, each in enumerate(conditions) if each["type"] == _CONDITION), len(conditions))
+    old = conditions[index] if index < len(conditions) else {}
+    changed_at = old.get("lastTransitionTime") if old.get("status") == "True" else None
+    conditions[index : index + 1] = [
+        {
+            "lastProbeTime": None,
+            **old,
+            "type": _CONDITION,
+            "status": "True",
+            "lastTransitionTime": changed_at or time_text(now_ns),
+            "reason": _REASON,
+            "message": _MESSAGE,
+        }
+    ]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}

@@ -1,0 +1,160 @@
+"""Lists: whole, in chunks that all show the same moment, or as of an earlier version."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from jettison.apiserver.http.json_texts import parse_json
+from jettison.apiserver.http.options import integer, invalid_options
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.selection import Selection, select
+from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.stored import Stored
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import ApiError, InputError
+
+_MATCHES: Final = ("Exact", "NotOlderThan", "")
+_PATIENCE_SECONDS: Final = 3.0
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105  no secret: the name of a format
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. `token` is empty where it is the last, `remaining` unknown where somebody selects."""
+
+    items: list[Stored]
+    version: int
+    token: str = ""
+    remaining: int | None = None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """As a list carries it."""
+        metadata: dict[str, Any] = {"resourceVersion": str(self.version)}
+        if self.token:
+            metadata["continue"] = self.token
+        if self.remaining is not None:
+            metadata["remainingItemCount"] = self.remaining
+        return metadata
+
+
+def selection_of(request: Request, resource: Resource) -> Selection:
+    """What the query selects."""
+    return select(resource, request.parameter("labelSelector"), request.parameter("fieldSelector"))
+
+
+async def read_page(store: Store, request: Request, resource: Resource, namespace: str | None) -> Page:
+    """What a GET of a collection shows."""
+    limit = integer(request, "limit") or 0
+    selection = selection_of(request, resource)
+    _check_match(request)
+    version = resource_version(request)
+    token = request.parameter("continue")
+    if token:
+        asked = version
+        version, start = _read_token(token, namespace)
+        if asked:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        items = store.list_at(resource, namespace, version)
+        items = [item for item in items if item.key > start]
+        return _cut(items, selection, limit, version)
+    if request.parameter("resourceVersionMatch") == "Exact":
+        return _cut(store.list_at(resource, namespace, version), selection, limit, version)
+    await wait_for_version(store, version)
+    items, now = store.list(resource, namespace)
+    # Whoever takes any version gets all of it, as from Kubernetes' cache.
+    return _cut(items, selection, 0 if request.parameter("resourceVersion") == "0" else limit, now)
+
+
+def _cut(items: list[Stored], selection: Selection, limit: int, version: int) -> Page:
+    if not selection.is_everything:
+        if (name := selection.name) is not None:
+            items = [item for item in items if item.key[1] == name]
+        items = [item for item in items if selection.takes(item.object)]
+    if limit <= 0 or len(items) <= limit:
+        return Page(items, version)
+    shown = items[:limit]
+    token = _token(shown[-1], version)
+    return Page(shown, version, token, len(items) - limit if selection.is_everything else None)
+
+
+async def wait_for_version(store: Store, version: int) -> None:
+    """A client may have seen a later version than we, from a server that is gone; wait a little, then say so."""
+    deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    while version > store.version:
+        if asyncio.get_running_loop().time() >= deadline:
+            message = f"Too large resource version: {version}, current: {store.version}"
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            details = {"causes": [cause], "retryAfterSeconds": 1}
+            raise ApiError(f"Timeout: {message}", code=504, reason="Timeout", details=details)
+        await asyncio.sleep(0.05)
+
+
+def resource_version(request: Request) -> int:
+    """The version in the query; 0 where there is none, or any will do."""
+    try:
+        return watched_version(request)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from error
+
+
+def watched_version(request: Request) -> int:
+    """As above, for who watches or reads one object: upstream takes nonsense there for its own mistake."""
+    text = request.parameter("resourceVersion")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 20):
+        why = f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
+        raise ApiError(f"resourceVersion: Invalid value: {quote(text)}: {why}")
+    return int(text or "0")
+
+
+def _check_match(request: Request) -> None:
+    match = request.parameter("resourceVersionMatch")
+    mistakes: list[Mistake] = []
+    if match:
+        name = "resourceVersionMatch"
+        if not request.parameter("resourceVersion"):
+            mistakes.append(forbidden(name, f"{name} is forbidden unless resourceVersion is provided"))
+        if request.parameter("continue"):
+            mistakes.append(forbidden(name, f"{name} is forbidden when continue is provided"))
+        if match not in _MATCHES:
+            mistakes.append(unsupported(name, match, _MATCHES))
+        elif match == "Exact" and request.parameter("resourceVersion") == "0":
+            mistakes.append(forbidden(name, f'{name} "exact" is forbidden for resourceVersion "0"'))
+    if request.parameter("sendInitialEvents"):
+        mistakes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if mistakes:
+        raise invalid_options("ListOptions", mistakes)
+
+
+def _token(last: Stored, version: int) -> str:
+    """As Kubernetes makes it, so that tools which look inside find what they expect."""
+    start = "/".join(part for part in last.key if part) + "\0"
+    text = msgspec.json.encode({"v": _TOKEN_VERSION, "rv": version, "start": start})
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode("ascii")
+
+
+def _read_token(token: str, namespace: str | None) -> tuple[int, tuple[str, str]]:
+    refused = "invalid continue token: continue key is not valid"
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        found = parse_json(text)
+    except (binascii.Error, ValueError, InputError) as error:
+        raise bad_request(f"{refused}: {error}") from error
+    if not isinstance(found, dict) or found.get("v") != _TOKEN_VERSION:
+        raise bad_request(f"{refused}: server does not recognize this encoded version")
+    version, start = found.get("rv"), found.get("start")
+    if not isinstance(version, int) or version <= 0:
+        raise bad_request(f"{refused}: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not isinstance(start, str) or not start:
+        raise bad_request(f"{refused}: encoded start key empty (version meta.k8s.io/v1)")
+    first, _, name = start.removesuffix("\0").rpartition("/")
+    return version, (namespace or first, name)

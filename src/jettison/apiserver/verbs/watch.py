@@ -1,0 +1,292 @@
+"""Watches: what happens to objects, told as it happens, to as many clients as want to know.
+
+A watcher holds nothing but its place: in the feed of its resource, and before that in the list of its objects. Whatever
+it tells next is looked up when its client has taken what came before, in pieces of at most 16 KiB. A client that does
+not read therefore costs no memory but the buffers of its connection, which is closed after a while (`connections`); one
+that reads too slowly loses the watch when the feed has forgotten its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from jettison.apiserver.http import forms
+from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
+from jettison.apiserver.http.options import boolean, integer, invalid_options
+from jettison.apiserver.http.presenting import document, encode
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.statuses import expired, failure_status
+from jettison.apiserver.objects import tables
+from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.selection import Selection
+from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.stored import Change, ChangeType, Stored
+from jettison.apiserver.verbs.listing import selection_of, wait_for_version, watched_version
+from jettison.clock import Clock
+from jettison.errors import ApiError
+
+PIECE_BYTES: Final = 12 * 1024
+"""What is taken from the feed at once, and a little more. A connection buffers at most two pieces."""
+
+MOST_PIECE_BYTES: Final = 16 * 1024
+"""One record of TLS."""
+
+BOOKMARK_SECONDS: Final = 60.0
+PACE_SECONDS: Final = 0.02
+"""A watcher that hears of something new every millisecond is told every twenty: a piece costs as much as twenty events.
+The first event after a silence is told at once."""
+
+UNHURRIED_WATCHERS: Final = 100
+"""Beyond so many, all are told less often, in proportion: 2,000 watchers would leave no time to write."""
+
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+_SECOND_NS: Final = 10**9
+
+
+class Watcher:
+    """One watch. Make it with `open_watch`; then `chunks` until they end, then `close`."""
+
+    def __init__(self, store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._resource = resource
+        self._namespace = namespace
+        self._selection: Selection = selection_of(request, resource)
+        self._name = self._selection.name
+        self._include = request.parameter("includeObject")
+        self._form = form_of(request)
+        if self._form.shape == forms.TABLE:
+            tables.check_include(self._include)
+        if self._form.shape == forms.METADATA_LIST:
+            raise not_of_this_shape(resource.group, resource.kind, self._form.shape)
+        self._has_columns = False
+        self._is_bookmarked = request.is_set("allowWatchBookmarks")
+        self._feed = store.feed(resource)
+        self._place = 0
+        self._since = 0
+        # What the client has heard of.
+        self._version = store.version
+        # The key that was told last while the client is told what there is; None when it has been told all.
+        self._told: tuple[str, str] | None = None
+        self._ends_initial = False
+        self._refusal: ApiError | None = None
+        self._is_over = False
+        self._wake = asyncio.Event()
+
+    def begin(self, since: int | None, *, ends_initial: bool) -> None:
+        """Tell what the client has missed: all objects (None), or what happened after a version."""
+        if since is None:
+            self._told, self._ends_initial = (self._namespace or "", ""), ends_initial
+            self._place = self._feed.end
+            return
+        self._since = self._version = since
+        try:
+            self._place = self._store.place_after(self._resource, since)
+        except ApiError as error:
+            self._refusal = error
+
+    def close(self) -> None:
+        """No more events."""
+        self._is_over = True
+        self._feed.do_not_wake(self._wake.set)
+        self._wake.set()
+
+    async def chunks(self, seconds: float) -> AsyncIterator[bytes]:
+        """What there is to tell, as fast as the client takes it; ends after some time, or when it lags too far."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
+        next_chunk = loop.time()
+        self._feed.watchers += 1
+        try:
+            while True:
+                now = loop.time()
+                if self._has_more and now < next_chunk:
+                    await asyncio.sleep(next_chunk - now)
+                    continue
+                lines = self._lines()
+                while loop.time() < end and (piece := _piece(lines)):
+                    for start in range(0, len(piece), MOST_PIECE_BYTES):
+                        yield piece[start : start + MOST_PIECE_BYTES]
+                    next_chunk = loop.time() + PACE_SECONDS * max(1.0, self._feed.watchers / UNHURRIED_WATCHERS)
+                now = loop.time()
+                if self._is_over or now >= end or self._refusal is not None:
+                    return
+                if self._is_bookmarked and now >= next_bookmark:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    yield self._bookmark({})
+                elif not self._has_more:
+                    await self._wait((min(end, next_bookmark) if self._is_bookmarked else end) - now)
+        finally:
+            self._feed.watchers -= 1
+
+    @property
+    def _has_more(self) -> bool:
+        return self._place < self._feed.end
+
+    async def _wait(self, seconds: float) -> None:
+        """For news, or the end."""
+        self._wake.clear()
+        self._feed.wake_once(self._wake.set)
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+            self._feed.do_not_wake(self._wake.set)
+
+    def _lines(self) -> Iterator[bytes]:
+        """All there is to tell. Between two of them any time may pass: each looks at the world as it is then.
+
+        While the objects themselves are told, in the order of a list, changes of those that have been told come in
+        between; all others are told in the state that they have when their turn comes.
+        """
+        while not self._is_over:
+            if self._refusal is None and self._place < self._feed.first:
+                self._refusal = expired(f"too old resource version: {self._version} ({self._store.oldest})")
+            if self._refusal is not None:
+                # The headers have said 200: a watch reports its own end as an event.
+                yield b'{"type":"ERROR","object":%s}\n' % encode(failure_status(self._refusal))
+                return
+            if self._has_more:
+                change = self._feed[self._place]
+                self._place += 1
+                self._version = change.stored.version
+                if self._told is None or change.stored.key <= self._told:
+                    yield from self._changed(change)
+            elif self._told is None:
+                return
+            elif (stored := self._store.next_after(self._resource, self._namespace, self._told)) is not None:
+                self._told = stored.key
+                if self._name in (None, stored.key[1]) and self._takes(stored):
+                    yield self._line(ChangeType.ADDED, stored)
+            else:
+                self._told = None
+                if self._ends_initial:
+                    yield self._bookmark({_INITIAL_END: "true"})
+
+    def _takes(self, stored: Stored) -> bool:
+        return self._selection.is_everything or self._selection.takes(stored.object)
+
+    def _changed(self, change: Change) -> Iterator[bytes]:
+        kind, stored, previous = change
+        namespace, name = stored.key
+        if self._namespace not in (None, namespace) or self._name not in (None, name):
+            return
+        if stored.version <= self._since:
+            return  # the client has seen it, on a server that was ahead of this one
+        if not self._selection.is_everything:
+            was = previous is not None and self._selection.takes(previous.object)
+            is_now = kind is not ChangeType.DELETED and self._selection.takes(stored.object)
+            if not was and not is_now:
+                return
+            if not is_now and kind is not ChangeType.DELETED and previous is not None:
+                # Gone for this watcher: told with the object as it last was for it, at the version of the change.
+                version, last = stored.version, previous
+                yield self._text(
+                    ChangeType.DELETED,
+                    version,
+                    lambda: self._line(ChangeType.DELETED, Stored.of(last.storage, last.key, version, last.object)),
+                )
+                return
+            kind = ChangeType.DELETED if not is_now else ChangeType.MODIFIED if was else ChangeType.ADDED
+        yield self._text(kind, stored.version, partial(self._line, kind, stored))
+
+    def _text(self, kind: ChangeType, version: int, make: Callable[[], bytes]) -> bytes:
+        """One text for all watchers that are told the same; a version is that of one change."""
+        drawn: Hashable = None
+        if self._form.shape == forms.TABLE:
+            # Rows say how old an object is.
+            drawn = (self._include, self._has_columns, self._clock.now_ns() // _SECOND_NS)
+        key = (version, kind, self._resource.api_version, self._form.shape, self._form.api_version, drawn)
+        text = self._feed.text(key, make)
+        self._has_columns = True
+        return text
+
+    def _line(self, kind: ChangeType, stored: Stored) -> bytes:
+        return b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored))
+
+    def _shown(self, stored: Stored) -> bytes:
+        match self._form.shape:
+            case forms.TABLE:
+                return self._table([stored.object], stored.version)
+            case forms.METADATA:
+                return encode(metadata_of(stored.object, self._form.api_version))
+        return document(self._resource, stored)
+
+    def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:
+        drawn = tables.render(
+            self._resource,
+            objects,
+            self._clock.now_ns(),
+            metadata={"resourceVersion": str(version)},
+            include_object=self._include,
+            has_columns=not self._has_columns,
+            api_version=self._form.api_version,
+        )
+        self._has_columns = True
+        return encode(drawn)
+
+    def _bookmark(self, annotations: dict[str, str]) -> bytes:
+        version = self._store.version
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if annotations:
+            metadata["annotations"] = annotations
+        match self._form.shape:
+            case forms.TABLE:
+                shown = self._table([], version)
+            case forms.METADATA:
+                shown = encode(metadata_of({"metadata": metadata}, self._form.api_version))
+            case _:
+                kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
+                shown = encode({**kind, "metadata": metadata})
+        return b'{"type":"BOOKMARK","object":%s}\n' % shown
+
+
+def _piece(lines: Iterator[bytes]) -> bytes:
+    """The next lines, as many as make a piece; a long one is a piece of its own."""
+    parts, size = [], 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            break
+    return b"".join(parts)
+
+
+async def open_watch(
+    store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None
+) -> tuple[Watcher, float]:
+    """A watch that has begun, and how long it lasts; or what is wrong with the request."""
+    wants_initial = _check_options(request)
+    since = watched_version(request)
+    watcher = Watcher(store, clock, request, resource, namespace)
+    seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
+    if wants_initial:
+        await wait_for_version(store, since)
+    is_fresh = since == 0 if wants_initial is None else wants_initial
+    watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
+    return watcher, float(max(seconds, 0))
+
+
+def _check_options(request: Request) -> bool | None:
+    wants_initial, match = boolean(request, "sendInitialEvents"), request.parameter("resourceVersionMatch")
+    name, known = "resourceVersionMatch", ("NotOlderThan",)
+    mistakes: list[Mistake] = []
+    if wants_initial is not None and match not in known:
+        mistakes.append(forbidden(name, f"sendInitialEvents requires setting {name} to NotOlderThan"))
+    if match:
+        if wants_initial is None:
+            mistakes.append(forbidden(name, f"{name} is forbidden for watch unless sendInitialEvents is provided"))
+        if match not in known:
+            mistakes.append(unsupported(name, match, known))
+        if request.parameter("continue"):
+            mistakes.append(forbidden(name, f"{name} is forbidden when continue is provided"))
+    if mistakes:
+        raise invalid_options("ListOptions", mistakes)
+    return wants_initial

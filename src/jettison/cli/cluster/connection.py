@@ -1,0 +1,138 @@
+"""Which cluster, as whom, and for how long: the options that every command against an API has, named as kubectl's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
+from typing import Any
+
+import click
+
+from jettison.agent.safe_text import printable
+from jettison.cli.extras import require
+from jettison.cli.options.go_flags import GoCommand, GoFlag, go_switch
+from jettison.engine.numbers.durations import SECOND_NS, parse_duration
+from jettison.errors import ApiError, DurationError, InputError, JettisonError, RuntimeFailure
+from jettison.maintenance.settings import DryRun
+from jettison.maintenance.wording import server_text
+from jettison.runtimes.kube.client import REQUEST_SECONDS, KubeClient
+from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+Callback = Callable[..., Any]
+
+FAILED = 1
+"""What kubectl exits with, whatever went wrong."""
+NOT_NOW = 3
+"""The answer is no: a budget refuses, or the drain would not finish. Nothing is broken, so a pipeline may ask again."""
+
+
+class _Misuse(click.UsageError):
+    exit_code = FAILED
+
+
+class KubectlCommand(GoCommand):
+    """A command that kubectl has too, or could have. Scripts know one code for every failure, so a wrong flag, which
+    click ends with 2, and a kubeconfig that makes no sense end with that one.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is wrong with the words themselves."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _Misuse(error.format_message(), error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What is wrong with their meaning, or with the files they name."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            raise JettisonError(str(error)) from error
+
+
+_OPTIONS = (
+    click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config."),
+    click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one."),
+    click.option("--cluster", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
+    click.option("--user", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
+    click.option("-n", "--namespace", metavar="NAME", default="", help="Instead of the context's, else default."),
+    click.option("-s", "--server", metavar="URL", default="", help="The API's address."),
+    click.option("--token", metavar="TOKEN", default="", help="A bearer token."),
+    click.option("--certificate-authority", metavar="FILE", default="", help="Whom to trust, PEM."),
+    click.option("--tls-server-name", metavar="NAME", default="", help="The name in the server's certificate."),
+    go_switch("--insecure-skip-tls-verify", "is_insecure", help="Believe any server. Do not do this."),
+)
+
+
+def cluster_options(command: Callback) -> Callback:
+    """The command gets `overrides: Overrides` and `request_seconds: float`."""
+
+    @wraps(command)
+    def collected(*arguments: Any, request_timeout: str, **options: Any) -> Any:
+        names = Overrides.__dataclass_fields__
+        overrides = Overrides(**{name: options.pop(name) for name in names})
+        seconds = duration_ns("--request-timeout", request_timeout) / SECOND_NS or REQUEST_SECONDS
+        return command(*arguments, overrides=overrides, request_seconds=seconds, **options)
+
+    decorated: Callback = click.option(
+        "--request-timeout", metavar="DURATION", default="0s", help="For a single request; 0s: 65s."
+    )(collected)
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+dry_run_option = click.option(
+    "--dry-run",
+    "dry_run_text",
+    cls=GoFlag,
+    bare="unchanged",
+    default=DryRun.NONE.value,
+    metavar="none|client|server",
+    help="Only say what would be done; `server` asks the API whether it would do it.",
+)
+
+
+def read_dry_run(text: str) -> DryRun:
+    """kubectl's three values, and its bare flag of old."""
+    if text == "unchanged":
+        click.echo("Warning: --dry-run is deprecated and can be replaced with --dry-run=client.", err=True)
+        return DryRun.CLIENT
+    if text not in set(DryRun):
+        raise JettisonError(f'Invalid dry-run value ({text}). Must be "none", "server", or "client".')
+    return DryRun(text)
+
+
+def duration_ns(option: str, text: str) -> int:
+    """A Go duration; a bare number is one of seconds only where it is 0, as in kubectl."""
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        raise JettisonError(f'invalid argument "{text}" for "{option}" flag: {error}') from error
+
+
+def plain_names(names: Iterable[str], *kinds: str) -> list[str]:
+    """`node/n1` is `n1`: names may be pasted from what commands print."""
+    prefixes = [f"{kind}/" for kind in kinds]
+    return [name.removeprefix(next(filter(name.startswith, prefixes), "")) for name in names]
+
+
+def within(request_seconds: float, timeout_ns: int) -> float:
+    """A single request must not outlast the timeout of the whole."""
+    return min(request_seconds, timeout_ns / SECOND_NS) if timeout_ns > 0 else request_seconds
+
+
+def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Awaitable[int]]) -> int:
+    """Do it, and turn what the server says against it into kubectl's last line."""
+    require(click.get_current_context().command_path, "kube")
+
+    async def session() -> int:
+        async with KubeClient(load_access(overrides), seconds) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(session())
+    except (ApiError, RuntimeFailure) as error:
+        click.echo(printable(server_text(error)), err=True)
+        return FAILED

@@ -1,0 +1,175 @@
+"""`jettison exec`: a command inside a container of this machine.
+
+The agent only tells how to get in; this process forks, enters the container's cgroup, takes its identity and becomes
+the command. Without a terminal of its own the command has our very streams, so nothing is carried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from jettison.cli.host.ordering import node_of
+from jettison.cli.inspect.watched_node import WatchedNode, watched_nodes_options
+from jettison.cli.output import remark
+from jettison.errors import InputError
+from jettison.runtimes.host.processes.entering import Entrance, decode_entrance, enter
+from jettison.runtimes.host.processes.processes import Process
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_BLOCK = 64 * 1024
+# For the last words of a command that has ended; what it left running may hold its terminal for ever.
+_LAST_WORDS_SECONDS = 2.0
+
+
+@click.command(
+    short_help="Run a command inside a container of this machine.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
+@click.option("-i", "--stdin", "has_input", is_flag=True, help="Pass standard input on.")
+@click.option("-t", "--tty", "has_terminal", is_flag=True, help="Give it a terminal.")
+@watched_nodes_options
+@click.argument("pod")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+def command(
+    nodes: Sequence[WatchedNode],
+    pod: str,
+    words: Sequence[str],
+    container: str | None,
+    has_input: bool,
+    has_terminal: bool,
+) -> int:
+    """Run COMMAND in a running container of POD: with its cgroup, user, environment, working directory and privileges.
+
+    \b
+    jettison exec web -- ls -l
+    jettison exec -it web -- sh
+
+    It ends with the container, and counts against its limits. The exit code is that of the command.
+    """
+    words = words[1:] if words[:1] == ("--",) else words
+    if not words:
+        raise InputError("no command: write it after `--`, as in `jettison exec POD -- ls`")
+    entrance = decode_entrance(node_of(nodes, pod).order("exec", pod=pod, container=container))
+    if has_terminal and not sys.stdin.isatty():
+        remark("note", "Unable to use a TTY - input is not a terminal or the right kind of file")
+        has_terminal = False
+    if has_terminal:
+        return asyncio.run(_with_terminal(entrance, words, has_input=has_input))
+    return asyncio.run(_with_our_streams(entrance, words, has_input=has_input))
+
+
+async def _with_our_streams(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
+    signals = _Signals()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        process = await enter(entrance, words, (0 if has_input else nothing, 1, 2), has_terminal=False)
+    finally:
+        os.close(nothing)
+    return await signals.until_end(process)
+
+
+async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
+    signals = _Signals()
+    ours, theirs = os.openpty()
+    _copy_size(ours)
+    user = entrance.launch.security.user
+    if user is not None:
+        # Or it could not open its own /dev/pts/N.
+        os.fchown(theirs, user, -1)
+    try:
+        process = await enter(entrance, words, (theirs, theirs, theirs), has_terminal=True)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, _copy_size, ours)
+    reading = threading.Thread(target=_carry, args=(ours, 1), daemon=True)
+    with _Raw(0) if has_input else _Unchanged():
+        reading.start()
+        if has_input:
+            threading.Thread(target=_carry, args=(0, ours), daemon=True).start()
+        code = await signals.until_end(process)
+        await asyncio.to_thread(reading.join, _LAST_WORDS_SECONDS)
+    return code
+
+
+class _Signals:
+    """What we are sent is for the command, also what comes before it has begun: it must not outlive us."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._early: list[signal.Signals] = []
+        loop = asyncio.get_running_loop()
+        for each in _FORWARDED:
+            loop.add_signal_handler(each, self._forward, each)
+
+    async def until_end(self, process: Process) -> int:
+        """The exit code."""
+        self._process = process
+        for each in self._early:
+            self._forward(each)
+        # Not the future itself, which an interruption would cancel.
+        await asyncio.wait([process.exited])
+        return process.exited.result() or 0
+
+    def _forward(self, number: signal.Signals) -> None:
+        if self._process is None:
+            self._early.append(number)
+        elif not self._process.exited.done():
+            # To its whole group: a shell alone would not pass it on.
+            os.killpg(self._process.pid, number)
+
+
+def _carry(source: int, target: int) -> None:
+    """Until there is no more, or the other side is gone: a terminal then answers with an error."""
+    try:
+        while data := os.read(source, _BLOCK):
+            while data:
+                data = data[os.write(target, data) :]
+    except OSError:
+        return
+
+
+def _copy_size(terminal: int) -> None:
+    try:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))
+    except OSError:
+        return  # ours has no size
+
+
+class _Unchanged:
+    def __enter__(self) -> None:
+        """Our terminal stays as it is."""
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to give back."""
+
+
+@dataclass(slots=True)
+class _Raw:
+    """Our terminal while every key goes to the command."""
+
+    descriptor: int
+    _before: list[Any] | None = None
+
+    def __enter__(self) -> None:
+        self._before = termios.tcgetattr(self.descriptor)
+        tty.setraw(self.descriptor)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            termios.tcsetattr(self.descriptor, termios.TCSADRAIN, self._before)

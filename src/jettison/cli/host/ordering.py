@@ -1,0 +1,109 @@
+"""What the commands have in common that change something on a node of this machine: whose pod it is, and for how long
+one waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import msgspec
+
+from jettison.agent.http.controls import LONGEST_WAIT
+from jettison.agent.journal.reading import PodQuery
+from jettison.agent.safe_text import printable
+from jettison.cli.inspect.watched_node import WatchedNode, names_of
+from jettison.cli.options.go_flags import WholeNumber
+from jettison.cli.output import remark
+from jettison.errors import InputError, JettisonError, ObservationFailed
+
+Callback = Callable[..., Any]
+
+_OWN_GRACE = -1
+
+grace_option: Callable[[Callback], Callback] = click.option(
+    "--grace-period",
+    "grace",
+    type=WholeNumber(_OWN_GRACE, LONGEST_WAIT),
+    default=_OWN_GRACE,
+    metavar="SECONDS",
+    help="Between SIGTERM and SIGKILL; -1: the pod's own. At least 2 s.",
+)
+timeout_option: Callable[[Callback], Callback] = click.option(
+    "--timeout",
+    "wait_seconds",
+    type=WholeNumber(0, LONGEST_WAIT),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until it is done; 0: not at all.",
+)
+
+
+class _Said(msgspec.Struct):
+    namespace: str
+    name: str
+    uid: str = ""
+    manifest: str = ""
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    is_done: bool = msgspec.field(default=False, name="isDone")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of an order about a pod."""
+
+    node: WatchedNode
+    said: _Said
+
+    @property
+    def pod(self) -> str:
+        """`namespace/name`."""
+        return f"{self.said.namespace}/{self.said.name}"
+
+    def tell(self, what: str) -> int:
+        """As kubectl words it; the exit code."""
+        if self.said.is_done:
+            click.echo(printable(f'pod "{self.pod}" {what}'))
+            return 0
+        remark("note", f"pod `{self.pod}` is still on its way: `jettison pods` tells how far")
+        return 1
+
+
+def give(nodes: Sequence[WatchedNode], order: str, pod: str, grace: int, wait_seconds: int) -> Done:
+    """Order something about a pod, on the node that has it."""
+    node = node_of(nodes, pod)
+    seconds = None if grace == _OWN_GRACE else grace
+    data = node.order(order, wait_seconds, pod=pod, grace=seconds)
+    try:
+        return Done(node, msgspec.json.decode(data, type=_Said))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ObservationFailed(f"cannot understand the agent of node `{node.name}`: {error}") from error
+
+
+def node_of(nodes: Sequence[WatchedNode], pod: str) -> WatchedNode:
+    """The one whose agent runs and knows the pod; of several that know it the user has to choose."""
+    live = [node for node in nodes if node.is_live]
+    if not live:
+        raise JettisonError(f"no agent runs for {names_of(nodes)}: `jettison up` starts one")
+    if len(live) == 1:
+        return live[0]
+    query = PodQuery.parse(pod)
+    knowing = [node for node in live if knows(node, query)]
+    if not knowing:
+        raise JettisonError(f"there is no pod `{pod}` on {names_of(live)}")
+    if len(knowing) > 1:
+        raise InputError(f"pod `{pod}` is on nodes {', '.join(node.name for node in knowing)}: --node-name chooses")
+    return knowing[0]
+
+
+def knows(node: WatchedNode, query: PodQuery) -> bool:
+    """Whether the pod is there, or was deleted by hand."""
+    items = [item["metadata"] for item in node.ask("/pods")["items"]]
+    held = [each.partition("/") for each in node.held]
+    names = [(each["namespace"], each["name"], each["uid"]) for each in items]
+    return any(query.matches(each) for each in (*names, *((namespace, name, "") for namespace, _, name in held)))

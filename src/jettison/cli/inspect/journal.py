@@ -1,0 +1,170 @@
+"""`jettison journal`: what was decided and what came of it, in order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import click
+import msgspec
+
+from jettison.agent.journal.reading import JournalFollower, PodQuery, Record, read_journal
+from jettison.agent.journal.records import STEP
+from jettison.cli.inspect.journal_lines import journal_lines
+from jettison.cli.inspect.watched_node import WatchedNode, choose_node, first_to_know, names_of, watched_nodes_options
+from jettison.cli.options.go_flags import WholeNumber
+from jettison.cli.output import JSON, TABLE, remark
+from jettison.cli.program import INTERRUPTED
+from jettison.engine.numbers.durations import parse_duration
+from jettison.errors import DurationError, InputError, JettisonError, ManifestError
+from jettison.manifests.times import parse_time
+
+_PAUSE_SECONDS = 0.2
+
+
+def instant(text: str) -> int:
+    """`10m` is ten minutes ago; else a time."""
+    try:
+        return time.time_ns() - parse_duration(text)
+    except DurationError:
+        return point(text, ", or `10m`")
+
+
+def point(text: str, besides: str = "") -> int:
+    """A time; `besides` tells what else is taken."""
+    try:
+        return parse_time(text)
+    except ManifestError as error:
+        raise click.BadParameter(f"`{text}`: expected a time such as `2030-01-01T00:00:00Z`{besides}") from error
+
+
+@click.command()
+@click.argument("pod", required=False)
+@click.option("--since", type=instant, metavar="WHEN", help="A time, or how long ago: `10m`.")
+@click.option("--until", type=instant, metavar="WHEN", help="The same; what happened at that time is left out.")
+@click.option("-n", "--tail", type=WholeNumber(1), metavar="N", help="Only the newest N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as more is recorded, until Ctrl-C.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([TABLE, JSON]),
+    default=TABLE,
+    show_default=True,
+    help="json: one record a line, whole, as docs/commands.md describes it.",
+)
+@watched_nodes_options
+def command(
+    nodes: Sequence[WatchedNode],
+    pod: str | None,
+    since: int | None,
+    until: int | None,
+    tail: int | None,
+    follow: bool,
+    output: str,
+) -> int:
+    """Everything on record, oldest first; with POD only what happened to that pod.
+
+    POD is a name, `namespace/name`, or a uid.
+    """
+    if follow and until is not None:
+        raise InputError("--until ends what --follow would go on with: give one of them")
+    about = None if pod is None else PodQuery.parse(pod)
+    node = _find(nodes, about)
+    choice = _Choice(about, since, until, is_json=output == JSON)
+    if follow:
+        return _follow(node, choice, tail)
+    is_empty = True
+    for line in _lines(node, choice, tail):
+        is_empty = False
+        click.echo(line)
+    if is_empty and pod is not None:
+        raise JettisonError(f"no pod `{pod}` is on record for node `{node.name}`{_when(since, until)}")
+    if is_empty:
+        remark("note", f"nothing is on record for node `{node.name}`{_when(since, until)}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which records, and how each is told."""
+
+    about: PodQuery | None
+    since_ns: int | None
+    until_ns: int | None
+    is_json: bool
+
+    def lines(self, record: Record) -> list[str]:
+        """None of a record that was not asked for."""
+        if not self._is_meant(record):
+            return []
+        if self.is_json:
+            # The history inside is written for people, with line breaks.
+            return [msgspec.json.format(record.data, indent=-1).decode()]
+        return list(journal_lines(record, self.about))
+
+    def _is_meant(self, record: Record) -> bool:
+        """Every step knows every pod; what happened to one are the steps that chose it."""
+        if self.since_ns is not None and record.time_ns < self.since_ns:
+            return False
+        about = self.about
+        if about is None:
+            return True
+        return any(about.matches(pod) and (record.kind != STEP or pod[2] in record.evicts) for pod in record.pods)
+
+
+def _find(nodes: Sequence[WatchedNode], about: PodQuery | None) -> WatchedNode:
+    """The node that has the newest record of the pod; without a pod, the one that `find_node` takes."""
+    if len(nodes) == 1:
+        return nodes[0]
+    if about is None:
+        return choose_node(nodes)
+
+    def newest(node: WatchedNode) -> tuple[int, None] | None:
+        record = next(read_journal(node.journal, newest_first=True, about=about), None)
+        return None if record is None else (record.time_ns, None)
+
+    found = first_to_know(nodes, newest)
+    if found is None:
+        raise JettisonError(f"no pod `{about}` is on record for {names_of(nodes)}")
+    node, _, others = found
+    also = f"; also on record on {', '.join(others)}, which --node-name chooses" if others else ""
+    remark("note", f"this is from node `{node.name}`{also}")
+    return node
+
+
+def _lines(node: WatchedNode, choice: _Choice, tail: int | None) -> Iterator[str]:
+    records = read_journal(
+        node.journal,
+        newest_first=tail is not None,
+        about=choice.about,
+        since_ns=choice.since_ns,
+        until_ns=choice.until_ns,
+    )
+    if tail is None:
+        for record in records:
+            yield from choice.lines(record)
+        return
+    # A step has several lines, so that the newest lines may begin in the middle of a record.
+    newest = (line for record in records for line in reversed(choice.lines(record)))
+    yield from reversed(list(islice(newest, tail)))
+
+
+def _follow(node: WatchedNode, choice: _Choice, tail: int | None) -> int:
+    """Until interrupted. What is there is read by the same reader as what comes, so that nothing is between the two."""
+    follower = JournalFollower(node.journal)
+    lines: Iterable[str] = deque((line for record in follower.news() for line in choice.lines(record)), tail)
+    try:
+        while True:
+            for line in lines:
+                click.echo(line)
+            time.sleep(_PAUSE_SECONDS)
+            lines = (line for record in follower.news() for line in choice.lines(record))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _when(since: int | None, until: int | None) -> str:
+    return "" if since is None and until is None else " at that time"

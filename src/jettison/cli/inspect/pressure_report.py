@@ -1,0 +1,143 @@
+"""Thresholds and conditions after a step, as tables and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jettison.agent.amounts import amount_data, precise, short
+from jettison.cli.inspect.threshold_states import State, ThresholdState
+from jettison.cli.policy.policy_input import PolicyInput
+from jettison.cli.tables import NOTHING, table
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import ROWS, Condition
+from jettison.engine.node.thresholds import Amount
+from jettison.engine.numbers.durations import SECOND_NS, duration_text
+from jettison.manifests.times import exact_time_text, time_text
+
+_HEAD = ("SIGNAL", "TYPE", "BELOW", "AVAILABLE", "CAPACITY", "RESOLVED AT", "STATE", "SINCE")
+
+
+def instant(time_ns: int | None) -> str | None:
+    """For JSON. Null as well where a period ends after the year 9999."""
+    try:
+        return None if time_ns is None else exact_time_text(time_ns)
+    except OverflowError:
+        return None
+
+
+def pressure_text(states: Sequence[ThresholdState], now_ns: int) -> str:
+    """One row per threshold."""
+    return table(_HEAD, (_row(each, now_ns) for each in states)) if states else "no thresholds are set"
+
+
+def amount_text(amount: Amount | None) -> str:
+    """As the operator wrote it, more or less."""
+    return NOTHING if amount is None else str(amount)
+
+
+def _row(each: ThresholdState, now_ns: int) -> tuple[str, ...]:
+    threshold, reading = each.threshold, each.reading
+    row = ROWS[threshold.signal]
+    kind = "hard" if threshold.is_hard else f"soft {duration_text(threshold.grace_ns)}"
+    since = NOTHING if each.since_ns is None else time_text(each.since_ns)
+    if reading is None:
+        return threshold.signal, kind, amount_text(threshold.amount), NOTHING, NOTHING, NOTHING, each.state, since
+    resolved = short(threshold.quantity(reading.capacity), row.resource)
+    below = str(threshold.amount)
+    if below.endswith("%"):
+        below = f"{below} = {resolved}"
+    # Exact where it decides: a threshold may be missed by one byte.
+    shown = precise if each.state in (State.CROSSED, State.MET) else short
+    return (
+        threshold.signal,
+        kind,
+        below,
+        shown(row.amount(reading.available), row.resource),
+        short(row.amount(reading.capacity), row.resource),
+        short(threshold.target(reading.capacity), row.resource),
+        _state_text(each, now_ns),
+        since,
+    )
+
+
+def _state_text(each: ThresholdState, now_ns: int) -> str:
+    if each.state is State.CROSSED and each.met_at_ns is not None:
+        # Whole seconds, rounded up: at the end of the wait it is met.
+        left = -(-(each.met_at_ns - now_ns) // SECOND_NS) * SECOND_NS
+        return f"crossed, met in {duration_text(left)}"
+    if each.state is State.MET and not each.is_starved:
+        return "met, reading not newer"
+    if each.state is State.MET and not each.is_crossed:
+        return "met, not yet resolved"
+    return each.state
+
+
+def thresholds_data(states: Sequence[ThresholdState], found: PolicyInput) -> list[dict[str, Any]]:
+    """Everything about every threshold."""
+    return [_threshold_data(each, found) for each in states]
+
+
+def _threshold_data(each: ThresholdState, found: PolicyInput) -> dict[str, Any]:
+    threshold, reading = each.threshold, each.reading
+    row = ROWS[threshold.signal]
+    reclaim = threshold.minimum_reclaim
+    derived_from = each.provenance.derived_from
+    measured: dict[str, Any] = dict.fromkeys(("threshold", "target", "available", "capacity", "time"))
+    if reading is not None:
+        measured = {
+            "threshold": amount_data(threshold.quantity(reading.capacity)),
+            "target": amount_data(threshold.target(reading.capacity)),
+            "available": amount_data(row.amount(reading.available)),
+            "capacity": amount_data(row.amount(reading.capacity)),
+            "time": instant(reading.time_ns),
+        }
+    return {
+        "signal": threshold.signal.value,
+        "hard": threshold.is_hard,
+        "amount": str(threshold.amount),
+        "gracePeriod": duration_text(threshold.grace_ns),
+        "minimumReclaim": None if reclaim is None else str(reclaim),
+        "derivedFrom": None if derived_from is None else derived_from.value,
+        "from": each.provenance.place(found),
+        **measured,
+        "state": each.state.value,
+        "crossed": each.is_crossed,
+        "starved": each.is_starved,
+        "since": instant(each.since_ns),
+        "metAt": instant(each.met_at_ns),
+    }
+
+
+def conditions_text(before: History, after: History, transition_ns: int, now_ns: int) -> str:
+    """All three, true or false, and until when one outlives its cause."""
+    rows = []
+    for condition in Condition:
+        holds = condition in after.conditions
+        seen = after.condition_observed.get(condition)
+        notes = ["changed"] if holds != (condition in before.conditions) else []
+        if holds and seen is not None and seen != now_ns:
+            left = duration_text((seen + transition_ns - now_ns) // SECOND_NS * SECOND_NS)
+            notes.append(f"no longer observed, reported for another {left}")
+        elif seen == now_ns and not holds:
+            notes.append("observed, but a transition period of 0 hides it")
+        rows.append((condition.value, str(holds), NOTHING if seen is None else time_text(seen), ", ".join(notes)))
+    return table(("CONDITION", "STATUS", "LAST OBSERVED", "NOTE"), rows)
+
+
+def conditions_data(before: History, after: History, transition_ns: int) -> list[dict[str, Any]]:
+    """`until` is when the condition ends if it is not observed again."""
+    found = []
+    for condition in Condition:
+        holds = condition in after.conditions
+        seen = after.condition_observed.get(condition)
+        found.append(
+            {
+                "type": condition.value,
+                "status": str(holds),
+                "changed": holds != (condition in before.conditions),
+                "lastObserved": instant(seen),
+                "until": instant(seen + transition_ns) if holds and seen is not None else None,
+            }
+        )
+    return found

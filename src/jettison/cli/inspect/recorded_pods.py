@@ -1,0 +1,140 @@
+"""The pods of a node as their records tell it, for when the agent is down.
+
+Only the agent may change records, so whatever is odd about one is passed over here and left for it to complain about.
+Of a container that has a process on record it is looked up whether it lives: nobody was there to notice its end, or
+that its program had begun to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from jettison.agent.pods.readmission import prospect_text
+from jettison.agent.pods.sources import ORIGIN
+from jettison.clock import Instant, SystemClock
+from jettison.errors import InputError, ManifestError, ObservationFailed
+from jettison.manifests.files.decoding import bounded, decode
+from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
+from jettison.manifests.pods import pod_from
+from jettison.runtimes.host.pods import reports, runs
+from jettison.runtimes.host.pods.phases import Seen
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, Verdict
+from jettison.runtimes.host.settings import checked_uid
+from jettison.runtimes.host.specs.probes import ProbeKind
+from jettison.runtimes.host.specs.refusals import Refusal, read_spec
+from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
+from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.linux.processes import read_process
+from jettison.runtimes.protocol import PodManifest, PodStatus
+
+_DECODER = msgspec.json.Decoder(PodRecord)
+
+
+def read_records(directory: Path) -> list[PodRecord]:
+    """All that can be understood, oldest first."""
+    try:
+        paths = [path for path in directory.iterdir() if path.suffix == ".json"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{directory}`: {reason(error)}") from error
+    found = (_read(path) for path in paths)
+    return sorted((each for each in found if each is not None), key=lambda each: (each.created_ns, each.uid))
+
+
+def read_record(directory: Path, uid: str) -> PodRecord | None:
+    """Of one pod; None when there is none (any more)."""
+    return _read(directory / f"{checked_uid(uid)}.json")
+
+
+def recorded_statuses(directory: Path) -> Iterator[PodStatus]:
+    """As the agent would tell them."""
+    for record in read_records(directory):
+        try:
+            yield recorded_status(record)
+        except ManifestError:
+            continue
+
+
+def prospect(record: PodRecord, *, readmits: bool) -> str:
+    """When and how the pod comes back; empty for one that lives, or of which its owner in an API decides."""
+    if record.verdict is None or ORIGIN not in ((record.document.get("metadata") or {}).get("annotations") or {}):
+        return ""
+    try:
+        status = recorded_status(record)
+    except ManifestError:
+        return ""
+    began_ns, ending = record.started_monotonic_ns, record.ending
+    lasted_ns = 0 if began_ns is None or ending is None else max(ending.began_monotonic_ns - began_ns, 0)
+    return prospect_text(status, readmits=readmits, lasted_ns=lasted_ns)
+
+
+def recorded_status(record: PodRecord) -> PodStatus:
+    """As the agent would tell it; ready is what runs and has no probe that would have to be asked."""
+    document = record.document
+    manifest = PodManifest(pod_from(document, record.uid), document, record.origin)
+    if record.verdict is not None and not record.containers:
+        return _without_containers(manifest, record.verdict)
+    spec = read_spec(manifest)
+    if isinstance(spec, Refusal):
+        return reports.pod_status(manifest, PodSpec(()), record, spec.inits, spec.regulars, spec.trouble)
+    inits, regulars = _seen(record, spec.init_containers), _seen(record, spec.containers)
+    return reports.pod_status(manifest, spec, record, inits, regulars)
+
+
+def _without_containers(manifest: PodManifest, verdict: Verdict) -> PodStatus:
+    return PodStatus(manifest.pod, verdict.phase, verdict.reason, verdict.message, document=manifest.document)
+
+
+def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
+    known = {each.name: each for each in record.containers}
+    is_same_boot = record.boot_id == boot_id()
+    found = []
+    for each in wanted:
+        container = known.get(each.name, ContainerRecord(each.name))
+        lives = is_same_boot and _lives(container)
+        kinds = {probe.kind for probe in each.probes}
+        container = _after_the_agent(container, lives=lives, is_started=ProbeKind.STARTUP not in kinds)
+        is_ready = lives and container.is_started and ProbeKind.READINESS not in kinds
+        found.append(Seen(each, container, is_ready=is_ready, has_life=lives))
+    return found
+
+
+def _after_the_agent(container: ContainerRecord, *, lives: bool, is_started: bool) -> ContainerRecord:
+    now = runs.found_again(container, Instant.of(SystemClock()), lives=lives, is_started=is_started)
+    if now is container or now.state != "terminated":
+        return now
+    # Without a back-off: nobody is there to start it again.
+    return replace(now, back_off=0)
+
+
+def _lives(container: ContainerRecord) -> bool:
+    if container.pid is None or container.start_ticks is None:
+        return False
+    process = read_process(container.pid)
+    return process is not None and process.start_ticks == container.start_ticks and not process.is_zombie
+
+
+def _read(path: Path) -> PodRecord | None:
+    """A record is appended to the file as a line; the last whole one counts, and half of one may be behind it."""
+    try:
+        lines = read_plain(path, LARGEST_STATE).rstrip(b"\n").split(b"\n")
+    except (FileNotFoundError, ManifestError):
+        return None
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+    return next((record for line in reversed(lines) if (record := _decode(line)) is not None), None)
+
+
+def _decode(line: bytes) -> PodRecord | None:
+    try:
+        record = decode(_DECODER, bounded(line, "record"), "record")
+        checked_uid(record.uid)
+    except InputError:
+        return None
+    return record

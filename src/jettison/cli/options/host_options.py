@@ -1,0 +1,84 @@
+"""The options that describe a node of this machine, for every command that runs one or asks about one."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.numbers.quantity import parse
+from jettison.errors import InputError, QuantityError
+from jettison.manifests.files.decoding import shortened
+
+Callback = Callable[..., Any]
+
+
+def default_state_dir() -> Path:
+    """/var/lib for root, the user's own state directory for everybody else."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/jettison")
+    own = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
+    except RuntimeError as error:
+        raise InputError("there is no home directory: say with --state-dir where the node's state lies") from error
+
+
+def default_node_name() -> str:
+    """The host's name, made to fit."""
+    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
+
+
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=default_state_dir,
+    envvar="JETTISON_STATE_DIR",
+    metavar="DIR",
+    callback=lambda _context, _option, path: absolute(path),
+    help="Records, journals and sockets of nodes; objects, certificates and tokens of an API. [default:"
+    " $JETTISON_STATE_DIR, or /var/lib/jettison, or for users other than root ~/.local/state/jettison]",
+)
+
+
+def state_options(command: Callback) -> Callback:
+    """Which node, and where its state lies."""
+    for option in (
+        click.option("--node-name", default=default_node_name, metavar="NAME", help="[default: this host's name]"),
+        state_dir_option,
+    ):
+        command = option(command)
+    return command
+
+
+def quantity(text: str) -> int:
+    """`512Mi` as a number."""
+    try:
+        found = parse(text)
+    except QuantityError as error:
+        raise click.BadParameter(f"`{shortened(text)}`: {quantity_advice(str(error), text)}") from error
+    if found.sign <= 0 or not found.fits_int64():
+        raise click.BadParameter(f"`{shortened(text)}` is not a positive number that fits into 64 bits")
+    return found.value
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`key=value`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.BadParameter(f"`{text}`: expected key=value")
+    return key, value
+
+
+def absolute(path: Path) -> Path:
+    """Paths end up in records that outlive the working directory."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"cannot use `{path}`: {error}") from error

@@ -1,0 +1,141 @@
+"""What a node measured and which pods it runs, from the files that kubectl prints, to one `Snapshot`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
+from jettison.engine.pods.pod import Pod
+from jettison.errors import InputError, ManifestError
+from jettison.manifests.files.plain_files import BYTE_ORDER_MARK, read_given, unreadable
+from jettison.manifests.pods import parse_pods
+from jettison.manifests.summary import layout_of, parse_summary
+
+STANDARD_INPUT = "-"
+LARGEST_LIST = 512 * 2**20
+"""A list of 50,000 pods has 350 MB."""
+
+ENDED = ("Succeeded", "Failed")
+
+SUMMARY_HINT = "expected what `kubectl get --raw /api/v1/nodes/NAME/proxy/stats/summary` prints"
+PODS_HINT = "expected what `kubectl get pods --all-namespaces -o json` prints"
+
+LAYOUTS: Mapping[str, Layout] = {
+    "shared": Layout(False, False),
+    "dedicated": Layout(True, False),
+    "split": Layout(True, True),
+}
+LAYOUT_NAMES = {layout: name for name, layout in LAYOUTS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInput:
+    """A node as the files show it. Pods of other nodes and pods that have ended are not in it, only counted."""
+
+    node: NodeStats
+    usages: Mapping[str, PodUsage]
+    pods: Sequence[Pod]
+    notes: Sequence[str]
+
+
+def shown(path: str) -> str:
+    """What a file is called in messages."""
+    return "standard input" if path == STANDARD_INPUT else click.format_filename(path)
+
+
+def read_input(path: str, most: int = LARGEST_LIST) -> bytes:
+    """The file, or standard input for `-`."""
+    if path != STANDARD_INPUT:
+        return read_given(Path(path), most)
+    try:
+        data = sys.stdin.buffer.read(most + 1)
+    except OSError as error:
+        raise unreadable(shown(path), error) from error
+    if len(data) > most:
+        raise ManifestError(f"{shown(path)}: more than {most} bytes")
+    return data.removeprefix(BYTE_ORDER_MARK)
+
+
+def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:
+    """Standard input can be read once; `paths` are by option."""
+    wanting = [option for option, path in paths.items() if path == STANDARD_INPUT]
+    if len(wanting) > 1:
+        raise InputError(f"{' and '.join(wanting)} are both `-`: only one can be read from standard input")
+
+
+def read_summary(path: str) -> tuple[NodeStats, dict[str, PodUsage]]:
+    """The summary in a file; one without any statistics is some other document."""
+    try:
+        node, usages = parse_summary(read_input(path), shown(path))
+    except ManifestError as error:
+        raise ManifestError(f"{error}; {SUMMARY_HINT}") from error
+    if node == NodeStats(node.name) and not usages:
+        raise ManifestError(f"{shown(path)}: holds no statistics of a node; {SUMMARY_HINT}")
+    return node, usages
+
+
+def read_node(summary_path: str, pods_path: str) -> NodeInput:
+    """Both files joined."""
+    node, usages = read_summary(summary_path)
+    listed = _read_pods(pods_path)
+    here = [pod for pod in listed if not node.name or pod.node_name in ("", node.name)]
+    active = [pod for pod in here if pod.phase not in ENDED]
+    _refuse_twins(active, shown(pods_path))
+    joined = _with_static(usages, active)
+    notes = _left_out(node.name, len(listed) - len(here), len(here) - len(active))
+    strangers = len(usages.keys() - {uid for pod in here for uid in (pod.uid, pod.static_uid)})
+    if strangers:
+        notes.append(f"{_pods(strangers)} of the summary not in {shown(pods_path)}: taken at another time?")
+    if listed and not active:
+        notes.append(f"no pod in {shown(pods_path)} runs on node `{node.name}`")
+    return NodeInput(node, joined, active, notes)
+
+
+def layout_from(name: str, node: NodeStats) -> Layout:
+    """The layout of that name; `auto` guesses from the sizes in the summary."""
+    return layout_of(node) if name == "auto" else LAYOUTS[name]
+
+
+def _read_pods(path: str) -> list[Pod]:
+    try:
+        pods = parse_pods(read_input(path), shown(path))
+    except ManifestError as error:
+        raise ManifestError(f"{error}; {PODS_HINT}") from error
+    if any(not pod.name for pod in pods):
+        raise ManifestError(f"{shown(path)}: holds a pod without a name; {PODS_HINT}")
+    return pods
+
+
+def _refuse_twins(pods: Iterable[Pod], source: str) -> None:
+    """Statistics are by uid: of two pods with one uid nobody can say which uses what."""
+    seen: dict[str, Pod] = {}
+    for pod in pods:
+        twin = seen.setdefault(pod.uid, pod)
+        if twin is not pod:
+            raise ManifestError(f"{source}: pods `{twin}` and `{pod}` have the same uid `{pod.uid}`")
+
+
+def _with_static(usages: Mapping[str, PodUsage], pods: Iterable[Pod]) -> Mapping[str, PodUsage]:
+    """The API shows a static pod's mirror, the kubelet measures the pod itself; both are one pod."""
+    return {
+        **usages,
+        **{pod.uid: usages[pod.static_uid] for pod in pods if pod.uid not in usages and pod.static_uid in usages},
+    }
+
+
+def _left_out(node: str, elsewhere: int, ended: int) -> list[str]:
+    said = []
+    if elsewhere:
+        said.append(f"{elsewhere} of other nodes than `{node}`")
+    if ended:
+        said.append(f"{ended} that {'has' if ended == 1 else 'have'} ended")
+    return [f"left out {_pods(elsewhere + ended)}: {', '.join(said)}"] if said else []
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -1,0 +1,4 @@
+"""The DaemonSet controller.
+
+Where pods of a set belong is decided in `engine/workloads`.
+"""

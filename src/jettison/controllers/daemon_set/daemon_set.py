@@ -1,0 +1,283 @@
+"""The DaemonSet controller: one pod on every node that the set was made for.
+
+Pods are pinned to their node by affinity and bound by the scheduler. One that its node evicted or rejected is deleted,
+and its successor waits longer each time.
+
+A pod is always made in the latest revision: the former ones are kept only for who wants to go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from jettison.controllers.daemon_set.daemon_pods import daemon_template, pinned, target_node
+from jettison.controllers.daemon_set.failed_daemons import FailedDaemons
+from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.owned_pods import ByController, Claims, OwnerKind, WokenOwners, selector_of
+from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
+from jettison.controllers.machinery.pod_control import is_namespace_ending
+from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
+from jettison.controllers.machinery.revisions import REVISION_LABEL, History, Revisions, surplus
+from jettison.controllers.machinery.status_report import report_status
+from jettison.engine.budgets.budget import scaled
+from jettison.engine.workloads.daemon_placement import Placement, place_daemon
+from jettison.engine.workloads.daemon_sync import (
+    Counts,
+    DaemonPod,
+    Update,
+    counts_of,
+    is_of_interest,
+    needs_of,
+    update_in_place,
+    update_with_surge,
+)
+from jettison.errors import ApiError, InputError
+from jettison.manifests.node_affinity import matches_node
+from jettison.manifests.replica_pods import replica_pod_from
+from jettison.manifests.taints import taints_from, tolerations_from
+from jettison.runtimes.kube.cache import Cache, Change, Key, key_of
+from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.kinds import DAEMON_SETS, NODES, PODS
+
+SOURCE: Final = "daemonset-controller"
+OWNER_KIND: Final = OwnerKind(DAEMON_SETS, "DaemonSet")
+
+_SECOND_NS: Final = 10**9
+_WORKERS: Final = 2
+_ROLLING: Final = "RollingUpdate"
+# Written also as 0; the other counters are left out then.
+_ALWAYS_WRITTEN: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+
+
+class _Revision(NamedTuple):
+    """Of the present template. `collisions` is how often its name was found taken."""
+
+    hash: str
+    collisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A set, the nodes and its pods at one instant. Nodes that are gone have no placement and may still have pods."""
+
+    daemon_set: Document
+    revision: _Revision
+    template: Document
+    placements: Mapping[str, Placement]
+    pods: Mapping[str, list[DaemonPod]]
+    documents: Mapping[str, Document]
+    counts: Counts
+
+    def allowed(self, field: str, total: int) -> int:
+        """`maxUnavailable` or `maxSurge` of so many nodes; percentages are rounded up."""
+        rolling = self._strategy.get("rollingUpdate") or {}
+        return scaled(rolling.get(field) or 0, total, round_up=True) if self.is_rolling else 0
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether old pods are replaced without anybody deleting them."""
+        return self._strategy.get("type") == _ROLLING
+
+    @property
+    def _strategy(self) -> Document:
+        return self.daemon_set["spec"].get("updateStrategy") or {}
+
+
+class DaemonSetController:
+    """Woken by sets, their pods, and nodes that come, go or change their labels or taints."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._sets = around.caches.of(DAEMON_SETS)
+        self._nodes = around.caches.of(NODES)
+        pods = around.caches.of(PODS)
+        self._pods = pods.index(ByController)
+        self._claims = Claims(around.client, OWNER_KIND, PODS)
+        self._batches = PodBatches(around, OWNER_KIND, SOURCE)
+        self._revisions = Revisions(around, OWNER_KIND, REVISION_LABEL)
+        self._failed = FailedDaemons(around.clock)
+        self._reconciler: Reconciler[Key] = Reconciler("daemon set", self._reconcile, workers=_WORKERS)
+        self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
+        self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
+        self._reconciler.follow(self._nodes, self._changed_nodes)
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._reconciler.run()
+
+    def _changed_nodes(self, change: Change) -> Iterable[Key]:
+        if change.is_resync or not change.differs(_choosable):
+            return ()
+        return [key_of(each) for each in self._sets]
+
+    async def _reconcile(self, key: Key) -> None:
+        daemon_set = self._sets.get(key)
+        if daemon_set is None:
+            self._batches.expectations.forget(key)
+            return
+        if is_terminating(daemon_set):
+            return
+        may_act = self._batches.expectations.are_met(key)
+        candidates = self._pods.candidates(daemon_set)
+        claimed = await self._claims.claim(daemon_set, selector_of(daemon_set), candidates)
+        try:
+            history = await self._revisions.history(daemon_set)
+        except ApiError as error:
+            if is_namespace_ending(error):
+                return
+            raise
+        revision = _Revision(self._revisions.hash_of(history.latest), history.collisions)
+        look = _look(daemon_set, revision, self._nodes, claimed, self._around.clock.now_ns())
+        failure = None
+        if may_act:
+            failure = await self._care(look)
+            if failure is None and look.is_rolling and self._batches.expectations.are_met(key):
+                failure = await self._act(look, _update(look))
+            if failure is None:
+                await self._forget_revisions(daemon_set, history, claimed)
+        status = _status(look, is_observed=may_act)
+        await report_status(self._around.client, OWNER_KIND, daemon_set, status)
+        if failure is not None:
+            raise failure
+        min_ready = daemon_set["spec"].get("minReadySeconds") or 0
+        if min_ready and look.counts.ready != look.counts.available:
+            self._reconciler.queue.add_after(key, float(min_ready))
+
+    async def _care(self, look: _Look) -> Failure | None:
+        """What each node needs, whatever is being rolled out."""
+        surges = look.allowed("maxSurge", 1) > 0
+        create: list[str] = []
+        delete: list[DaemonPod] = []
+        for node, placement in look.placements.items():
+            needs = needs_of(placement, look.pods.get(node, ()), surges=surges)
+            if needs.creates:
+                create.append(node)
+            delete += [*needs.surplus, *(each for each in needs.ended if self._may_go(look, each, node))]
+        # Nobody else removes one that waits for a node which is gone.
+        for node in look.pods.keys() - look.placements.keys():
+            delete += [each for each in look.pods[node] if not each.is_scheduled and not each.is_terminating]
+        return await self._act(look, Update(tuple(create), tuple(delete)))
+
+    def _may_go(self, look: _Look, pod: DaemonPod, node: str) -> bool:
+        daemon_set = look.daemon_set
+        namespace = key_of(daemon_set)[0]
+        if pod.phase != "Failed":
+            message = f"Found succeeded daemon pod {namespace}/{pod.name} on node {node}, will try to delete it"
+            self._tell(daemon_set, "SucceededDaemonPod", message, NORMAL)
+            return True
+        observed = (daemon_set.get("status") or {}).get("observedGeneration") or 0
+        failing = (daemon_set["metadata"]["uid"], observed, node)
+        if left_ns := self._failed.left_ns(failing):
+            self._reconciler.queue.add_after(key_of(daemon_set), left_ns / _SECOND_NS)
+            return False
+        self._failed.note(failing)
+        message = f"Found failed daemon pod {namespace}/{pod.name} on node {node}, will try to kill it"
+        self._tell(daemon_set, "FailedDaemonPod", message, WARNING)
+        return True
+
+    def _tell(self, daemon_set: Document, reason: str, message: str, event_type: str) -> None:
+        self._around.events.tell(SOURCE, subject_of("DaemonSet", daemon_set), reason, message, event_type)
+
+    async def _act(self, look: _Look, update: Update) -> Failure | None:
+        failure = None
+        if update.create_on:
+            new = [NewPod(pinned(look.template, node)) for node in update.create_on]
+            failure = await self._batches.create(look.daemon_set, new)
+        if update.delete:
+            going = [look.documents[each.uid] for each in update.delete]
+            failure = await self._batches.delete(look.daemon_set, going) or failure
+        return failure
+
+    async def _forget_revisions(self, daemon_set: Document, history: History, pods: Iterable[Document]) -> None:
+        hashes = {(each["metadata"].get("labels") or {}).get(REVISION_LABEL) for each in pods}
+        former = history.former
+        live = {each["metadata"]["name"] for each in former if self._revisions.hash_of(each) in hashes}
+        limit = daemon_set["spec"].get("revisionHistoryLimit")
+        await self._revisions.forget(surplus(former, live, limit, counts_live=True))
+
+
+def _look(daemon_set: Document, revision: _Revision, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:
+    template = daemon_template(daemon_set["spec"]["template"], revision.hash)
+    placements = dict(_placements(template["spec"], nodes))
+    min_ready = daemon_set["spec"].get("minReadySeconds") or 0
+    pods: dict[str, list[DaemonPod]] = {}
+    documents = {}
+    for document in claimed:
+        node = target_node(document)
+        pod = _daemon_pod(document, revision.hash, min_ready, now_ns)
+        if node is not None and is_of_interest(pod):
+            pods.setdefault(node, []).append(pod)
+            documents[pod.uid] = document
+    return _Look(daemon_set, revision, template, placements, pods, documents, counts_of(placements, pods))
+
+
+def _placements(spec: Document, nodes: Iterable[Document]) -> Iterator[tuple[str, Placement]]:
+    tolerations = tolerations_from(spec)
+    for node in nodes:
+        name = node["metadata"]["name"]
+        yield name, place_daemon(taints_from(node), tolerations, is_chosen=_is_chosen(spec, node, name))
+
+
+def _is_chosen(spec: Document, node: Document, name: str) -> bool:
+    """An affinity that makes no sense chooses nothing."""
+    if spec.get("nodeName") not in (None, "", name):
+        return False
+    try:
+        return matches_node(spec, node["metadata"].get("labels") or {}, name)
+    except InputError:
+        return False
+
+
+def _daemon_pod(document: Document, revision: str, min_ready: int, now_ns: int) -> DaemonPod:
+    pod = replica_pod_from(document)
+    metadata = document["metadata"]
+    return DaemonPod(
+        uid=pod.uid,
+        name=pod.name,
+        created=metadata.get("creationTimestamp") or "",
+        phase=pod.phase,
+        is_scheduled=bool(pod.node),
+        is_terminating=pod.is_terminating,
+        is_ready=pod.is_ready,
+        is_available=pod.is_available(min_ready, now_ns),
+        is_updated=(metadata.get("labels") or {}).get(REVISION_LABEL) == revision,
+    )
+
+
+def _update(look: _Look) -> Update:
+    """What a rolling update may do. Neither surge nor absence allowed, which no server takes: one may be absent."""
+    desired = look.counts.desired
+    surge, unavailable = look.allowed("maxSurge", desired), look.allowed("maxUnavailable", desired)
+    chosen = {node: look.pods.get(node, []) for node, each in look.placements.items() if each.should_run}
+    pods = {**chosen, **look.pods}
+    if surge:
+        return update_with_surge(pods, look.placements, surge, desired)
+    return update_in_place(pods, unavailable or 1)
+
+
+def _status(look: _Look, *, is_observed: bool) -> Document:
+    """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
+    counts, known = look.counts, look.daemon_set.get("status") or {}
+    counters = {
+        "currentNumberScheduled": counts.current,
+        "numberMisscheduled": counts.misscheduled,
+        "desiredNumberScheduled": counts.desired,
+        "numberReady": counts.ready,
+        "updatedNumberScheduled": counts.updated,
+        "numberAvailable": counts.available,
+        "numberUnavailable": counts.desired - counts.available,
+    }
+    if look.revision.collisions:
+        counters["collisionCount"] = look.revision.collisions
+    if is_observed:
+        counters["observedGeneration"] = look.daemon_set["metadata"].get("generation") or 0
+    kept = {key: value for key, value in known.items() if key not in counters}
+    return kept | {key: value for key, value in counters.items() if value or key in _ALWAYS_WRITTEN}
+
+
+def _choosable(node: Document) -> object:
+    return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")

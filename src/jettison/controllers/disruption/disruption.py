@@ -1,0 +1,204 @@
+"""The disruption controller: keeps the status of every PodDisruptionBudget true, from which evictions are granted.
+
+The eviction handler only ever spends what is written here, and both write with compare-and-swap on the budget. That is
+all the locking there is: the numbers may be old, but they are never made from an older budget than the one they
+replace, and a pod whose eviction was granted counts as gone from that moment on.
+
+Upstream is woken by pods and budgets alone, by a pod only for the first of its budgets, and learns of the rest at a
+resync. Here a budget that a pod has left and a changed number of replicas wake it too: the same answers, earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from jettison.agent.sinks.event_correlation import Subject
+from jettison.controllers.disruption.guarded_pods import GuardedPods
+from jettison.controllers.disruption.owner_scales import read_scales
+from jettison.controllers.disruption.pace import Pace
+from jettison.controllers.disruption.stale_conditions import StaleConditions
+from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.machinery.reconciler import Postponed, Reconciler, Surroundings
+from jettison.engine.budgets.budget import Budget, BudgetStatus, GuardedPod
+from jettison.engine.budgets.sync import Sync, sync_budget, unlisted_owners
+from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
+from jettison.engine.numbers.strconv import quote
+from jettison.engine.workloads.owners import Workload, Workloads
+from jettison.errors import Conflict, InputError, NotFound
+from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
+from jettison.runtimes.kube.cache import Change, Key, View, key_of
+from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
+
+SOURCE: Final = "controllermanager"
+"""What Kubernetes calls itself in these events."""
+
+_SECOND_NS: Final = 10**9
+# A watch is behind by milliseconds. Who waits longer than this for a pod to appear waits for one that is not to come.
+_LONGEST_LAG_NS: Final = 3 * _SECOND_NS
+_LAG_PAUSE_SECONDS: Final = 0.05
+
+
+class DisruptionController:
+    """One worker for the budgets, and one for conditions that nobody acted upon."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._pods = around.caches.of(PODS)
+        self._budgets = around.caches.of(BUDGETS)
+        self._guarded = GuardedPods(self._pods)
+        self._selectors: View[LabelSelector] = View(self._budgets, _selector)
+        self._workloads: list[View[Workload]] = []
+        self._departed: dict[Key, int] = {}
+        self._pace: Pace[Key] = Pace(around.clock)
+        # The generation of the spec that was counted last.
+        self._counted: dict[Key, int] = {}
+        self._reconciler: Reconciler[Key] = Reconciler("disruption", self._reconcile)
+        # What we wrote last, by version: to hear of it is no reason to count again.
+        self._written: dict[Key, str] = {}
+        self._reconciler.follow(self._budgets, self._rewritten)
+        self._reconciler.follow(self._pods, self._wakened)
+        self._pods.listen(self._note_departure)
+        for kind in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS):
+            cache = around.caches.of(kind)
+            self._workloads.append(View(cache, workload_from))
+            self._reconciler.follow(cache, self._rescaled)
+        self._stale = StaleConditions(around, self._pods)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reconciler.run())
+            group.create_task(self._stale.run())
+
+    async def _reconcile(self, key: Key) -> None:
+        document = self._budgets.get(key)
+        if document is None:
+            self._pace.forget(key)
+            self._written.pop(key, None)
+            self._counted.pop(key, None)
+            return
+        generation = document["metadata"].get("generation", 0)
+        # Until a new spec was counted every eviction is told to come back in ten seconds: that does not wait.
+        if generation == self._counted.get(key) and (seconds := self._pace.wait_seconds(key)) > 0:
+            raise Postponed(seconds)
+        self._counted[key] = generation
+        with self._pace.working(key), suppress(NotFound):
+            try:
+                await self._count(key, document)
+            except Conflict:
+                # Evictions were faster, as ever while there are many. Our own server now keeps them waiting for us.
+                await self._count(key, await self._around.client.get(BUDGETS, key[1], key[0]))
+
+    async def _count(self, key: Key, document: Document) -> None:
+        budget = budget_from(document)
+        now_ns = self._around.clock.now_ns()
+        if self._is_behind(budget, now_ns):
+            raise Postponed(_LAG_PAUSE_SECONDS)
+        pods = self._guarded.matching(key[0], _selector(document))
+        workloads = await self._workloads_of(budget, pods)
+        sync = sync_budget(budget, pods, workloads, now_ns, self._around.settings.switches)
+        if sync.status is not None:
+            after = await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
+            self._written[key] = after["metadata"]["resourceVersion"]
+        self._announce(document, sync)
+        if sync.recheck_ns is not None:
+            self._reconciler.queue.add_after(key, (sync.recheck_ns - now_ns) / _SECOND_NS)
+
+    def _rewritten(self, change: Change) -> Iterator[Key]:
+        key = key_of(change.newest)
+        if change.is_resync or change.newest["metadata"]["resourceVersion"] != self._written.get(key):
+            yield key
+
+    def _is_behind(self, budget: Budget, now_ns: int) -> bool:
+        """Whether a granted eviction is of a pod that we have not heard of, because pods and budgets come apart.
+
+        Upstream would forget the grant, and count the pod as healthy when it hears of it but not yet of its end: for
+        that moment the budget would be larger than it is.
+        """
+        for name, granted_ns in budget.status.disrupted_pods.items():
+            key = (budget.namespace, name)
+            is_known = key in self._departed or self._pods.get(key) is not None
+            # Grants are written in whole seconds.
+            is_young = granted_ns + _SECOND_NS > max(self._pods.listed_ns, now_ns - _LONGEST_LAG_NS)
+            if is_young and not is_known:
+                return True
+        return False
+
+    async def _workloads_of(self, budget: Budget, pods: Iterable[GuardedPod]) -> Workloads:
+        replica_sets, deployments, stateful_sets = (
+            {name: workload for (_, name), workload in view.group(budget.namespace).items()} for view in self._workloads
+        )
+        workloads = Workloads(replica_sets=replica_sets, deployments=deployments, stateful_sets=stateful_sets)
+        owners = unlisted_owners(budget, pods, workloads)
+        return replace(workloads, scales=await read_scales(self._around.client, owners, budget.namespace))
+
+    def _announce(self, document: Document, sync: Sync) -> None:
+        subject = subject_of("PodDisruptionBudget", document)
+        for notice in sync.notices:
+            about = subject if notice.pod is None else self._pod_subject((subject.namespace, notice.pod))
+            event_type = WARNING if notice.is_warning else NORMAL
+            self._around.events.tell(SOURCE, about, notice.reason, notice.message, event_type)
+
+    def _pod_subject(self, key: Key) -> Subject:
+        document = self._pods.get(key)
+        return Subject("Pod", key[1], key[0]) if document is None else subject_of("Pod", document)
+
+    def _wakened(self, change: Change) -> Iterator[Key]:
+        """The budgets of a pod, and those that it has just left. At a resync the budgets come by themselves."""
+        if change.is_resync:
+            return
+        namespace = key_of(change.newest)[0]
+        old, new = (None if each is None else each["metadata"].get("labels") or {} for each in change)
+        if old == new:
+            old = None  # asked once is enough
+        chosen = []
+        for key, selector in self._selectors.group(namespace).items():
+            is_chosen = new is not None and selector.matches(new)
+            if is_chosen or (old is not None and selector.matches(old)):
+                yield key
+            if is_chosen:
+                chosen.append(key[1])
+        if len(chosen) > 1 and change.new is not None:
+            pod = subject_of("Pod", change.new)
+            which = f"Pod {quote(pod.namespace)}/{quote(pod.name)} matches multiple PodDisruptionBudgets."
+            message = f"{which}  Chose {quote(chosen[0])} arbitrarily."
+            self._around.events.tell(SOURCE, pod, "MultiplePodDisruptionBudgets", message, WARNING)
+
+    def _rescaled(self, change: Change) -> Iterable[Key]:
+        if change.is_resync or not change.differs(_replicas):
+            return ()
+        return tuple(self._selectors.group(key_of(change.newest)[0]))
+
+    def _note_departure(self, change: Change) -> None:
+        if change.new is not None or change.old is None:
+            return
+        now_ns = self._around.clock.now_ns()
+        key = key_of(change.old)
+        self._departed.pop(key, None)
+        self._departed[key] = now_ns
+        while (oldest := next(iter(self._departed.items())))[1] + 2 * _LONGEST_LAG_NS < now_ns:
+            del self._departed[oldest[0]]
+
+
+def _selector(document: Document) -> LabelSelector:
+    """Without the status, which changes with every eviction and may name hundreds of pods."""
+    try:
+        return select(budget_from({**document, "status": None}).selector)
+    except InputError:
+        return NOTHING  # the sync will say so
+
+
+def _with_status(document: Document, status: BudgetStatus) -> Document:
+    """Fields of a status that we have never heard of stay."""
+    kept = {key: value for key, value in (document.get("status") or {}).items() if key != "disruptedPods"}
+    whole = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **document}
+    return {**whole, "status": {**kept, **budget_status_data(status)}}
+
+
+def _replicas(document: Document) -> object:
+    return (document.get("spec") or {}).get("replicas")

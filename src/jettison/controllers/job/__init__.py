@@ -1,0 +1,4 @@
+"""The Job controller, and the one that deletes finished Jobs.
+
+What a Job does next is decided in `engine/workloads`.
+"""

@@ -1,0 +1,116 @@
+"""Pods made from a template and deleted for an owner, with the events that people look for under the owner.
+
+How to use: `PodControl(around, owner_kind, source)` with the source that the events name, such as
+`replicaset-controller`. `create(owner, template)` makes one pod with a name that the server completes; `delete(owner,
+pod)` asks for the end of that very pod. Both raise what the server said, after having told it as an event.
+`slow_start(count, work)` makes many: one, then two, then four at a time, so that a quota that refuses all is asked
+once and not a thousand times. `pod_from_template` is the pod alone, and `delete_pod` the deletion, for who gives it a
+name and events of his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.machinery.owned_pods import OwnerKind
+from jettison.controllers.machinery.reconciler import Surroundings
+from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
+from jettison.runtimes.kube.cache import key_of
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
+from jettison.runtimes.kube.kinds import PODS
+
+MOST_AT_ONCE: Final = 500
+"""How many pods an owner gets or loses in one go, as upstream; the rest comes when these have shown."""
+
+_LONGEST_PREFIX: Final = 253
+
+
+class Started(NamedTuple):
+    """How many were made, and what the first failure said."""
+
+    made: int
+    error: ApiError | RuntimeFailure | None
+
+
+class PodControl:
+    """For owners of one kind."""
+
+    def __init__(self, around: Surroundings, owner_kind: OwnerKind, source: str) -> None:
+        self._around = around
+        self._owner_kind = owner_kind
+        self._source = source
+
+    async def create(self, owner: Document, template: Document, prefix: str = "") -> Document:
+        """One pod; its name begins with the owner's, or with the prefix of who knows better."""
+        name = prefix or f"{owner['metadata']['name']}-"
+        pod = pod_from_template(self._owner_kind, owner, template)
+        pod["metadata"]["generateName"] = name if len(name) <= _LONGEST_PREFIX else name[:-1]
+        try:
+            made = await self._around.client.create(PODS, pod, key_of(owner)[0])
+        except (ApiError, RuntimeFailure) as error:
+            if not is_namespace_ending(error):
+                self._tell(owner, "FailedCreate", f"Error creating: {error}", WARNING)
+            raise
+        self._tell(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        return made
+
+    async def delete(self, owner: Document, pod: Document) -> bool:
+        """Whether there was something to delete."""
+        try:
+            is_asked = await delete_pod(self._around.client, pod)
+        except (ApiError, RuntimeFailure) as error:
+            self._tell(owner, "FailedDelete", f"Error deleting: {error}", WARNING)
+            raise
+        if is_asked:
+            self._tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+        return is_asked
+
+    def _tell(self, owner: Document, reason: str, message: str, event_type: str = NORMAL) -> None:
+        subject = subject_of(self._owner_kind.name, owner)
+        self._around.events.tell(self._source, subject, reason, message, event_type)
+
+
+def pod_from_template(owner_kind: OwnerKind, owner: Document, template: Document) -> Document:
+    """A pod without a name: labels, annotations and finalizers of the template, and the owner as its controller."""
+    metadata = template.get("metadata") or {}
+    kept: dict[str, Any] = {key: metadata[key] for key in ("labels", "annotations", "finalizers") if metadata.get(key)}
+    kept["ownerReferences"] = [owner_kind.reference(owner)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": template.get("spec") or {}}
+
+
+async def delete_pod(client: KubeClient, pod: Document) -> bool:
+    """That very pod. Whether it was there to be deleted: it may be gone, or its name another's by now."""
+    namespace, name = key_of(pod)
+    try:
+        await client.delete(PODS, name, namespace, DeleteOptions(uid=pod["metadata"]["uid"]))
+    except (NotFound, Conflict):
+        return False
+    return True
+
+
+def is_namespace_ending(error: JettisonError) -> bool:
+    """Whether nothing can be created because the namespace is being deleted: no failure, and no use in trying again."""
+    if not isinstance(error, ApiError):
+        return False
+    causes = (error.details or {}).get("causes") or ()
+    return any(each.get("reason") == "NamespaceTerminating" for each in causes)
+
+
+async def slow_start(count: int, work: Callable[[int], Awaitable[object]]) -> Started:
+    """Call `work` with 0, 1, … in batches that double, until all are done or a batch had a failure."""
+    first, size, made = 0, 1, 0
+    while first < count:
+        batch = range(first, min(first + size, count))
+        results = await asyncio.gather(*map(work, batch), return_exceptions=True)
+        refusals = [each for each in results if isinstance(each, ApiError | RuntimeFailure)]
+        made += len(batch) - len(refusals)
+        for each in results:
+            if isinstance(each, BaseException) and each not in refusals:
+                raise each
+        if refusals:
+            return Started(made, refusals[0])
+        first, size = batch.stop, 2 * size
+    return Started(made, None)

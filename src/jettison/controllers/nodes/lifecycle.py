@@ -1,0 +1,171 @@
+"""The node lifecycle controller: from heartbeats to conditions, from conditions to taints.
+
+A silent node's conditions become Unknown, its pods stop being ready (so that budgets and services do not count on
+them), and it is tainted: NoSchedule at once, NoExecute at one node every ten seconds, because a mistake made about
+one node is smaller than one made about all. While no node at all is ready nobody is evicted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from jettison.controllers.machinery.event_recorder import WARNING, subject_of
+from jettison.controllers.machinery.object_state import condition_of, keys_by_node, node_name_of, with_conditions
+from jettison.controllers.machinery.reconciler import Reconciler, Surroundings, repeat
+from jettison.controllers.nodes.health import Heartbeats, unknown_conditions
+from jettison.controllers.nodes.taints import (
+    NO_EXECUTE_KEYS,
+    Outage,
+    is_ready,
+    no_execute_key,
+    no_schedule_keys,
+    outage_of,
+    taint_keys,
+    taints_per_second,
+    with_taints,
+)
+from jettison.engine.scheduling.taints import NO_EXECUTE
+from jettison.errors import NotFound
+from jettison.manifests.times import time_text
+from jettison.runtimes.kube.cache import Change, Key
+from jettison.runtimes.kube.client import Document, PatchType
+from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES, NODES, PODS
+
+SOURCE: Final = "node-controller"
+LOOK_SECONDS: Final = 5.0
+
+_SECOND_NS: Final = 10**9
+
+
+class NodeLifecycleController:
+    """One worker: the rate of NoExecute taints is one for the whole cluster."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._nodes = around.caches.of(NODES)
+        self._pods = around.caches.of(PODS)
+        self._leases = around.caches.of(LEASES, NODE_LEASES)
+        self._by_node = self._pods.index(keys_by_node)
+        self._heartbeats = Heartbeats(around.clock)
+        # Nodes seen ready, and nodes whose pods were told that it is not.
+        self._seen_ready: set[str] = set()
+        self._marked: set[str] = set()
+        self._last_taint_ns: int | None = None
+        self._reconciler: Reconciler[str] = Reconciler("node lifecycle", self._reconcile)
+        self._reconciler.follow(self._nodes, lambda change: (change.newest["metadata"]["name"],))
+        self._reconciler.follow(self._pods, self._placed)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reconciler.run())
+            group.create_task(repeat("node lifecycle", LOOK_SECONDS, self._look))
+
+    async def _look(self) -> None:
+        """Silence is no event: somebody has to notice it."""
+        for node in self._nodes:
+            self._reconciler.queue.add(node["metadata"]["name"])
+
+    def _placed(self, change: Change) -> Iterable[str]:
+        """A pod that got onto a node which is not ready is not ready either, whatever it was told before."""
+        if change.new is None or change.is_resync or not change.differs(node_name_of):
+            return ()
+        name = node_name_of(change.new)
+        self._marked.discard(name)
+        return (name,) if name else ()
+
+    async def _reconcile(self, name: str) -> None:
+        node = self._nodes.get(("", name))
+        if node is None:
+            self._heartbeats.forget(name)
+            self._seen_ready.discard(name)
+            self._marked.discard(name)
+            return
+        try:
+            if await self._is_given_up(node):
+                return  # the watch brings it back with its new conditions
+            await self._taint(node)
+        except NotFound:
+            return
+        await self._tell_pods(node)
+
+    async def _is_given_up(self, node: Document) -> bool:
+        lease = self._leases.get((NODE_LEASES, node["metadata"]["name"]))
+        if not self._heartbeats.is_silent(node, lease):
+            return False
+        changed = unknown_conditions(node, self._around.clock.now_ns())
+        if changed:
+            whole = {"apiVersion": "v1", "kind": "Node", **with_conditions(node, *changed)}
+            await self._around.client.replace(NODES, whole, "status")
+        return bool(changed)
+
+    async def _taint(self, node: Document) -> None:
+        old = (node.get("spec") or {}).get("taints") or []
+        borne = taint_keys(node, NO_EXECUTE, NO_EXECUTE_KEYS)
+        no_execute = self._no_execute(node, borne)
+        new = with_taints(node, no_schedule_keys(node), no_execute, time_text(self._around.clock.now_ns()))
+        if new == old:
+            return
+        metadata = node["metadata"]
+        body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"taints": new or None}}
+        await self._around.client.patch(NODES, metadata["name"], body, how=PatchType.MERGE)
+        if no_execute and not borne:
+            self._last_taint_ns = self._around.clock.monotonic_ns()
+
+    def _no_execute(self, node: Document, borne: frozenset[str]) -> frozenset[str]:
+        """Which of the two it shall bear. One takes the place of the other at once; the first one has to wait."""
+        if condition_of(node, "Ready") is None:
+            return borne
+        key = no_execute_key(node)
+        outage = Outage.NONE if key is None else outage_of(self._nodes)
+        if key is None or outage is Outage.FULL:
+            return frozenset()
+        if not borne:
+            rate = taints_per_second(outage, sum(1 for _ in self._nodes))
+            seconds = self._wait_seconds(rate)
+            if seconds is None:
+                return borne
+            if seconds > 0:
+                self._reconciler.queue.add_after(node["metadata"]["name"], seconds)
+                return borne
+        return frozenset((key,))
+
+    def _wait_seconds(self, rate: float) -> float | None:
+        """Until the next node may lose its pods; None: not before the outage is over."""
+        if not rate:
+            return None
+        if self._last_taint_ns is None:
+            return 0.0
+        return 1 / rate - (self._around.clock.monotonic_ns() - self._last_taint_ns) / _SECOND_NS
+
+    async def _tell_pods(self, node: Document) -> None:
+        """Once each time that a node stops being ready. Where its kubelet lives on it may contradict, and is right."""
+        name = node["metadata"]["name"]
+        if is_ready(node):
+            self._seen_ready.add(name)
+            self._marked.discard(name)
+            return
+        if condition_of(node, "Ready") is None or name in self._marked:
+            return
+        if name in self._seen_ready:
+            self._seen_ready.discard(name)
+            message = f"Node {name} status is now: NodeNotReady"
+            self._around.events.tell(SOURCE, subject_of("Node", node), "NodeNotReady", message)
+        for key in self._by_node.values(name):
+            await self._mark(key)
+        self._marked.add(name)
+
+    async def _mark(self, key: Key) -> None:
+        pod = self._pods.get(key)
+        ready = None if pod is None else condition_of(pod, "Ready")
+        if pod is None or ready is None or ready.get("status") != "True":
+            return
+        now = time_text(self._around.clock.now_ns())
+        changed = with_conditions(pod, {**ready, "status": "False", "lastTransitionTime": now})
+        try:
+            await self._around.client.replace(PODS, {"apiVersion": "v1", "kind": "Pod", **changed}, "status")
+        except NotFound:
+            return
+        self._around.events.tell(SOURCE, subject_of("Pod", pod), "NodeNotReady", "Node is not ready", WARNING)

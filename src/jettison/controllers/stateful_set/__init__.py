@@ -1,0 +1,4 @@
+"""The StatefulSet controller.
+
+What a StatefulSet does next is decided in `engine/workloads`.
+"""

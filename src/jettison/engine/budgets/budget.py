@@ -1,0 +1,127 @@
+"""Disruption budgets: their values, and the arithmetic of `minAvailable: 50%`.
+
+The status is the only thing that the disruption controller (`budget_sync`), which computes it, and the eviction
+handler (`budget_verdict`), which spends it, have in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from jettison.engine.labels.selectors import SelectorObject
+from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, atoi, quote
+from jettison.engine.workloads.owners import OwnerReference
+from jettison.errors import InputError
+
+DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
+SUFFICIENT_PODS: Final = "SufficientPods"
+INSUFFICIENT_PODS: Final = "InsufficientPods"
+SYNC_FAILED: Final = "SyncFailed"
+ALWAYS_ALLOW: Final = "AlwaysAllow"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPod:
+    """A pod as budgets see it. Ready is the only health: neither phase nor age nor restarts count."""
+
+    name: str
+    namespace: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    controller: OwnerReference | None = None
+    phase: str = ""
+    is_ready: bool = False
+    is_terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetCondition:
+    """One entry of a budget's conditions; `status` is True, False or Unknown in letters, as Kubernetes has it."""
+
+    kind: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    changed_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStatus:
+    """What the controller last computed, and what the handler has spent since.
+
+    `disrupted_pods` says by name when an eviction was granted; such a pod counts as gone before it is.
+    """
+
+    observed_generation: int = 0
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    disrupted_pods: Mapping[str, int] = field(default_factory=dict)
+    conditions: tuple[BudgetCondition, ...] = ()
+
+    @property
+    def disruption_allowed(self) -> BudgetCondition | None:
+        """The one condition that Kubernetes writes, if it was written yet."""
+        return next((each for each in self.conditions if each.kind == DISRUPTION_ALLOWED), None)
+
+    def with_condition(self, new: BudgetCondition) -> BudgetStatus:
+        """Replace the condition of that kind in its place, or append it. Its time moves only when it flips."""
+        conditions = list(self.conditions)
+        for index, old in enumerate(conditions):
+            if old.kind == new.kind:
+                changed_ns = old.changed_ns if old.status == new.status else new.changed_ns
+                conditions[index] = replace(new, changed_ns=changed_ns)
+                break
+        else:
+            conditions.append(new)
+        return replace(self, conditions=tuple(conditions))
+
+    def allowance(self, now_ns: int = 0) -> BudgetCondition:
+        """The condition as it should be: may any pod be disrupted?"""
+        is_allowed = self.disruptions_allowed > 0
+        return BudgetCondition(
+            kind=DISRUPTION_ALLOWED,
+            status="True" if is_allowed else "False",
+            reason=SUFFICIENT_PODS if is_allowed else INSUFFICIENT_PODS,
+            observed_generation=self.observed_generation,
+            changed_ns=now_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget. An absent selector guards no pod, an empty one all pods of the namespace."""
+
+    name: str
+    namespace: str = "default"
+    generation: int = 0
+    selector: SelectorObject | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    unhealthy_policy: str = ""
+    status: BudgetStatus = BudgetStatus()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def scaled(value: int | str, total: int, *, round_up: bool) -> int:
+    """A number as it is, or a percentage of `total`. There is no upper bound: 200% of 4 are 8.
+
+    The product is a 64-bit float as in Kubernetes, whose overflow on amd64 is the smallest 64-bit integer.
+    """
+    if isinstance(value, int):
+        return value
+    if not value.endswith("%"):
+        raise InputError("invalid value for IntOrString: invalid type: string is not a percentage")
+    try:
+        percent = atoi(value.removesuffix("%"))
+    except InputError as error:
+        raise InputError(f"invalid value for IntOrString: invalid value {quote(value)}: {error}") from error
+    exact = float(percent) * float(total) / 100
+    rounded = math.ceil(exact) if round_up else math.floor(exact)
+    return rounded if INT64_MIN <= rounded <= INT64_MAX else INT64_MIN

@@ -1,0 +1,189 @@
+"""The operator's wishes, parsed and checked: a `KubeletConfig` becomes a `Policy` or a full list of complaints.
+
+Also here: the profile. `kubelet` answers exactly as Kubernetes does; `improved` is the same with named switches, each
+of them explained in docs/faithfulness.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from jettison.engine.config.kubelet_fields import KubeletConfig
+from jettison.engine.config.validation import validate
+from jettison.engine.node.snapshot import Layout
+from jettison.engine.node.thresholds import LayoutThresholds, Threshold, for_layout, parse_thresholds
+from jettison.engine.numbers.cpu_sets import count_cpus
+from jettison.engine.numbers.durations import duration_text
+from jettison.engine.numbers.quantity import Quantity, decimal, parse
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import Complaint, InputError, PolicyError, QuantityError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Where we may do better than upstream. All off is upstream."""
+
+    # A hard disk or process threshold goes before a soft memory one; upstream puts memory first whatever its grace.
+    hard_before_soft: bool = False
+    # Pods are ranked for inodes by inodes; upstream subtracts the request for storage, which is in bytes.
+    rank_inodes_by_inodes: bool = False
+    # After a reclaim only the thresholds that were met for the starved resource are looked at again; upstream looks
+    # at all, and evicts for disk because memory is low.
+    recheck_starved_only: bool = False
+    # A hard eviction freezes and kills; upstream sends SIGTERM and waits up to two seconds while the node starves.
+    kill_hard_at_once: bool = False
+    # A pod on its way out is killed as soon as the node would not survive the rest of its grace period; upstream waits.
+    cut_grace_short: bool = False
+
+
+KUBELET = Switches()
+IMPROVED = Switches(**{switch.name: True for switch in fields(Switches)})
+PROFILES: Mapping[str, Switches] = {"kubelet": KUBELET, "improved": IMPROVED}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCollection:
+    """When unused images go, and how far."""
+
+    high_percent: int = 85
+    low_percent: int = 80
+    minimum_age_ns: int = 120 * 10**9
+    maximum_age_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCollection:
+    """How many dead containers are kept; negative means all."""
+
+    minimum_age_ns: int = 0
+    per_container: int = 1
+    total: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What `decide` needs to know of the operator's wishes, and the configuration they came from."""
+
+    config: KubeletConfig
+    thresholds: tuple[Threshold, ...]
+    system_reserved: Mapping[str, Quantity]
+    kube_reserved: Mapping[str, Quantity]
+    images: ImageCollection
+    containers: ContainerCollection
+    # For each disk layout, with the container filesystem's thresholds derived.
+    layouts: Mapping[Layout, LayoutThresholds]
+    switches: Switches = KUBELET
+
+    @property
+    def max_pod_grace(self) -> int:
+        """Seconds; caps the termination time of soft evictions."""
+        return self.config.eviction_max_pod_grace_period
+
+    @property
+    def transition_ns(self) -> int:
+        """How long a condition outlives its last observation."""
+        return self.config.eviction_pressure_transition_period
+
+    @property
+    def isolates_local_storage(self) -> bool:
+        """Whether limits on ephemeral storage are enforced."""
+        return self.config.local_storage_capacity_isolation
+
+
+def build_policy(config: KubeletConfig, switches: Switches = KUBELET) -> Policy:
+    """The policy that `config` asks for, or a PolicyError with all that is wrong with it."""
+    complaints = list(validate(config))
+    thresholds = _attempt(complaints, lambda: thresholds_of(config)) or ()
+    system = _attempt(complaints, lambda: parse_reservation("systemReserved", config.system_reserved or {})) or {}
+    kube = _attempt(complaints, lambda: parse_reservation("kubeReserved", config.kube_reserved or {})) or {}
+    if config.minimum_container_ttl < 0:
+        age = duration_text(config.minimum_container_ttl)
+        complaints.append(Complaint("minimum-container-ttl-duration", f"invalid minimum garbage collection age: {age}"))
+    if complaints:
+        raise PolicyError(_with_origins(complaints, config))
+    if config.reserved_system_cpus and (cpus := count_cpus(config.reserved_system_cpus)):
+        kube = {name: amount for name, amount in kube.items() if name != "cpu"}
+        system = {**system, "cpu": decimal(cpus)}
+    return Policy(
+        config,
+        thresholds,
+        system,
+        kube,
+        ImageCollection(
+            config.image_gc_high_threshold,
+            config.image_gc_low_threshold,
+            config.image_minimum_gc_age,
+            config.image_maximum_gc_age,
+        ),
+        ContainerCollection(
+            config.minimum_container_ttl,
+            config.maximum_dead_containers_per_container,
+            config.maximum_dead_containers,
+        ),
+        {layout: for_layout(thresholds, layout) for layout in _LAYOUTS},
+        switches,
+    )
+
+
+_LAYOUTS = tuple(Layout(has_image_fs, is_split) for has_image_fs in (False, True) for is_split in (False, True))
+
+
+def thresholds_of(config: KubeletConfig) -> tuple[Threshold, ...]:
+    """The configured thresholds and the implicit ones on allocatable memory."""
+    return parse_thresholds(
+        config.eviction_hard or {},
+        config.eviction_soft or {},
+        config.eviction_soft_grace_period or {},
+        config.eviction_minimum_reclaim or {},
+        guards_allocatable="pods" in config.enforce_node_allocatable and not config.allocatable_ignore_eviction,
+    )
+
+
+def _attempt(complaints: list[Complaint], build: Callable[[], T]) -> T | None:
+    try:
+        return build()
+    except PolicyError as error:
+        complaints.extend(error.complaints)
+        return None
+
+
+def _with_origins(complaints: Iterable[Complaint], config: KubeletConfig) -> list[Complaint]:
+    return [
+        replace(
+            each, origin=each.origin or config.origins.get(each.key, config.origins.get(each.key.split(".")[0], ""))
+        )
+        for each in complaints
+    ]
+
+
+RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+
+
+def parse_reservation(field: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
+    """What is kept back from pods, or a PolicyError with Kubernetes' words."""
+    found: dict[str, Quantity] = {}
+    complaints = []
+    for name in sorted(texts):
+        try:
+            found[name] = _reserved(name, texts[name])
+        except InputError as error:
+            complaints.append(Complaint(f"{field}.{name}", str(error)))
+    if complaints:
+        raise PolicyError(complaints)
+    return found
+
+
+def _reserved(name: str, text: str) -> Quantity:
+    if name not in RESERVABLE:
+        raise InputError(f"cannot reserve {quote(name)} resource")
+    try:
+        amount = parse(text)
+    except QuantityError as error:
+        raise InputError(f"failed to parse quantity {quote(text)} for {quote(name)} resource: {error}") from error
+    if amount.sign < 0:
+        raise InputError(f"resource quantity for {quote(name)} cannot be negative: {text}")
+    return amount

@@ -1,0 +1,1 @@
+"""A drain: which pods go, in which order, which budgets stop it, and what would let it go on."""

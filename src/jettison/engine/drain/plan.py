@@ -1,0 +1,289 @@
+"""What would a drain do? Spends the budgets pod by pod, as the eviction handler would, and says who goes when.
+
+A *wave* is what may go without waiting for anybody. Between two waves the pods of the first are gone, their
+replacements are Ready on other nodes and the disruption controller has counted again. Two assumptions make that a
+forecast: whoever has a controller is replaced by a pod as healthy as itself, and nothing else changes. So a pod that
+is not Ready now is never counted on, which is what blocks the drain of a crash-looping service in a real cluster too.
+Nor is a *stranded* one: no node can take its replacement. A drain evicts it all the same if its budget has room, but
+the room does not come back.
+
+The budgets' statuses are trusted as they are, like the handler does; no workload needs to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from jettison.engine.budgets.budget import SYNC_FAILED, Budget, GuardedPod
+from jettison.engine.budgets.sync import guarded_pods
+from jettison.engine.budgets.verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refusal, Refused, judge_eviction
+from jettison.engine.drain.filters import Choice, NodePod, Remark, Selection
+from jettison.engine.drain.remedies import Guard, remedy
+from jettison.errors import InputError
+
+_WHY: Final = {
+    Allowance.EXEMPT: "pending, finished or terminating: no budget is asked",
+    Allowance.UNGUARDED: "no budget",
+    Allowance.UNHEALTHY: "not Ready, so the budget is not spent",
+    Allowance.GRANTED: "the budget has room",
+}
+
+
+class Fate(StrEnum):
+    """What becomes of a pod, in the words of the answer."""
+
+    GOES = "goes"
+    """In its node's first wave: at once, or as soon as the nodes before are empty."""
+    WAITS = "waits"
+    """In a later wave: its budget must recover first."""
+    BLOCKED = "blocked"
+    """Never, unless somebody changes something."""
+    STAYS = "stays"
+    """A drain leaves it alone."""
+    REFUSED = "refused"
+    """Its presence makes the drain of the node refuse to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """One pod's part. `wave` counts from 1 over all nodes; 0: none."""
+
+    pod: NodePod
+    fate: Fate
+    why: str
+    wave: int = 0
+    budgets: tuple[str, ...] = ()
+    # The pods whose replacements must be Ready first.
+    waits_for: tuple[str, ...] = ()
+    remedy: str = ""
+    # It goes, and no node can take its replacement.
+    is_stranded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node's part. Nodes are emptied one after the other."""
+
+    node: str
+    pods: tuple[PodPlan, ...]
+
+    @property
+    def is_emptied(self) -> bool:
+        """Would the drain of this node succeed?"""
+        return not any(each.fate in (Fate.BLOCKED, Fate.REFUSED) for each in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """The whole forecast."""
+
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def waves(self) -> int:
+        """How many there are."""
+        return max((pod.wave for node in self.nodes for pod in node.pods), default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Would the drain of every node succeed?"""
+        return all(node.is_emptied for node in self.nodes)
+
+    @property
+    def stranded(self) -> int:
+        """How many pods go whose replacements stay Pending."""
+        return sum(pod.is_stranded for node in self.nodes for pod in node.pods)
+
+
+def plan_drain(
+    selections: Sequence[tuple[str, Selection]],
+    pods: Iterable[GuardedPod],
+    budgets: Iterable[Budget],
+    now_ns: int,
+    stranded: Collection[str] = (),
+) -> DrainPlan:
+    """Plan the nodes in order. `pods` are those of the namespaces concerned, on whatever node; `stranded` is what
+    `engine.drain_places` found among those that go.
+    """
+    ledger = _Ledger(budgets, pods, now_ns, stranded)
+    waves = 0
+    nodes = []
+    for node, selection in selections:
+        if selection.errors:
+            nodes.append(NodePlan(node, tuple(map(_held, selection.choices))))
+            continue
+        plans = ledger.plan_node(selection.going, waves + 1)
+        waves = max((plan.wave for plan in plans.values()), default=waves)
+        nodes.append(NodePlan(node, tuple(plans.get(str(each.pod)) or _left(each) for each in selection.choices)))
+    return DrainPlan(tuple(nodes))
+
+
+def _left(choice: Choice) -> PodPlan:
+    return PodPlan(choice.pod, Fate.STAYS, choice.message or "a drain does not touch it")
+
+
+def _held(choice: Choice) -> PodPlan:
+    """A pod of a node where the filters found something to refuse."""
+    if choice.remark is Remark.ERROR:
+        return PodPlan(choice.pod, Fate.REFUSED, f"cannot delete {choice.message}")
+    if choice.goes:
+        return PodPlan(choice.pod, Fate.BLOCKED, "nothing is evicted from a node with refused pods")
+    return _left(choice)
+
+
+class _Ledger:
+    """The budgets as they would be at some point of the plan."""
+
+    def __init__(
+        self, budgets: Iterable[Budget], pods: Iterable[GuardedPod], now_ns: int, stranded: Collection[str]
+    ) -> None:
+        self._now_ns = now_ns
+        self._stranded = stranded
+        # Ready pods that went and whose replacements stay Pending, as `namespace/name`.
+        self._missing: set[str] = set()
+        self._guards: dict[str, Guard] = {}
+        self._guarding: dict[tuple[str, str], list[str]] = {}
+        pods = list(pods)
+        for budget in budgets:
+            guarded = _matching(budget, pods)
+            self._guards[str(budget)] = Guard(budget, guarded)
+            for pod in guarded:
+                self._guarding.setdefault((pod.namespace, pod.name), []).append(str(budget))
+
+    def plan_node(self, pods: Sequence[NodePod], first: int) -> dict[str, PodPlan]:
+        """Wave after wave, until everybody is gone or nothing moves any more; by `namespace/name`."""
+        plans: dict[str, PodPlan] = {}
+        stuck: list[tuple[NodePod, Refused]] = []
+        remaining, wave = list(pods), first
+        while remaining:
+            stuck, gone = [], []
+            for pod in remaining:
+                verdict = judge_eviction(pod.guarded, [guard.budget for guard in self._of(pod)], self._now_ns)
+                if isinstance(verdict, Refused):
+                    stuck.append((pod, verdict))
+                else:
+                    gone.append(pod)
+                    plans[str(pod)] = self._take(pod, verdict, wave, is_first=wave == first)
+            if not self._recover(gone) and not gone:
+                break
+            remaining, wave = [pod for pod, _ in stuck], wave + 1
+        return plans | {str(pod): self._blocked(pod, refused) for pod, refused in stuck}
+
+    def _of(self, pod: NodePod) -> list[Guard]:
+        names = self._guarding.get((pod.namespace, pod.name), ())
+        return [self._guards[name] for name in names]
+
+    def _take(self, pod: NodePod, verdict: Allowed, wave: int, *, is_first: bool) -> PodPlan:
+        why, name = _WHY[verdict.allowance], str(verdict.budget) if verdict.budget else ""
+        waits_for: tuple[str, ...] = ()
+        if verdict.budget is not None and verdict.status is not None:
+            guard = self._guards[name]
+            waits_for = () if is_first else guard.spenders
+            why = f"{why} (allows {verdict.status.disruptions_allowed + 1})"
+            self._guards[name] = replace(
+                guard, budget=replace(guard.budget, status=verdict.status), spending=(*guard.spending, str(pod))
+            )
+        fate = Fate.GOES if is_first else Fate.WAITS
+        budgets = (name,) if name else ()
+        return PodPlan(pod, fate, why, wave, budgets, waits_for, is_stranded=self._is_stranded(pod))
+
+    def _blocked(self, pod: NodePod, refused: Refused) -> PodPlan:
+        guards = self._of(pod)
+        return PodPlan(
+            pod,
+            Fate.BLOCKED,
+            refused.cause or refused.message,
+            budgets=tuple(str(guard.budget) for guard in guards),
+            remedy=self._lack_of_nodes(refused, guards) or remedy(pod.guarded, refused, guards),
+        )
+
+    def _lack_of_nodes(self, refused: Refused, guards: Sequence[Guard]) -> str:
+        """Said where the budget would have room again if only the pods that went had come up elsewhere."""
+        if refused.refusal is not Refusal.EXHAUSTED:
+            return ""
+        (guard,) = guards
+        status = guard.budget.status
+        missing = [name for pod in guard.pods if (name := _name(pod)) in self._missing]
+        if not missing or status.current_healthy + len(missing) <= status.desired_healthy:
+            return ""
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return (
+            f"no other node can take the replacement of {missing[0]}{others}: uncordon one, or add one "
+            "that is Ready and that the pod's node selector and tolerations allow"
+        )
+
+    def _is_stranded(self, pod: NodePod) -> bool:
+        return str(pod) in self._stranded and _is_replaced(pod) and not pod.is_finished
+
+    def _recover(self, gone: Sequence[NodePod]) -> bool:
+        """Replacements are Ready and the controller has counted again; does any budget allow more than before?"""
+        is_better = False
+        lost = {str(pod) for pod in gone if not _is_replaced(pod)}
+        stranded = {str(pod) for pod in gone if self._is_stranded(pod)}
+        self._missing |= {str(pod) for pod in gone if str(pod) in stranded and _is_healthy(pod.guarded)}
+        for name, guard in self._guards.items():
+            recovered = _recovered(guard, lost, stranded)
+            is_better |= recovered.allowed > guard.allowed
+            self._guards[name] = recovered
+        return is_better
+
+
+def _name(pod: GuardedPod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _is_healthy(pod: GuardedPod) -> bool:
+    """As far as a budget counts it."""
+    return pod.is_ready and not pod.is_terminating
+
+
+def _matching(budget: Budget, pods: Iterable[GuardedPod]) -> tuple[GuardedPod, ...]:
+    """A selector that makes no sense guards nothing; its sync complains."""
+    try:
+        return tuple(guarded_pods(budget, pods))
+    except InputError:
+        return ()
+
+
+def _is_replaced(pod: NodePod) -> bool:
+    """A DaemonSet's pod that a drain takes off has lost its DaemonSet, and would return to this node only anyway."""
+    return pod.controller is not None and pod.controller.kind != "DaemonSet"
+
+
+def _is_neglected(budget: Budget) -> bool:
+    status = budget.status
+    condition = status.disruption_allowed
+    return (
+        status.observed_generation < budget.generation
+        or status.disruptions_allowed < 0
+        or len(status.disrupted_pods) > MOST_DISRUPTED_PODS
+        or (condition is not None and condition.reason == SYNC_FAILED)
+    )
+
+
+def _recovered(guard: Guard, lost: set[str], stranded: set[str]) -> Guard:
+    """Without the pods that nobody replaces, and with a Pending one for each that is stranded.
+
+    A budget that its controller neglects or cannot compute stays as it is.
+    """
+    status = guard.budget.status
+    if _is_neglected(guard.budget):
+        return guard
+    leaving = [pod for pod in guard.pods if _name(pod) in lost]
+    gone = [*leaving, *(pod for pod in guard.pods if _name(pod) in stranded)]
+    healthy = status.current_healthy - sum(map(_is_healthy, gone))
+    allowed = max(healthy - status.desired_healthy, 0) if status.expected_pods > 0 else 0
+    # Evictions that somebody else was granted hold the budget as our own do.
+    others = (f"{guard.budget.namespace}/{name}" for name in status.disrupted_pods)
+    awaited = tuple(name for name in guard.spending or tuple(others) if name not in stranded)
+    status = replace(status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods={})
+    remaining = (pod for pod in guard.pods if _name(pod) not in lost)
+    return Guard(
+        budget=replace(guard.budget, status=status),
+        pods=tuple(replace(pod, is_ready=False) if _name(pod) in stranded else pod for pod in remaining),
+        spenders=awaited or guard.spenders,
+        lost=(*guard.lost, *map(_name, leaving)),
+    )

@@ -1,0 +1,146 @@
+"""Making room for a critical pod: whom to end so that it fits (spec §13).
+
+The search is greedy and keeps upstream's oddities, because they decide: the last of identical pods wins, and taking a
+pod moves the last one of the pool into its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jettison.engine.node.evictions import DISRUPTION_TARGET, TERMINATION_BY_KUBELET, Eviction, PodCondition
+from jettison.engine.pods.admission import Shortage
+from jettison.engine.pods.pod import CPU, MEMORY, Pod, Qos, integer_request
+
+PREEMPTING = "Preempting"
+MESSAGE = "Preempted in order to admit critical pod"
+CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """So much of one resource is missing."""
+
+    resource: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Whom to end, in order; or why nobody helps."""
+
+    pods: tuple[Pod, ...] = ()
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What became of a failed admission: orders to carry out, or reasons that remain, or an error."""
+
+    evictions: tuple[Eviction, ...] = ()
+    remaining: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def handle_admission_failure(
+    incoming: Pod, running: Sequence[Pod], shortages: Sequence[Shortage], other_reasons: Sequence[str] = ()
+) -> Recovery:
+    """A critical pod that lacks only resources gets room made for it; anything else stays refused.
+
+    Where something besides resources is in the way, ending pods would not help, so nobody is ended.
+    """
+    if not incoming.is_critical:
+        return Recovery(remaining=(*(each.predicate for each in shortages), *other_reasons))
+    if other_reasons:
+        return Recovery(remaining=tuple(other_reasons))
+    found = victims(incoming, running, requirements_of(shortages))
+    if found.refusal is not None:
+        return Recovery(error=f"preemption: error finding a set of pods to preempt: {found.refusal}")
+    resource = shortages[0].resource if shortages else ""
+    return Recovery(tuple(preemption_of(pod, resource) for pod in found.pods))
+
+
+def requirements_of(shortages: Iterable[Shortage]) -> list[Requirement]:
+    """What has to be freed for each shortage."""
+    return [Requirement(each.resource, each.missing) for each in shortages]
+
+
+def victims(incoming: Pod, running: Sequence[Pod], requirements: Sequence[Requirement]) -> Victims:
+    """The fewest Guaranteed pods, then the fewest Burstable ones, then BestEffort ones, whose end frees enough."""
+    pool = [pod for pod in running if is_preemptable(incoming, pod)]
+    best_effort = [pod for pod in pool if pod.qos == Qos.BEST_EFFORT]
+    burstable = [pod for pod in pool if pod.qos == Qos.BURSTABLE]
+    guaranteed = [pod for pod in pool if pod.qos == Qos.GUARANTEED]
+    left = _subtract(requirements, pool)
+    if left:
+        listed = "".join(f"(res: {each.resource}, q: {each.quantity}), " for each in left)
+        return Victims(refusal=f"no set of running pods found to reclaim resources: [{listed}]")
+    from_guaranteed = _pick(guaranteed, _subtract(requirements, [*best_effort, *burstable]))
+    from_burstable = _pick(burstable, _subtract(requirements, [*best_effort, *from_guaranteed]))
+    from_best_effort = _pick(best_effort, _subtract(requirements, [*from_burstable, *from_guaranteed]))
+    return Victims((*from_best_effort, *from_burstable, *from_guaranteed))
+
+
+def is_preemptable(incoming: Pod, pod: Pod) -> bool:
+    """Critical pods push others aside, and higher priorities lower ones where both have one."""
+    if incoming.is_critical and not pod.is_critical:
+        return True
+    return incoming.priority is not None and pod.priority is not None and incoming.priority > pod.priority
+
+
+def preemption_of(pod: Pod, resource: str = "") -> Eviction:
+    """The order for one victim. It gets its own termination period, so the order carries none.
+
+    `resource` is what was missing first; it labels the metric.
+    """
+    condition = PodCondition(DISRUPTION_TARGET, "True", TERMINATION_BY_KUBELET, CONDITION_MESSAGE, pod.generation)
+    return Eviction(pod, MESSAGE, None, resource, None, condition, PREEMPTING)
+
+
+def _subtract(requirements: Sequence[Requirement], pods: Iterable[Pod]) -> list[Requirement]:
+    pods = list(pods)
+    left = []
+    for requirement in requirements:
+        quantity = requirement.quantity
+        for pod in pods:
+            quantity -= integer_request(pod, requirement.resource)
+            if quantity <= 0:
+                break
+        if quantity > 0:
+            left.append(Requirement(requirement.resource, quantity))
+    return left
+
+
+def _pick(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> list[Pod]:
+    """The caller has made sure that the whole pool would do."""
+    pool, picked = list(pool), []
+    while requirements and pool:
+        chosen = _closest(pool, requirements)
+        picked.append(pool[chosen])
+        pool[chosen] = pool[-1]
+        pool.pop()
+        requirements = _subtract(requirements, picked[-1:])
+    return picked
+
+
+def _closest(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> int:
+    best, best_distance = 0, len(requirements) + 1.0
+    for index, pod in enumerate(pool):
+        distance = _distance(pod, requirements)
+        if distance < best_distance or (distance == best_distance and _size(pod) <= _size(pool[best])):
+            best, best_distance = index, distance
+    return best
+
+
+def _distance(pod: Pod, requirements: Sequence[Requirement]) -> float:
+    total = 0.0
+    for requirement in requirements:
+        left = float(requirement.quantity - integer_request(pod, requirement.resource))
+        if left > 0:
+            total += (left / float(requirement.quantity)) ** 2
+    return total
+
+
+def _size(pod: Pod) -> tuple[int, int]:
+    return integer_request(pod, MEMORY), integer_request(pod, CPU)

@@ -1,0 +1,214 @@
+"""What containers wrote, found by the names of directories: `<namespace>_<name>_<uid>/<container>/<run>.log`.
+
+No record is needed for that, because logs outlive pods and their records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.agent.journal.reading import PodQuery
+from jettison.errors import JettisonError, ObservationFailed
+from jettison.manifests.times import fixed_time_text
+from jettison.runtimes.host.volumes.log_times import Marks
+from jettison.runtimes.host.volumes.logs import files_of, log_file
+from jettison.runtimes.linux.files.kernel_files import reason
+
+_BLOCK = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PodLogs:
+    """The logs of one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    directory: Path
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def containers(self) -> list[str]:
+        """By name."""
+        return [path.name for path in _entries(self.directory) if path.is_dir()]
+
+
+def find_pod_logs(logs_dir: Path, query: PodQuery) -> PodLogs | None:
+    """Of several pods with that name, the one that wrote last; pods of several namespaces are for the user to tell."""
+    found = [logs for path in _entries(logs_dir) if (logs := _pod_logs(path)) and query.matches(_named(logs))]
+    names = sorted({str(logs) for logs in found})
+    if len(names) > 1:
+        raise JettisonError(f"which pod is meant? there are {', '.join(names)}")
+    return max(found, key=last_written, default=None)
+
+
+def runs_of(directory: Path) -> list[int]:
+    """The runs of a container of which there are logs, in order."""
+    stems = [path.stem for path in _entries(directory) if path.suffix == ".log"]
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def log_blocks(
+    path: Path, tail: int | None, since_ns: int | None = None, stamper: Stamper | None = None
+) -> Iterator[tuple[bytes, int]]:
+    """The log of one run with everything that was rotated out of it, and after each block how far that is in `path`.
+
+    The last `tail` lines, of those that were written at `since_ns` or later; a stamper puts its time before each.
+    """
+    files = list(files_of(path))
+    for file, start in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+        marks = None if since_ns is None and stamper is None else _marks(file)
+        place = start if marks is None or since_ns is None else max(start, _place_since(file, marks, since_ns))
+        end = place
+        for block in read_from(file, place):
+            end += len(block)
+            shown = block if stamper is None or marks is None else stamper.stamp(block, end - len(block), marks.time_ns)
+            yield shown, end if file == path else 0
+        if file == path and end == place:
+            yield b"", place
+
+
+class Stamper:
+    """Puts the time before each line, as `kubectl logs --timestamps` does; a line may come in several pieces."""
+
+    def __init__(self) -> None:
+        self._is_inside_line = False
+
+    def stamp(self, data: bytes, place: int, time_ns: Callable[[int], int]) -> bytes:
+        """`data` is at `place` in its file; `time_ns` tells when what ends somewhere was written."""
+        pieces: list[bytes] = []
+        while data:
+            line, newline, data = data.partition(b"\n")
+            place += len(line) + len(newline)
+            if not self._is_inside_line:
+                pieces.append(f"{fixed_time_text(time_ns(place))} ".encode())
+            pieces += (line, newline)
+            self._is_inside_line = not newline
+        return b"".join(pieces)
+
+
+def _marks(path: Path) -> Marks:
+    try:
+        return Marks.of(path)
+    except FileNotFoundError:
+        return Marks((), 0)  # cleared away meanwhile, and nothing will be read from it either
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _place_since(path: Path, marks: Marks, since_ns: int) -> int:
+    """Where the first line begins that is not older: a mark may have been made in the middle of one."""
+    size = size_and_time(path)[0]
+    place = marks.place_since(since_ns)
+    if place is None or not 0 < place < size:
+        return size if place is None else min(place, size)
+    return _place_of_last(path, place, 1, is_last=True)[0] if not _ends_line(path, place) else place
+
+
+def _ends_line(path: Path, place: int) -> bool:
+    return next(read_from(path, place - 1), b"\n")[:1] == b"\n"
+
+
+def last_lines(files: list[Path], count: int) -> list[tuple[Path, int]]:
+    """Which files, from which place on, hold the last so many lines."""
+    chosen: list[tuple[Path, int]] = []
+    is_last = True
+    for path in reversed(files):
+        size = size_and_time(path)[0]
+        if count <= 0:
+            place = size
+        else:
+            place, count = _place_of_last(path, size, count, is_last=is_last)
+        chosen.insert(0, (path, place))
+        if count <= 0:
+            break
+        is_last = is_last and size == 0
+    return chosen
+
+
+def read_from(path: Path, place: int) -> Iterator[bytes]:
+    """What is in the file from there on; nothing where there is no such file."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    with file:
+        file.seek(place)
+        while True:
+            try:
+                block = file.read(_BLOCK)
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            if not block:
+                return
+            yield block
+
+
+def _place_of_last(path: Path, size: int, count: int, *, is_last: bool) -> tuple[int, int]:
+    """Where the last `count` lines of one file begin, and how many are still to be found before it."""
+    try:
+        with path.open("rb") as file:
+            place = size
+            while place > 0:
+                start = max(0, place - _BLOCK)
+                file.seek(start)
+                block = file.read(place - start)
+                # The very last byte ends a line and does not begin another.
+                at = len(block) - 1 if is_last and place == size and block.endswith(b"\n") else len(block)
+                while (at := block.rfind(b"\n", 0, at)) >= 0:
+                    count -= 1
+                    if count <= 0:
+                        return start + at + 1, 0
+                place = start
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return 0, count
+
+
+def _unreadable(path: Path, error: OSError) -> ObservationFailed:
+    return ObservationFailed(f"cannot read `{path}`: {reason(error)}")
+
+
+def _pod_logs(path: Path) -> PodLogs | None:
+    parts = path.name.split("_")
+    return PodLogs(parts[0], parts[1], parts[2], path) if len(parts) == 3 else None
+
+
+def _named(logs: PodLogs) -> tuple[str, str, str]:
+    return logs.namespace, logs.name, logs.uid
+
+
+def last_written(logs: PodLogs) -> int:
+    """When, in nanoseconds."""
+    newest = 0
+    for container in logs.containers:
+        directory = logs.directory / container
+        for run in runs_of(directory)[-1:]:
+            newest = max(newest, size_and_time(log_file(directory, run))[1])
+    return newest
+
+
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes, and when it was written last in nanoseconds. Zeros for a file that was cleared away meanwhile."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return found.st_size, found.st_mtime_ns
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(directory, error) from error

@@ -1,0 +1,226 @@
+"""Answers an API server that asks for logs, as a kubelet does: GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTPS.
+
+It listens where other machines may reach it, on a node that has better things to do. So nobody is talked to who has
+no certificate of the cluster's authority with the one right name; before that is known, at most a handful of
+connections get a few seconds and 32 KiB each. After it, streams are counted, and who does not read is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+from jettison.agent.http.requests import Request, parse_head
+from jettison.agent.http.server import HEAD_BYTES, Query, encode_answer, plain, read_head, read_query
+from jettison.apiserver.access.identity import CLIENT_NAME
+from jettison.apiserver.verbs.log_query import LogQuery
+from jettison.errors import ActionFailed, ApiError, ManifestError
+from jettison.manifests.times import parse_time
+from jettison.node.logs.host_logs import HostLogs
+from jettison.runtimes.linux.files.kernel_files import reason
+
+MOST_STREAMS: Final = 32
+MOST_HANDSHAKES: Final = 8
+HANDSHAKE_SECONDS: Final = 5.0
+STALL_SECONDS: Final = 60.0
+
+_BACKLOG: Final = 16
+_TLS_BUFFER: Final = 32 * 1024
+_RETRY_SECONDS: Final = 1.0
+# A handshake takes 2 ms of a processor, and the agent goes before everybody: no more than 50 of them a second.
+_PAUSE_SECONDS: Final = 0.02
+_PATH: Final = "containerLogs"
+_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n"
+    b"X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+)
+
+
+class LogServer:
+    """`context` demands certificates of the cluster's authority; whose they are is looked at here."""
+
+    def __init__(self, logs: HostLogs, context: ssl.SSLContext) -> None:
+        self._logs = logs
+        self._context = context
+        self._handshakes = asyncio.Semaphore(MOST_HANDSHAKES)
+        self._connections: set[asyncio.Task[None]] = set()
+        self._streams = 0
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    def listen(self, host: str, port: int) -> int:
+        """From now on; the port that was taken is returned."""
+        # asyncio keeps 256 KiB for every TLS connection, and has no other place to say how much.
+        SSLProtocol.max_size = _TLS_BUFFER
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise ActionFailed(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
+        listener.setblocking(False)
+        self._listener = listener
+        self._accepting = asyncio.create_task(self._accept(listener))
+        taken: int = listener.getsockname()[1]
+        return taken
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        tasks = [*self._connections, *([] if self._accepting is None else [self._accepting])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            # Whoever comes while all are busy waits in the kernel, where it costs us nothing.
+            await self._handshakes.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:  # no descriptors, or already gone
+                self._handshakes.release()
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            task = asyncio.create_task(self._serve(connection))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        try:
+            reader, writer = await self._shake_hands(connection)
+        except OSError:  # no certificate, a wrong one, no TLS at all, or too slow
+            return
+        finally:
+            self._handshakes.release()
+        self._streams += 1
+        is_done = False
+        try:
+            # Gone, or too slow to read what it asked for.
+            with suppress(OSError):
+                is_done = await self._converse(reader, writer)
+        finally:
+            (writer.close if is_done else writer.transport.abort)()
+            with suppress(OSError):
+                await writer.wait_closed()
+            self._streams -= 1
+
+    async def _shake_hands(self, connection: socket.socket) -> tuple[StreamReader, StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = StreamReader(HEAD_BYTES, loop)
+        protocol = StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            connection,
+            ssl=self._context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            # The last piece is on its way, and may take as long as every other.
+            ssl_shutdown_timeout=STALL_SECONDS,
+        )
+        return reader, StreamWriter(transport, protocol, reader, loop)
+
+    async def _converse(self, reader: StreamReader, writer: StreamWriter) -> bool:
+        """Whether everything was said."""
+        pieces: AsyncGenerator[bytes, None] | None = None
+        try:
+            _check_name(writer.get_extra_info("peercert"))
+            if self._streams > MOST_STREAMS:
+                raise ApiError(f"this node has {MOST_STREAMS} logs open already", code=503)
+            pieces = self._find(parse_head(await read_head(reader)))
+            first = await anext(pieces, b"")
+        except ApiError as refusal:
+            await _say(writer, encode_answer(plain(refusal.message, refusal.code)))
+            return True
+        async with aclosing(pieces):
+            sending = asyncio.create_task(_send(writer, first, pieces))
+            # Nothing more is asked on this connection: whatever comes is its end.
+            leaving = asyncio.create_task(reader.read(1))
+            try:
+                await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+                return sending.done() and sending.result()
+            finally:
+                for task in (sending, leaving):
+                    task.cancel()
+                await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    def _find(self, request: Request) -> AsyncGenerator[bytes, None]:
+        if request.method != "GET":
+            raise ApiError("only GET is served", code=405)
+        parts = request.path.split("/")
+        if len(parts) != 5 or parts[:2] != ["", _PATH]:
+            raise ApiError(f"no such path, there is /{_PATH}/NAMESPACE/POD/CONTAINER", code=404)
+        _, _, namespace, name, container = parts
+        asked = read_query(request.query)
+        query = LogQuery(
+            container,
+            _amount(asked, "tailLines", 0),
+            _amount(asked, "limitBytes", 1),
+            _is_set(asked, "previous"),
+            _is_set(asked, "follow"),
+            _moment(asked, "sinceTime"),
+            _is_set(asked, "timestamps"),
+        )
+        return self._logs.find(namespace, name, asked.get("uid", ""), query)
+
+
+async def _send(writer: StreamWriter, first: bytes, pieces: AsyncGenerator[bytes, None]) -> bool:
+    """False where the log broke off: without its last chunk the answer is known to be incomplete."""
+    await _say(writer, _HEAD + _chunk(first))
+    try:
+        async for piece in pieces:
+            await _say(writer, _chunk(piece))
+    except ApiError:
+        return False
+    await _say(writer, b"0\r\n\r\n")
+    return True
+
+
+async def _say(writer: StreamWriter, data: bytes) -> None:
+    if data:
+        async with asyncio.timeout(STALL_SECONDS):
+            writer.write(data)
+            await writer.drain()
+
+
+def _chunk(piece: bytes) -> bytes:
+    # An empty one would be the last.
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+
+
+def _check_name(certificate: Any) -> None:
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    if names != [CLIENT_NAME]:
+        raise ApiError(f"only `{CLIENT_NAME}` is answered here", code=403)
+
+
+def _amount(asked: Query, name: str, least: int) -> int | None:
+    text = asked.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+        raise ApiError(f"`{name}` is not a number of at least {least}", code=400)
+    return int(text)
+
+
+def _moment(asked: Query, name: str) -> int | None:
+    try:
+        return parse_time(asked[name]) if name in asked else None
+    except ManifestError as error:
+        raise ApiError(f"`{name}`: {error}", code=400) from error
+
+
+def _is_set(asked: Query, name: str) -> bool:
+    return asked.get(name) in ("true", "1")

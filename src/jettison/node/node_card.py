@@ -1,0 +1,67 @@
+"""`node.json` in a node's state: what commands must know of a node whose agent may be down.
+
+Logs lie on nodefs, which the operator may have put anywhere with --node-dir; without this file nobody could find them
+again once the agent is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from jettison.errors import ActionFailed, ManifestError, ObservationFailed
+from jettison.manifests.files.decoding import read_json
+from jettison.manifests.files.plain_files import replace_file
+from jettison.runtimes.linux.files.kernel_files import reason
+
+NAME = "node.json"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCard:
+    """Written at every start of the agent."""
+
+    # Relative to the node's state where it lies below it, so that a state directory can be moved or archived.
+    node_dir: str
+    pid: int
+    started_ns: int
+    is_dry_run: bool = False
+    # What the machine did not permit at that start, one line each.
+    lacks: tuple[str, ...] = ()
+    # Its pods come from an API.
+    is_member: bool = False
+    # Whether pods that were evicted are admitted again.
+    readmits: bool = False
+    # The directories that its pods come from.
+    manifests: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(NodeCard)
+
+
+def short_path(node_dir: Path, directory: Path) -> str:
+    """For `NodeCard.node_dir`."""
+    return str(node_dir.relative_to(directory) if node_dir.is_relative_to(directory) else node_dir)
+
+
+def write_card(directory: Path, card: NodeCard) -> None:
+    """Replaced in one go: somebody may be reading it."""
+    try:
+        replace_file(directory / NAME, msgspec.json.encode(card))
+    except OSError as error:
+        raise ActionFailed(f"cannot write `{directory / NAME}`: {reason(error)}") from error
+
+
+def read_card(directory: Path) -> NodeCard | None:
+    """None where there is none: the first agent has not come that far yet."""
+    path = directory / NAME
+    try:
+        return read_json(path, _DECODER)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+    except ManifestError as error:
+        raise ObservationFailed(f"cannot understand {error}") from error

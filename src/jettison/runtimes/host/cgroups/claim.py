@@ -1,0 +1,112 @@
+"""One agent to a cgroup: whoever claims it holds a lock on one of its files for as long as it lives.
+
+Two agents that share a node's name each take the other's pods for nobody's and kill them. The kernel gives a dead
+agent's lock back, and a cgroup's file is the same one in every namespace, so neither a SIGKILL nor a container around
+one of the two makes a difference. Only the owner may open that file: anybody who may read it can lock it, and a pod
+that waits for the lock would have it when its agent dies, and keep the next one out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from jettison.errors import ActionFailed, InputError
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.files import kernel_files
+
+KUBEPODS = "kubepods"
+"""The one cgroup that a node has directly below its own."""
+
+# Settings that every cgroup has and nobody reads.
+_LOCKED_V2, _LOCKED_V1 = "cgroup.max.depth", "cgroup.clone_children"
+_OWNER_ONLY = 0o600
+# A child that an agent forked just before it was killed holds the lock until it has noticed.
+_PATIENCE, _PAUSE = 1.0, 0.02
+
+
+class Claim:
+    """Of a cgroup that exists. `is_ours`: there was none before, or it is what an agent has left."""
+
+    __slots__ = ("_descriptor", "is_ours")
+
+    def __init__(self, descriptor: int, *, is_ours: bool) -> None:
+        self._descriptor = descriptor
+        self.is_ours = is_ours
+
+    def release(self) -> None:
+        """Harmless when repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def claim(cgroup: Cgroup) -> Claim:
+    """Make the cgroup and hold it.
+
+    Raises ActionFailed when it cannot be made, and InputError when another agent holds it or it is no node's.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        is_ours = _is_ours(cgroup)
+        cgroup.create()
+        descriptor = _lock(cgroup)
+        if descriptor is not None:
+            # An agent that left meanwhile may have removed some of what we found.
+            cgroup.create()
+            return Claim(descriptor, is_ours=is_ours)
+        if time.monotonic() >= deadline:
+            raise InputError(
+                f"cgroup `{cgroup.name}` is in use by another agent that runs: every node of a machine needs a name of "
+                "its own (--node-name)"
+            )
+        time.sleep(_PAUSE)
+
+
+def _is_ours(cgroup: Cgroup) -> bool:
+    if not cgroup.exists:
+        return True
+    children = {name.rpartition("/")[2] for name in cgroup.children()}
+    strangers = sorted(children - {KUBEPODS})
+    if strangers:
+        raise _no_node(cgroup, f"a cgroup `{strangers[0]}`")
+    for entrance in cgroup.entrances:
+        # A process of a foreign pid namespace is listed as 0, and is somebody's all the same.
+        inside = (kernel_files.read(entrance) or b"").split()
+        if inside:
+            raise _no_node(cgroup, f"a process `{int(inside[0])}`")
+    return bool(children)
+
+
+def _no_node(cgroup: Cgroup, what: str) -> InputError:
+    return InputError(
+        f"cgroup `{cgroup.name}` cannot be a node's, there is {what} in it: allowed is one that does not exist, that "
+        "is empty, or that an agent has left (--cgroup-name)"
+    )
+
+
+def _lock(cgroup: Cgroup) -> int | None:
+    """None while somebody else holds it, and when what was locked is no longer the cgroup of that name."""
+    tree = cgroup.mounts.holding("memory") or cgroup.mounts.used[0]
+    path = tree.mount_point / cgroup.name / (_LOCKED_V2 if tree.is_unified else _LOCKED_V1)
+    try:
+        path.chmod(_OWNER_ONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ActionFailed(f"cannot open `{path}`: {kernel_files.reason(error)}") from error
+    if _is_locked(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_locked(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False

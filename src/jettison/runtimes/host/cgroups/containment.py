@@ -1,0 +1,112 @@
+"""The better of two ways to keep pods, chosen once at the start: cgroups, or families of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.clock import Clock
+from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.policy import Policy
+from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
+from jettison.events import Emit
+from jettison.runtimes.host.cgroups.cgroup_parent import Ground, find_ground
+from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.host.cgroups.kubepods import Kubepods
+from jettison.runtimes.host.cgroups.places import Places
+from jettison.runtimes.host.cgroups.pod_limits import kubepods_limits
+from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
+from jettison.runtimes.host.measure.accounting import ProcessMeter
+from jettison.runtimes.host.measure.meter import CgroupMeter, Meter
+from jettison.runtimes.host.notice.alarms import Watched
+from jettison.runtimes.host.notice.oom import OomWatch
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux import proc
+from jettison.runtimes.linux.capabilities import lowest_oom_score_adj
+from jettison.runtimes.linux.files.mounts import PROC
+
+
+@dataclass(frozen=True, slots=True)
+class Lodging:
+    """Where pods live, how they are measured, and where the kernel raises alarms about them."""
+
+    places: Places
+    meter: Meter
+    watched: Watched
+    # What this machine does not permit, one line each.
+    lacks: tuple[str, ...]
+    kubepods: Kubepods | None = None
+    oom: OomWatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """What both ways need."""
+
+    settings: HostSettings
+    policy: Policy
+    machine: Machine
+    host: proc.Machine
+    clock: Clock
+    emit: Emit
+    # Told after the kernel has killed somebody.
+    ring: Callable[[], None]
+
+    def build(self) -> Lodging:
+        """Cgroups if they can be had."""
+        lowest = lowest_oom_score_adj()
+        unspared = (
+            f"no CAP_SYS_RESOURCE: no oom_score_adj below {lowest or 0}, so the kernel's OOM killer does not know whom "
+            "to spare"
+        )
+        lacks = (unspared,) if lowest is None or lowest > GUARANTEED_SCORE else ()
+        ground = find_ground(self.settings)
+        if isinstance(ground, Ground):
+            return self._in_cgroups(ground, lowest, lacks)
+        why = (
+            f"no cgroups ({ground.reason}): pods are process groups without limits, measured through /proc; what the "
+            "kernel kills goes unnoticed"
+        )
+        return self._in_families(lowest, (why, *lacks))
+
+    def _in_cgroups(self, ground: Ground, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
+        oom = OomWatch(ground.mounts, self.emit, self.ring)
+        config = self.policy.config
+        kubepods = Kubepods(
+            ground,
+            oom,
+            self.machine.memory,
+            config.pod_pids_limit,
+            lowest,
+            kills_as_one=not config.single_process_oom_kill,
+        )
+        try:
+            missing = kubepods.create(self.settings, self.machine, self.policy)
+        except BaseException:
+            ground.claim.release()
+            raise
+        memory = ground.mounts.holding("memory")
+        if config.single_process_oom_kill is False and memory is not None and not memory.is_unified:
+            # A kubelet would not even start.
+            lacks = ("singleProcessOOMKill: false takes cgroup v2, here the kernel kills one process at a time", *lacks)
+        meter = CgroupMeter(self.settings, kubepods, self.host, self.clock)
+        return Lodging(kubepods, meter, self._alarm_places(kubepods), (*missing, *lacks), kubepods, oom)
+
+    def _in_families(self, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
+        limits = kubepods_limits(self.machine, self.policy)
+        families = Families(f"{self.settings.state_dir}:{self.settings.node_name}")
+        groups = ProcessGroups(families, self.machine.memory, lowest)
+        meter = ProcessMeter(self.settings, groups, self.host, self.clock, limits.memory or self.machine.memory)
+        return Lodging(groups, meter, Watched(pressure=PROC / "pressure" / "memory"), lacks)
+
+    def _alarm_places(self, kubepods: Kubepods) -> Watched:
+        """Version 1 has alarms on usage; the root of all is watched too, though its own come 80 to 450 ms late."""
+        memory = kubepods.mounts.holding("memory")
+        is_whole_machine = self.settings.node_memory is None
+        if memory is not None and not memory.is_unified:
+            node = memory.mount_point if is_whole_machine else memory.mount_point / kubepods.node
+            return Watched(node, memory.mount_point / kubepods.name)
+        unified = kubepods.mounts.unified
+        own: Path | None = None if unified is None else unified.mount_point / kubepods.node / "memory.pressure"
+        return Watched(pressure=PROC / "pressure" / "memory" if is_whole_machine else own)

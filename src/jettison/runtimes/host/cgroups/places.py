@@ -1,0 +1,293 @@
+"""Where the processes of a container live, so that they can be counted, limited and ended as one.
+
+A *place* is a cgroup or, where none can be made, a family of processes: whoever descends from what was started there,
+shares its session, or carries the mark that was put into its environment. Supervision knows only the protocol.
+
+The way in is a `Gate`: the parent opens it before the fork, so that whatever can fail fails there, and the child goes
+through between fork and exec, when it cannot yet have children that would be left outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from jettison.engine.pods.pod import Pod
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.linux.cgroups import kill as cgroup_kill
+from jettison.runtimes.linux.cgroups import memcg_events
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.mounts import PROC
+
+# Between two looks whether everybody is dead: most are within 1 ms, a process of 400 MB takes 25.
+_FIRST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.02
+
+
+class Door(NamedTuple):
+    """Where a gate can be made: for a process that another one starts, as `jettison exec` does."""
+
+    entrances: tuple[Path, ...]
+    oom_score_adj: int | None
+
+    def gate(self) -> Gate:
+        """To be closed after the fork. Raises ActionFailed."""
+        return Gate(self.entrances, self.oom_score_adj)
+
+
+class Gate:
+    """The way of one new process into its place. Opened by the parent and closed by it after the fork."""
+
+    __slots__ = ("_entrances", "_oom_score_adj")
+
+    def __init__(self, entrances: Sequence[Path], oom_score_adj: int | None) -> None:
+        self._oom_score_adj = oom_score_adj
+        self._entrances: list[int] = []
+        for path in entrances:
+            try:
+                self._entrances.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+            except OSError as error:
+                self.close()
+                raise ActionFailed(f"no way into cgroup `{path.parent}`: {kernel_files.reason(error)}") from error
+
+    def enter(self) -> None:
+        """For the child, between fork and exec; raises the kernel's OSError, upon which the child must not exec.
+
+        The child becomes the leader of a session of its own, so that no terminal and no signal to the agent's group
+        reaches it. A refused oom_score_adj is no reason not to run.
+        """
+        os.setsid()
+        for entrance in self._entrances:
+            os.write(entrance, b"0")
+        if self._oom_score_adj is not None:
+            score = os.open(PROC / "self" / "oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(score, b"%d" % self._oom_score_adj)
+            except PermissionError:
+                return
+            finally:
+                os.close(score)
+
+    def close(self) -> None:
+        """For the parent."""
+        while self._entrances:
+            os.close(self._entrances.pop())
+
+
+class Place(Protocol):
+    """Where processes live: a pod's, with its containers' inside, or one container's."""
+
+    @property
+    def name(self) -> str:
+        """The same after a restart of the agent."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """To be added to the environment of what is started here."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is still something to be removed."""
+
+    def create(self) -> None:
+        """Make it, with its limits. Harmless when it is there."""
+
+    @property
+    def door(self) -> Door:
+        """The way in, for the next process."""
+
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
+        """Tell who was started here, or is found to run here: a cgroup knows by itself, a family does not.
+
+        `is_copy`: it has not become its program yet. To be said again when it has.
+        """
+
+    def processes(self) -> frozenset[int]:
+        """All that live here or below; zombies do not."""
+
+    def unreaped(self) -> int:
+        """How many process ids are taken by the dead, once nobody lives here any more; 0 where nobody counts them."""
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel has killed here for want of memory; None where nobody counts."""
+
+    def kill(self) -> frozenset[int]:
+        """SIGKILL to all at once; returns who was still there right afterwards. Does not wait."""
+
+    async def empty(self, timeout: float) -> frozenset[int]:
+        """Kill until nobody is left; returns who remains after `timeout` seconds, normally nobody."""
+
+    def remove(self) -> bool:
+        """Take it away, with everything below. False while the kernel holds on to it: try again a little later."""
+
+
+class Places(Protocol):
+    """Hands out the places of a node. Making one of these costs nothing and touches nothing."""
+
+    def of_pod(self, pod: Pod) -> Place:
+        """Create it before its containers'; removing it removes theirs."""
+
+    def of_container(self, pod: Pod, container: str) -> Place:
+        """The same for every run of the container: remove it and create it anew in between."""
+
+    def found(self) -> Mapping[str, Place]:
+        """The places of pods that exist on this machine, by uid: what belongs to no record belongs to nobody."""
+
+
+async def _empty(place: Place, timeout: float) -> frozenset[int]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    pause = _FIRST_PAUSE
+    while survivors := place.kill():
+        if loop.time() >= deadline:
+            return survivors
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return frozenset()
+
+
+class Watcher(Protocol):
+    """Wants to know while a cgroup can be watched."""
+
+    def begin(self) -> None:
+        """It exists. May be said more than once."""
+
+    def end(self) -> None:
+        """It is about to be removed: the last chance to look."""
+
+
+class CgroupPlace:
+    """A cgroup. Nothing gets out of it, whatever it forks."""
+
+    __slots__ = ("_limits", "_oom_score_adj", "_watcher", "cgroup")
+
+    environment: Mapping[str, str] = {}
+
+    def __init__(
+        self, cgroup: Cgroup, limits: Limits, oom_score_adj: int | None = None, watcher: Watcher | None = None
+    ) -> None:
+        self.cgroup = cgroup
+        self._limits = limits
+        self._oom_score_adj = oom_score_adj
+        self._watcher = watcher
+
+    @property
+    def name(self) -> str:
+        """The cgroup's, from the root of the hierarchies."""
+        return self.cgroup.name
+
+    @property
+    def exists(self) -> bool:
+        """In any hierarchy."""
+        return self.cgroup.exists
+
+    def create(self) -> None:
+        """A controller that this machine lacks was named once at the start and is passed over here."""
+        self.cgroup.create()
+        self.cgroup.limit(self._limits)
+        if self._watcher is not None:
+            self._watcher.begin()
+
+    @property
+    def door(self) -> Door:
+        """One file to write to in each hierarchy."""
+        return Door(tuple(self.cgroup.entrances), self._oom_score_adj)
+
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
+        """The kernel keeps the list; but of a container found running after a restart this is the first we hear."""
+        if self._watcher is not None:
+            self._watcher.begin()
+
+    def processes(self) -> frozenset[int]:
+        """In any hierarchy."""
+        return self.cgroup.processes()
+
+    def unreaped(self) -> int:
+        """By the pids controller, which counts a process until somebody has taken notice of its death."""
+        directory = self.cgroup.directory("pids")
+        return 0 if directory is None else int(kernel_files.read(directory / "pids.current") or 0)
+
+    def oom_kills(self) -> int | None:
+        """Since it was made."""
+        return memcg_events.oom_kills(self.cgroup.mounts, self.cgroup.name)
+
+    def kill(self) -> frozenset[int]:
+        """By cgroup.kill where there is one, else frozen and swept."""
+        return cgroup_kill.kill(self.cgroup)
+
+    async def empty(self, timeout: float) -> frozenset[int]:
+        """Nothing survives this but what sits in an uninterruptible sleep."""
+        return await _empty(self, timeout)
+
+    def remove(self) -> bool:
+        """All levels, all hierarchies."""
+        if self._watcher is not None:
+            self._watcher.end()
+        return self.cgroup.remove()
+
+
+class FamilyPlace:
+    """No cgroup: a name for the processes that can be traced back to what was started here.
+
+    A daemon that forks twice, takes a session of its own *and* empties its environment gets away. Nothing is limited.
+    """
+
+    def __init__(self, families: Families, name: str, oom_score_adj: int | None = None) -> None:
+        self.name = name
+        self._families = families
+        self._oom_score_adj = oom_score_adj
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The mark by which a child is known that lost its parents."""
+        return self._families.mark(self.name)
+
+    @property
+    def exists(self) -> bool:
+        """As long as somebody lives here."""
+        return bool(self.processes())
+
+    def create(self) -> None:
+        """There is nothing to be made."""
+
+    @property
+    def door(self) -> Door:
+        """Nowhere in particular: to a session of its own."""
+        return Door((), self._oom_score_adj)
+
+    def lead(self, pid: int, *, is_copy: bool = False) -> None:
+        """Remember the ancestor."""
+        self._families.lead(self.name, pid, is_copy=is_copy)
+
+    def processes(self) -> frozenset[int]:
+        """Reads all of /proc, at about 20 µs for each process of the machine."""
+        return frozenset(process.pid for process in self._families.members(self.name))
+
+    def unreaped(self) -> int:
+        """Who is dead can no longer be traced."""
+        return 0
+
+    def oom_kills(self) -> int | None:
+        """The kernel counts them for cgroups only."""
+        return None
+
+    def kill(self) -> frozenset[int]:
+        """Stopped first, so that nobody forks meanwhile."""
+        return self._families.kill(self.name)
+
+    async def empty(self, timeout: float) -> frozenset[int]:
+        """Nothing survives this but what cannot be traced."""
+        return await _empty(self, timeout)
+
+    def remove(self) -> bool:
+        """Nothing is left behind once all are dead."""
+        if self.exists:
+            return False
+        self._families.forget(self.name)
+        return True

@@ -1,0 +1,109 @@
+"""Asking a container how it is: by a command in its place, by a page, by a connection.
+
+One task per probe, asleep nearly all the time. What an answer means is decided by counting, as the kubelet counts:
+`failures` or `successes` of the same kind in a row change the verdict, and an answer that could not be had at all (the
+command could not be started) counts for nothing. A startup probe comes first and alone; the others begin when it has
+succeeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from jettison.errors import ActionFailed
+from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.host.pods import tls
+from jettison.runtimes.host.specs.probes import Action, ExecAction, HttpAction, ProbeSpec, TcpAction
+
+# A server that sends no end of line must not fill our memory.
+_LONGEST_LINE = 4096
+
+RunCommand = Callable[[tuple[str, ...]], Awaitable[int | None]]
+Tell = Callable[[bool, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`is_well` is None when the question could not be asked."""
+
+    is_well: bool | None
+    why: str = ""
+
+
+async def watch(spec: ProbeSpec, run_command: RunCommand, tell: Tell, age: float = 0.0) -> None:
+    """Ask for ever; tell each verdict once. `age` is for how many seconds the container has been running."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + max(spec.initial_delay - age, 0)
+    count, latest, verdict = 0, None, None
+    while True:
+        await asyncio.sleep(due - loop.time())
+        answer = await ask(spec.action, spec.timeout, run_command)
+        due = max(due + spec.period, loop.time())
+        if answer.is_well is None:
+            continue
+        count = count + 1 if answer.is_well is latest else 1
+        latest = answer.is_well
+        if count >= (spec.successes if latest else spec.failures) and latest is not verdict:
+            verdict = latest
+            tell(latest, answer.why)
+
+
+async def ask(action: Action, timeout: float, run_command: RunCommand) -> Answer:
+    """Ask once."""
+    try:
+        async with asyncio.timeout(timeout):
+            if isinstance(action, ExecAction):
+                return await _ask_command(action, run_command)
+            if isinstance(action, HttpAction):
+                return await _ask_page(action)
+            return await _ask_port(action)
+    except TimeoutError:
+        return Answer(False, f"no answer within {timeout:g} s")
+    except OSError as error:
+        return Answer(False, (error.strerror or str(error)).lower())
+
+
+async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
+    try:
+        code = await run_command(action.command)
+    except ActionFailed as failure:
+        return Answer(None, str(failure))
+    return Answer(code == 0, f"`{shortened(action.command[0])}` exited with {code}")
+
+
+async def _ask_page(action: HttpAction) -> Answer:
+    reader, writer = await asyncio.open_connection(action.host, action.port, limit=_LONGEST_LINE)
+    try:
+        if action.is_https:
+            line = await tls.first_line(reader, writer, action.host, _request(action), _LONGEST_LINE)
+        else:
+            writer.write(_request(action))
+            line = await reader.readline()
+    except ValueError:
+        return Answer(False, f"more than {_LONGEST_LINE} bytes without an end of line")
+    finally:
+        writer.transport.abort()
+    # `HTTP/1.1 204 No Content`; the words behind the number are optional.
+    protocol, _, rest = line.strip().partition(b" ")
+    number = rest.partition(b" ")[0]
+    if not protocol.startswith(b"HTTP/") or not number.isdigit():
+        return Answer(False, f"not an HTTP answer: {line[:40]!r}")
+    return Answer(200 <= int(number) < 400, f"HTTP probe failed with statuscode: {int(number)}")
+
+
+async def _ask_port(action: TcpAction) -> Answer:
+    _, writer = await asyncio.open_connection(action.host, action.port)
+    writer.transport.abort()
+    return Answer(True)
+
+
+def _request(action: HttpAction) -> bytes:
+    address = f"[{action.host}]" if ":" in action.host else action.host
+    headers = {"Host": f"{address}:{action.port}", "User-Agent": "jettison-probe", "Accept": "*/*"}
+    for name, value in action.headers:
+        headers[name.title()] = value
+    headers["Connection"] = "close"
+    lines = [f"GET {action.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("ascii")

@@ -1,0 +1,84 @@
+"""What `$(VARIABLE)` stands for, and how much all of it may become.
+
+Each value may name the ones before it, so thirty lines can stand for a gigabyte. Sizes are therefore added up before
+anything is expanded, first when the document is read and again, with the values that only the start knows, before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from jettison.errors import ManifestError
+from jettison.manifests.files.decoding import shortened
+
+LONGEST_STRING = 131_071
+"""The kernel's: an argument, or a variable with its name, has at most 128 KiB with the NUL at its end."""
+
+LARGEST_ENVIRONMENT = 256 * 1024
+"""Bytes of all variables and arguments of a container together. The kernel takes eight times as many; an agent that
+starts a pod should not have to carry them."""
+
+MOST_REFERENCES = 500
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace `$(NAME)`; an unknown one stays as it is and `$$` is a dollar, as in Kubernetes."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        return "$" if name is None else variables.get(name, match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+class Sizes:
+    """Adds up what a container's variables and arguments become. Raises ManifestError, with number and bound."""
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self._sizes = {name: _size(value) for name, value in (known or {}).items()}
+        self._references = 0
+        self._total = sum(_size(name) + size + 2 for name, size in self._sizes.items())
+
+    def variable(self, name: str, value: str) -> None:
+        """One more; those that follow may name it."""
+        where = f"env `{shortened(name)}`"
+        size = self._expanded(value, where)
+        self._sizes[name] = size
+        self._total = _added(self._total, _size(name) + 1 + size, where)
+
+    def words(self, words: Iterable[str], where: str) -> None:
+        """A command that is run with these variables."""
+        total = self._total
+        for word in words:
+            total = _added(total, self._expanded(word, where), where)
+
+    def _expanded(self, text: str, where: str) -> int:
+        size = _size(text)
+        # Counted before they are looked for, which takes a hundred times as long.
+        self._references += text.count("$(") + text.count("$$")
+        if self._references > MOST_REFERENCES:
+            raise ManifestError(f"{where}: `$(` and `$$` more than {MOST_REFERENCES} times in one container")
+        for match in _REFERENCE.finditer(text) if "$" in text else ():
+            name = match[1]
+            if name is None:
+                size -= 1
+            elif name in self._sizes:
+                size += self._sizes[name] - _size(match[0])
+        return size
+
+
+def _added(total: int, size: int, where: str) -> int:
+    if size > LONGEST_STRING:
+        raise ManifestError(f"{where}: {size} bytes after expansion, at most {LONGEST_STRING} can be passed")
+    total += size + 1
+    if total > LARGEST_ENVIRONMENT:
+        raise ManifestError(f"{where}: env and args have more than {LARGEST_ENVIRONMENT} bytes after expansion")
+    return total
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(os.fsencode(text))

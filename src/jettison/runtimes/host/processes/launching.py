@@ -1,0 +1,87 @@
+"""From a container's spec to a process in its place: directory, links, log, environment, command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from jettison import events
+from jettison.errors import ActionFailed, ManifestError
+from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.host.cgroups.places import Place
+from jettison.runtimes.host.processes import processes
+from jettison.runtimes.host.processes.confinement import with_group
+from jettison.runtimes.host.processes.entering import Entrance
+from jettison.runtimes.host.processes.environment import arguments, environment, working_directory
+from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.processes import Process
+from jettison.runtimes.host.processes.working_dirs import make_working_dir
+from jettison.runtimes.host.specs.spec import ContainerSpec
+from jettison.runtimes.host.volumes import logs, volumes
+from jettison.runtimes.host.volumes.pod_directories import PodHome
+from jettison.runtimes.linux.files import kernel_files
+
+# The containers of a pod may be different users: each has to itself what it writes, and passes through what is above.
+_SHARED_MODE, _OWN_MODE = 0o711, 0o700
+_UNCHANGED = -1
+
+
+class Launcher:
+    """Starts the runs of one container, and commands beside them."""
+
+    __slots__ = ("_home", "_place", "_spec")
+
+    def __init__(self, spec: ContainerSpec, home: PodHome, place: Place) -> None:
+        self._spec = spec
+        self._home = home
+        self._place = place
+
+    async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
+        """The main process of a new run. Raises ActionFailed, and then nothing runs."""
+        household = self._home.household
+        # What an earlier run has left.
+        await household.vacate(self._place, partial(events.KillFailed, self._home.pod, self._spec.name))
+        await household.wait_for(self._prepare, self._home.writable_dir(self._spec.name, run))
+        self._place.create()
+        # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
+        await asyncio.sleep(0)
+        output = logs.open_log(self._home.log_dir(self._spec.name), run, self._spec.security.user)
+        try:
+            return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)
+        finally:
+            os.close(output)
+
+    async def run(self, command: tuple[str, ...], run: int) -> int | None:
+        """A command inside the running container, as probes and hooks are; its exit code."""
+        return await processes.run(self._launch(command, run, None), self._place)
+
+    def entrance(self, run: int) -> Entrance:
+        """Into this run, for a command that another process starts."""
+        return Entrance(self._spec.name, self._launch((), run, None), self._place.door)
+
+    def _prepare(self, directory: Path) -> None:
+        spec, security = self._spec, with_group(self._spec.security)
+        try:
+            directory.parent.mkdir(mode=_SHARED_MODE, parents=True, exist_ok=True)
+            directory.mkdir(mode=_OWN_MODE, exist_ok=True)
+            user, group = (_UNCHANGED if each is None else each for each in (security.user, security.group))
+            os.chown(directory, user, group)
+        except OSError as error:
+            raise ActionFailed(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+        mounted = {volume.name: volume for volume in self._home.volumes}
+        volumes.link(directory, spec.mounts, mounted)
+        make_working_dir(spec, directory, mounted, security)
+
+    def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
+        spec, home = self._spec, self._home
+        directory = home.writable_dir(spec.name, run)
+        try:
+            variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
+            words = arguments(command, variables)
+        except ManifestError as error:
+            raise ActionFailed(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
+        place = working_directory(spec, directory)
+        return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)

@@ -1,0 +1,90 @@
+"""The dead of pods that nobody else takes notice of.
+
+Who dies keeps its process id until its parent has asked. When a fork bomb is killed, hundreds of the dead go to process
+1, which on some machines takes seconds or never asks; as long as it has not, the node is as short of process ids as
+before, and the next pod is blamed. So while an agent runs, what its pods orphan comes to it instead.
+
+Nobody's status is taken away. A container's process, and every command we run in one, leads a session of its own; what
+else this process starts stays in ours, or has somebody who waits for it. An orphan is therefore who is in a foreign
+session without leading it, or leads one and was not asked after for half a second, in which everybody's turn has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.linux.processes import Process, read_process, read_processes
+
+# A pass over 256 takes 10 ms.
+_MOST_AT_ONCE = 256
+_LEADERS_SECONDS = 0.5
+# Between two looks: often while there is something to be found.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+class Orphans:
+    """Those that came to this process. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        # Leaders of sessions that are dead: by number and instant of birth, when each was first seen.
+        self._leaders: dict[tuple[int, int], float] = {}
+
+    async def reap_for_ever(self) -> None:
+        """What pods orphan comes to us as long as this runs."""
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                # Said again each time: another node in this process may have ended and taken it back.
+                system_calls.inherit_orphans(wanted=True)
+                pause = _FIRST_PAUSE if self.reap() else min(2 * pause, _LONGEST_PAUSE)
+                await asyncio.sleep(pause)
+        finally:
+            system_calls.inherit_orphans(wanted=False)
+
+    def reap(self) -> int:
+        """Take notice of the dead, at most so many at once; returns how many there were."""
+        count = 0
+        while count < _MOST_AT_ONCE and (pid := _first_dead()):
+            process = read_process(pid)
+            if process is None or not self._is_orphan(process):
+                # Somebody will ask for this one, and it hides all others until then.
+                return count + sum(self._take(process) for process in _dead_children())
+            count += _ask(pid)
+        if not count:
+            self._leaders.clear()
+        return count
+
+    def _take(self, process: Process) -> int:
+        return _ask(process.pid) if self._is_orphan(process) else 0
+
+    def _is_orphan(self, process: Process) -> bool:
+        if process.session == os.getsid(0):
+            return False
+        if process.session != process.pid:
+            return True
+        now = asyncio.get_running_loop().time()
+        since = self._leaders.setdefault((process.pid, process.start_ticks), now)
+        return now - since >= _LEADERS_SECONDS
+
+
+def _first_dead() -> int:
+    """0 without one."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return 0 if found is None else found.si_pid
+
+
+def _dead_children() -> list[Process]:
+    own = os.getpid()
+    return [process for process in read_processes() if process.is_zombie and process.parent == own]
+
+
+def _ask(pid: int) -> int:
+    try:
+        return int(os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None)
+    except ChildProcessError:
+        return 0  # somebody else in this process was faster

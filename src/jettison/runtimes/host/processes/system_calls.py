@@ -1,0 +1,153 @@
+"""What Python has no words for: mounting, privileges, which process ends with which, and how one ended that is not our
+child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import struct
+from pathlib import Path
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.mounts import PROC
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+_NO_SET_UID, _NO_DEVICES = 2, 4
+_DETACH, _DO_NOT_FOLLOW = 2, 8
+_SET_DEATH_SIGNAL, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER = 1, 22, 24, 36
+_SET_NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_AMBIENT = 38, 47, 4
+_FILTER = 2
+
+# The third version of the kernel's capability calls: two words of 32 bits for each of three sets.
+_CAPABILITY_VERSION = 0x20080522
+_CAPABILITY_SETS = struct.Struct("=6I")
+_INSTRUCTION_SIZE = 8
+
+# struct pidfd_info: mask, cgroup, eleven ids, wait status. The status is there from Linux 6.15 on.
+_PIDFD_INFO = struct.Struct("=QQ11Ii")
+_GET_PIDFD_INFO = 0xC040FF0B
+_EXIT = 1 << 3
+
+# /proc/<pid>/stat counted from the field behind the name: the state, the instant of birth, the wait status.
+_STATE, _START_TICKS, _WAIT_STATUS = 0, 19, 49
+
+
+def mount_tmpfs(directory: Path, size: int | None) -> None:
+    """Raises ActionFailed; its cause is a PermissionError where mounting is not permitted."""
+    options = "mode=0777" if size is None else f"mode=0777,size={size}"
+    flags = ctypes.c_ulong(_NO_SET_UID | _NO_DEVICES)
+    if _LIBC.mount(b"jettison", os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
+        raise _failed(f"cannot mount tmpfs on `{directory}`")
+
+
+def detach(mount_point: Path) -> None:
+    """Unmount now for everybody who looks, later for those who still hold files open. Harmless when it is gone."""
+    if _LIBC.umount2(os.fsencode(mount_point), _DETACH | _DO_NOT_FOLLOW) != 0:
+        failure = _failed(f"cannot unmount `{mount_point}`")
+        cause = failure.__cause__
+        if not isinstance(cause, OSError) or cause.errno not in (errno.ENOENT, errno.EINVAL):
+            raise failure
+
+
+def inherit_orphans(*, wanted: bool) -> None:
+    """Whether what descends from us and loses its parent becomes our child, instead of process 1's. Never refused."""
+    _LIBC.prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when our parent ends, whatever ended it; it may already have."""
+    _LIBC.prctl(_SET_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def permitted_capabilities() -> int:
+    """What this process may use or give away, one bit each."""
+    header, data = _capability_header(), ctypes.create_string_buffer(_CAPABILITY_SETS.size)
+    if _LIBC.capget(header, data) != 0:
+        raise _failed("cannot read the agent's capabilities")
+    _, low, _, _, high, _ = _CAPABILITY_SETS.unpack(data.raw)
+    return int(high << 32 | low)
+
+
+class Privileges:
+    """What a child gives up before it becomes a foreign program; made before the fork, which must not allocate much.
+
+    The methods raise the kernel's OSError.
+    """
+
+    __slots__ = ("_data", "_filter", "_gone", "_header", "_instructions")
+
+    def __init__(self, kept: int, at_hand: int, last: int, instructions: bytes) -> None:
+        self._gone = [ctypes.c_ulong(number) for number in range(last + 1) if not kept >> number & 1]
+        low, high = at_hand & 0xFFFFFFFF, at_hand >> 32
+        self._header = _capability_header()
+        # Nothing inheritable: a program with capabilities on its file would get them from there.
+        self._data = _CAPABILITY_SETS.pack(low, low, 0, high, high, 0)
+        self._instructions = ctypes.create_string_buffer(instructions, len(instructions)) if instructions else None
+        # struct sock_fprog: a count, six bytes of nothing, and where the instructions are.
+        address = 0 if self._instructions is None else ctypes.addressof(self._instructions)
+        self._filter = struct.pack("@HP", len(instructions) // _INSTRUCTION_SIZE, address)
+
+    def bound(self) -> None:
+        """No program that is executed from here on gets any other capability, whatever stands on its file."""
+        for number in self._gone:
+            _check(_LIBC.prctl(_DROP_BOUNDING, number, 0, 0, 0))
+        _check(_LIBC.prctl(_AMBIENT, ctypes.c_ulong(_CLEAR_AMBIENT), 0, 0, 0))
+
+    def keep(self) -> None:
+        """What is at hand and nothing else, now."""
+        _check(_LIBC.capset(self._header, self._data))
+
+    def filter(self) -> None:
+        """Install the seccomp program, if there is one; without CAP_SYS_ADMIN only after `no_new_privileges`."""
+        if self._instructions is not None:
+            _check(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), self._filter, 0, 0))
+
+
+def no_new_privileges() -> None:
+    """From here on set-uid bits and file capabilities do nothing. Raises OSError."""
+    _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), 0, 0, 0))
+
+
+def _capability_header() -> bytes:
+    return struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
+    """How a process ended that is not our child; None where nobody knows any more.
+
+    Between its death and the moment its parent asks, /proc tells; afterwards the descriptor does, on a new kernel.
+    """
+    data = kernel_files.read(PROC / str(pid) / "stat") or b""
+    fields = data[data.rfind(b")") + 2 :].split()
+    if len(fields) > _WAIT_STATUS and int(fields[_START_TICKS]) == start_ticks:
+        # Without the right to look into it the kernel shows 0, which would read as success.
+        return int(fields[_WAIT_STATUS]) if fields[_STATE] == b"Z" and os.geteuid() == 0 else None
+    buffer = bytearray(_PIDFD_INFO.pack(_EXIT, *(0 for _ in range(13))))
+    try:
+        fcntl.ioctl(pidfd, _GET_PIDFD_INFO, buffer)
+    except OSError:
+        return None  # a kernel before 6.13 knows no such request, and one before 6.15 forgets with the process
+    mask, *_, status = _PIDFD_INFO.unpack(buffer)
+    return int(status) if mask & _EXIT else None
+
+
+def _failed(what: str) -> ActionFailed:
+    number = ctypes.get_errno()
+    cause = OSError(number, os.strerror(number))
+    failure = ActionFailed(f"{what}: {kernel_files.reason(cause)}")
+    failure.__cause__ = cause
+    return failure

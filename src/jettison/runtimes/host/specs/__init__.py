@@ -1,0 +1,4 @@
+"""What the document of a pod asks this host to run, checked before anything is touched.
+
+Nothing here touches the machine.
+"""

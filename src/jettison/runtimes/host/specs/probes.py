@@ -1,0 +1,154 @@
+"""Readiness, liveness and startup probes out of a pod's document, with Kubernetes' defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jettison.errors import ManifestError
+from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs.pod_documents import ContainerWire, HttpWire, ProbeWire
+
+
+class ProbeKind(StrEnum):
+    """What the answer is used for."""
+
+    STARTUP = "startup"
+    LIVENESS = "liveness"
+    READINESS = "readiness"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecAction:
+    """Run a command inside the container's place; 0 is success."""
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAction:
+    """Fetch a page; 200 to 399 is success. Nobody checks a certificate, as nobody does in Kubernetes."""
+
+    host: str
+    port: int
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    is_https: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAction:
+    """Connect; being accepted is success."""
+
+    host: str
+    port: int
+
+
+Action = ExecAction | HttpAction | TcpAction
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """Times are seconds; `successes` and `failures` are how many in a row it takes to change the verdict."""
+
+    kind: ProbeKind
+    action: Action
+    initial_delay: int = 0
+    period: int = 10
+    timeout: int = 1
+    successes: int = 1
+    failures: int = 3
+    # How long a container that failed may take to end; None: the pod's own period.
+    grace: int | None = None
+
+
+_MOST_WORDS = 1000
+# What servers take at the most.
+_LARGEST_REQUEST = 8192
+_LONGEST_HOST = 255
+
+# A bare host has no address per pod: containers listen on the host's own.
+_LOOPBACK = "127.0.0.1"
+
+
+def probe_specs(container: ContainerWire) -> tuple[ProbeSpec, ...]:
+    """All probes of one container."""
+    ports = {port.name: port.container_port for port in container.ports or () if port.name}
+    found = (
+        (ProbeKind.STARTUP, container.startup_probe),
+        (ProbeKind.LIVENESS, container.liveness_probe),
+        (ProbeKind.READINESS, container.readiness_probe),
+    )
+    return tuple(_probe(kind, probe, ports) for kind, probe in found if probe is not None)
+
+
+def _probe(kind: ProbeKind, probe: ProbeWire, ports: Mapping[str, int]) -> ProbeSpec:
+    where = f"{kind}Probe"
+    successes = probe.success_threshold or 1
+    if successes != 1 and kind is not ProbeKind.READINESS:
+        raise ManifestError(f"{where}: successThreshold is `{successes}`, must be 1")
+    if kind is ProbeKind.READINESS and probe.termination_grace_period_seconds is not None:
+        raise ManifestError(f"{where}: terminationGracePeriodSeconds must not be set, nobody is ended by it")
+    return ProbeSpec(
+        kind,
+        _action(probe, ports, where),
+        probe.initial_delay_seconds or 0,
+        probe.period_seconds or 10,
+        probe.timeout_seconds or 1,
+        successes,
+        probe.failure_threshold or 3,
+        probe.termination_grace_period_seconds,
+    )
+
+
+def _action(probe: ProbeWire, ports: Mapping[str, int], where: str) -> Action:
+    given = [action for action in (probe.exec, probe.http_get, probe.tcp_socket) if action is not None]
+    if len(given) != 1:
+        raise ManifestError(f"{where}: exactly one of exec, httpGet and tcpSocket is needed, got {len(given)}")
+    if probe.exec is not None:
+        if not probe.exec.command:
+            raise ManifestError(f"{where}: exec.command: required value")
+        words = checked_texts.at_most(_MOST_WORDS, probe.exec.command, f"{where}: exec.command")
+        return ExecAction(tuple(checked_texts.passable(word, where) for word in words))
+    if probe.http_get is not None:
+        return _http_action(probe.http_get, ports, where)
+    tcp = probe.tcp_socket
+    assert tcp is not None
+    return TcpAction(_host(tcp.host, where), _port(tcp.port, ports, where))
+
+
+def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAction:
+    scheme = checked_texts.choice((http.scheme or "HTTP").upper(), ("HTTP", "HTTPS"), f"{where}: scheme")
+    path = http.path or "/"
+    headers = tuple((header.name, header.value) for header in http.http_headers or ())
+    size = len(path) + sum(len(name) + len(value) for name, value in headers)
+    if size > _LARGEST_REQUEST:
+        raise ManifestError(f"{where}: path and httpHeaders have {size} bytes, at most {_LARGEST_REQUEST} are allowed")
+    # A line break in any of these would let the manifest write a request of its own.
+    for text in (path, *(part for header in headers for part in header)):
+        if not text.isprintable() or not text.isascii():
+            raise ManifestError(f"{where}: `{checked_texts.shown(text)}` cannot be part of an HTTP request")
+    for name, _ in headers:
+        if not name or set(name) & set(" :"):
+            raise ManifestError(f"{where}: `{shortened(name)}` is no name of a header")
+    path = path.replace(" ", "%20") if path.startswith("/") else "/" + path.replace(" ", "%20")
+    return HttpAction(_host(http.host, where), _port(http.port, ports, where), path, headers, scheme == "HTTPS")
+
+
+def _host(host: str | None, where: str) -> str:
+    text = host or _LOOPBACK
+    if len(text) > _LONGEST_HOST or not text.isascii() or not text.isprintable() or " " in text:
+        raise ManifestError(f"{where}: `{checked_texts.shown(text)}` is no host")
+    return text
+
+
+def _port(port: int | str, ports: Mapping[str, int], where: str) -> int:
+    if isinstance(port, str):
+        if port not in ports:
+            raise ManifestError(f"{where}: the container has no port called `{checked_texts.shown(port)}`")
+        port = ports[port]
+    if not 0 < port < 65_536:
+        raise ManifestError(f"{where}: port is `{port}`, must be between 1 and 65535")
+    return port

@@ -1,0 +1,272 @@
+"""What a pod's document asks this host to run, checked before anything is touched.
+
+A bare host is not a container runtime, and what it cannot do is refused rather than passed over: a pod that believes
+to have a secret, or to run as somebody else, must not start without. With no image there is no entry point either, so
+`command` is required.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.numbers.quantity import parse
+from jettison.errors import ManifestError, QuantityError
+from jettison.manifests.files import bounds
+from jettison.manifests.files.decoding import convert, shortened
+from jettison.runtimes.host.processes.expansion import Sizes
+from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs import pod_documents as wire
+from jettison.runtimes.host.specs.probes import ExecAction, ProbeSpec, probe_specs
+from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec, check_pod_security, security_spec
+from jettison.runtimes.host.specs.volumes import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
+
+DEFAULT_GRACE = 30
+"""Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
+
+# The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
+_LONGEST_UID = 200
+_LONGEST_FILE_NAME = 255
+_LONGEST_PATH = 4095
+
+# Far more than any pod has. A container is a cgroup, and 8 kB of an agent's memory.
+_MOST_CONTAINERS, _MOST_VOLUMES, _MOST_MOUNTS, _MOST_POD_MOUNTS = 64, 64, 64, 256
+_MOST_VARIABLES, _MOST_WORDS, _MOST_PORTS = 500, 1000, 100
+
+# What Kubernetes takes: any printable ASCII but the equals sign.
+_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
+
+
+class ImageNeededError(ManifestError):
+    """The container has no command of its own: only an image could bring one."""
+
+    def __init__(self, message: str, image: str) -> None:
+        super().__init__(message)
+        self.image = image
+
+
+class RestartPolicy(StrEnum):
+    """Whether a container that has ended is started again."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """`command` and `env` still hold their `$(VARIABLES)`: some values are known only when the container starts."""
+
+    name: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str = ""
+    mounts: tuple[MountSpec, ...] = ()
+    probes: tuple[ProbeSpec, ...] = ()
+    pre_stop: tuple[str, ...] = ()
+    security: SecuritySpec = NO_SECURITY
+    is_init: bool = False
+    # An init container that is kept running.
+    is_sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What to run, and how."""
+
+    containers: tuple[ContainerSpec, ...]
+    init_containers: tuple[ContainerSpec, ...] = ()
+    volumes: tuple[VolumeSpec, ...] = ()
+    restart_policy: RestartPolicy = RestartPolicy.ALWAYS
+    grace_seconds: int = DEFAULT_GRACE
+    # How long it may be active on the node, whatever it does; None for as long as it likes.
+    deadline_seconds: int | None = None
+    # The group that owns its emptyDirs.
+    fs_group: int | None = None
+
+
+def pod_spec(document: object, source: str = "pod") -> PodSpec:
+    """What the document asks for, or a ManifestError that names the part which cannot be had."""
+    pod = convert(document, wire.PodWire, source)
+    try:
+        return _pod(pod)
+    except ManifestError as error:
+        raise _inside(source, error) from error
+
+
+def _pod(pod: wire.PodWire) -> PodSpec:
+    spec, metadata = pod.spec, pod.metadata
+    _check_identity(metadata)
+    refused = (metadata.annotations or {}).get(bounds.REFUSED)
+    if refused is not None:
+        raise ManifestError(checked_texts.shown(refused))
+    _check_amounts(spec.resources, "spec.resources")
+    volumes = tuple(
+        volume_spec(volume) for volume in checked_texts.at_most(_MOST_VOLUMES, spec.volumes, "spec.volumes")
+    )
+    everything = [*(spec.init_containers or ()), *(spec.containers or ())]
+    checked_texts.at_most(_MOST_CONTAINERS, everything, "spec.containers and spec.initContainers")
+    mounts = [mount for container in everything for mount in container.volume_mounts or ()]
+    checked_texts.at_most(_MOST_POD_MOUNTS, mounts, "volumeMounts of all containers")
+    checked_texts.unique((volume.name for volume in volumes), "volume")
+    fields = {
+        "metadata.name": metadata.name,
+        "metadata.namespace": metadata.namespace or "",
+        "metadata.uid": metadata.uid or "",
+    }
+    check_pod_security(spec)
+    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), pod)
+    containers = reader.read(spec.containers or (), is_init=False)
+    init_containers = reader.read(spec.init_containers or (), is_init=True)
+    if not containers:
+        raise ManifestError("spec.containers: required value")
+    checked_texts.unique((container.name for container in (*init_containers, *containers)), "container")
+    policy = checked_texts.choice(spec.restart_policy or "Always", tuple(RestartPolicy), "spec.restartPolicy")
+    grace = spec.termination_grace_period_seconds
+    return PodSpec(
+        containers,
+        init_containers,
+        volumes,
+        RestartPolicy(policy),
+        DEFAULT_GRACE if grace is None else grace,
+        spec.active_deadline_seconds,
+        spec.security_context.fs_group if spec.security_context is not None else None,
+    )
+
+
+def _inside(where: str, error: ManifestError) -> ManifestError:
+    """The same with the place: what kind of thing is missing must not get lost on the way out."""
+    text = f"{where}: {error}"
+    if isinstance(error, ImageNeededError):
+        return ImageNeededError(text, error.image)
+    return VolumeNeededError(text) if isinstance(error, VolumeNeededError) else ManifestError(text)
+
+
+def _check_identity(metadata: wire.MetadataWire) -> None:
+    name = checked_texts.subdomain(metadata.name, "metadata.name")
+    namespace = checked_texts.label(metadata.namespace or "", "metadata.namespace")
+    uid = metadata.uid or ""
+    if len(uid) > _LONGEST_UID:
+        raise ManifestError(f"metadata.uid has {len(uid)} characters, at most {_LONGEST_UID} are allowed")
+    # Kubernetes accepts such a pod and then fails to start it, again and again.
+    if len(f"{namespace}_{name}_{uid}") > _LONGEST_FILE_NAME:
+        raise ManifestError("namespace, name and uid together do not fit into the 255 characters of a file name")
+
+
+class _ContainerReader:
+    """Containers of one pod; what they may refer to is the same for all."""
+
+    def __init__(self, fields: Mapping[str, str], volumes: frozenset[str], pod: wire.PodWire) -> None:
+        self._fields = fields
+        self._volumes = volumes
+        self._security = pod.spec.security_context
+        self._annotations = pod.metadata.annotations or {}
+
+    def read(self, containers: Iterable[wire.ContainerWire], *, is_init: bool) -> tuple[ContainerSpec, ...]:
+        """All of one list, in its order."""
+        found = []
+        for container in containers:
+            checked_texts.label(container.name, "container name")
+            try:
+                found.append(self._container(container, is_init=is_init))
+            except ManifestError as error:
+                raise _inside(f"container `{container.name}`", error) from error
+        return tuple(found)
+
+    def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
+        _check_possible(container, is_init=is_init)
+        _check_amounts(container.resources, "resources")
+        words = checked_texts.at_most(_MOST_WORDS, (container.command or []) + (container.args or []), "command")
+        checked_texts.at_most(_MOST_PORTS, container.ports, "ports")
+        found = ContainerSpec(
+            container.name,
+            tuple(checked_texts.passable(word, "command") for word in words),
+            tuple(self._variable(each) for each in checked_texts.at_most(_MOST_VARIABLES, container.env, "env")),
+            _working_dir(container.working_dir or ""),
+            mount_specs(checked_texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"), self._volumes),
+            probe_specs(container),
+            _pre_stop(container.lifecycle),
+            security_spec(container.name, self._security, container.security_context, self._annotations),
+            is_init,
+            container.restart_policy is not None,
+        )
+        _check_sizes(found)
+        return found
+
+    def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
+        if not _VARIABLE.fullmatch(variable.name):
+            raise ManifestError(
+                f"env: `{checked_texts.shown(variable.name)}` is not a name, allowed: ASCII without `=`"
+            )
+        where = f"env `{shortened(variable.name)}`"
+        if variable.value_from is None:
+            return variable.name, checked_texts.passable(variable.value or "", where)
+        reference = variable.value_from.field_ref
+        if reference is None or reference.field_path not in self._fields:
+            known = ", ".join(self._fields)
+            raise ManifestError(f"{where}: of valueFrom a bare host has only fieldRef with {known}")
+        return variable.name, self._fields[reference.field_path]
+
+
+def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
+    if not container.command or not container.command[0]:
+        why = "no command: a bare host runs no images; give the container a `command`, which is run as a process"
+        raise ImageNeededError(why, checked_texts.shown(container.image or ""))
+    if container.env_from:
+        raise ManifestError("envFrom: a bare host has neither config maps nor secrets")
+    if container.restart_policy is not None and not (is_init and container.restart_policy == "Always"):
+        raise ManifestError("restartPolicy: may only be `Always`, and only on init containers")
+    has_probe = container.readiness_probe or container.liveness_probe or container.startup_probe
+    if is_init and container.restart_policy is None and (has_probe or container.lifecycle):
+        raise ManifestError("probes and hooks: an init container that runs to its end has none")
+
+
+def _working_dir(path: str) -> str:
+    if len(path) > _LONGEST_PATH:
+        raise ManifestError(f"workingDir: {len(path)} characters, at most {_LONGEST_PATH} can be a path")
+    return checked_texts.passable(path, "workingDir")
+
+
+def _check_sizes(container: ContainerSpec) -> None:
+    """What the expansion of variables makes of it, as far as they are known: those that we set are short."""
+    sizes = Sizes()
+    for name, value in container.env:
+        sizes.variable(name, value)
+    sizes.words(container.command, "command")
+    sizes.words(container.pre_stop, "preStop")
+    for probe in container.probes:
+        if isinstance(probe.action, ExecAction):
+            sizes.words(probe.action.command, f"{probe.kind}Probe")
+
+
+def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
+    """A cgroup would take a negative limit for none at all."""
+    if resources is None:
+        return
+    for part, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        for name, amount in (amounts or {}).items():
+            try:
+                if amount is None or parse(str(amount)).sign >= 0:
+                    continue
+                why = f"`{checked_texts.shown(amount)}` must be greater than or equal to 0"
+            except QuantityError as error:
+                why = quantity_advice(str(error), str(amount))
+            except ValueError as error:
+                why = str(error)
+            raise ManifestError(f"{where}.{part}[{checked_texts.shown(name)}]: {why}")
+
+
+def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:
+    if lifecycle is None:
+        return ()
+    if lifecycle.post_start is not None:
+        raise ManifestError("lifecycle.postStart: not available on a bare host")
+    if lifecycle.pre_stop is None:
+        return ()
+    if lifecycle.pre_stop.exec is None or not lifecycle.pre_stop.exec.command:
+        raise ManifestError("lifecycle.preStop: only exec with a command is available on a bare host")
+    words = checked_texts.at_most(_MOST_WORDS, lifecycle.pre_stop.exec.command, "preStop")
+    return tuple(checked_texts.passable(word, "preStop") for word in words)

@@ -1,0 +1,111 @@
+"""Volumes and where they are mounted, out of a pod's document.
+
+Two kinds need nobody but the host: emptyDir and hostPath. There is no mount namespace, so a mount is a symbolic link
+in the container's writable directory; that is why a mount inside another mount is refused, and why readOnly is not
+enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any
+
+from jettison.engine.numbers.quantity import parse
+from jettison.errors import ManifestError, QuantityError
+from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs.pod_documents import MountWire, VolumeWire
+
+HOST_PATH_TYPES = (
+    "",
+    "DirectoryOrCreate",
+    "Directory",
+    "FileOrCreate",
+    "File",
+    "Socket",
+    "CharDevice",
+    "BlockDevice",
+)
+
+
+# As Kubernetes names the volume with a token that it adds to every pod.
+_ACCESS_VOLUME = "kube-api-access-"
+
+
+class VolumeNeededError(ManifestError):
+    """A volume of a kind that takes more than a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSpec:
+    """`host_path` is None for an emptyDir."""
+
+    name: str
+    is_memory: bool = False
+    size_limit: int | None = None
+    host_path: str | None = None
+    host_path_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MountSpec:
+    """`path` is relative to the container's writable directory."""
+
+    volume: str
+    path: PurePosixPath
+    sub_path: PurePosixPath
+
+
+def volume_spec(volume: VolumeWire) -> VolumeSpec:
+    """One volume, or a ManifestError."""
+    where = f"volume `{checked_texts.label(volume.name, 'volume name')}`"
+    if volume.host_path is not None:
+        path, kind = volume.host_path.path, volume.host_path.type or ""
+        checked_texts.passable(path, f"{where}: hostPath")
+        if not path.startswith("/") or ".." in path.split("/"):
+            raise ManifestError(f"{where}: hostPath `{shortened(path)}` must be absolute and without `..`")
+        kind = checked_texts.choice(kind, HOST_PATH_TYPES, f"{where}: type")
+        return VolumeSpec(volume.name, host_path=path, host_path_type=kind)
+    if volume.empty_dir is None:
+        hint = ""
+        if volume.name.startswith(_ACCESS_VOLUME):
+            hint = "; `automountServiceAccountToken: false` in the pod's spec keeps it from being added"
+        raise VolumeNeededError(f"{where}: a bare host has only emptyDir and hostPath{hint}")
+    medium = checked_texts.choice(volume.empty_dir.medium or "", ("", "Memory"), f"{where}: medium")
+    return VolumeSpec(volume.name, medium == "Memory", _size(volume.empty_dir.size_limit, where))
+
+
+def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[MountSpec, ...]:
+    """Where one container sees the volumes."""
+    found: list[MountSpec] = []
+    for mount in mounts:
+        if mount.name not in volumes:
+            raise ManifestError(f"volumeMounts: there is no volume `{checked_texts.shown(mount.name)}`")
+        if mount.sub_path_expr:
+            raise ManifestError("volumeMounts: subPathExpr is not available on a bare host")
+        path = checked_texts.below(mount.mount_path.lstrip("/"), "mountPath")
+        if path == PurePosixPath() or not mount.mount_path.startswith("/"):
+            raise ManifestError(f"mountPath `{shortened(mount.mount_path)}` must be absolute and not the root")
+        found.append(MountSpec(mount.name, path, checked_texts.below(mount.sub_path or "", "subPath")))
+    # In this order what lies inside another follows it at once, or after others that do.
+    in_order = sorted(mount.path.parts for mount in found)
+    for outer, inner in pairwise(in_order):
+        if inner[: len(outer)] == outer:
+            raise ManifestError(f"mountPath `/{'/'.join(inner)}` and `/{'/'.join(outer)}` lie inside one another")
+    return tuple(found)
+
+
+def _size(limit: Any, where: str) -> int | None:
+    """In bytes; zero and less are no limit, as in Kubernetes."""
+    if limit is None:
+        return None
+    if not isinstance(limit, int | float | str) or isinstance(limit, bool):
+        raise ManifestError(f"{where}: sizeLimit is a {type(limit).__name__}, expected a quantity such as `100Mi`")
+    try:
+        size = parse(str(limit)).value
+    except QuantityError as error:
+        raise ManifestError(f"{where}: sizeLimit `{checked_texts.shown(limit)}`: {error}") from error
+    return size if size > 0 else None

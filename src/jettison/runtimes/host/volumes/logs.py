@@ -1,0 +1,128 @@
+"""What containers write. Their stdout and stderr are the file itself, so logs need nobody to carry them and go on while
+the agent is down.
+
+The price is that a log can only be rotated by copying it and cutting it to nothing, which loses what is written in the
+microseconds in between. Every writer appends, so the next line lands at the new beginning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from jettison.engine.pods.pod import Pod
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.volumes import log_times
+from jettison.runtimes.linux.files import kernel_files
+
+LARGEST = 10 * 1024 * 1024
+"""Bytes at which a log is rotated; the kubelet's default, as is the number of files."""
+
+MOST_FILES = 5
+
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+_UNCHANGED = -1
+_COPYING = ".copying"
+
+
+def pod_log_dir(logs_dir: Path, pod: Pod) -> Path:
+    """Named as the kubelet does it, so that the uid is what follows the last underscore."""
+    return logs_dir / f"{pod.namespace}_{pod.name}_{pod.uid}"
+
+
+def log_file(directory: Path, run: int) -> Path:
+    """The log of one run of a container."""
+    return directory / f"{run}.log"
+
+
+def open_log(directory: Path, run: int, owner: int | None = None) -> int:
+    """A descriptor to append to; the caller closes it.
+
+    It belongs to the user that the container runs as: /dev/stdout is opened anew, and the kernel then asks whose it is.
+    Other users do not come to it, the directories above are root's.
+    """
+    path = log_file(directory, run)
+    try:
+        directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, mode=_FILE_MODE)
+        try:
+            # Also those of an earlier version, which the group might read.
+            os.fchmod(descriptor, _FILE_MODE)
+            os.fchown(descriptor, _UNCHANGED if owner is None else owner, _UNCHANGED)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+    except OSError as error:
+        raise ActionFailed(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
+
+
+def is_due(path: Path, largest: int = LARGEST) -> bool:
+    """Whether the log has grown past its size; costs 2 µs."""
+    try:
+        return path.stat().st_size > largest
+    except FileNotFoundError:
+        return False
+
+
+def rotate(path: Path, most_files: int = MOST_FILES) -> None:
+    """Move what was written so far to `<path>.1`, `<path>.1` to `<path>.2` and so on. Takes as long as copying does.
+
+    On a full disk the copy fails and nothing is cut: then it is for eviction to find room.
+    """
+    copy = Path(f"{path}{_COPYING}")
+    try:
+        source = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _copy(source, copy)
+            # Without it the last lines have the time of the copy, which is not worth a complaint.
+            with suppress(OSError):
+                log_times.note(str(path))
+            _shift(path, copy, most_files)
+            os.ftruncate(source, 0)
+        finally:
+            os.close(source)
+    except OSError as error:
+        copy.unlink(missing_ok=True)
+        raise ActionFailed(f"cannot rotate log `{path}`: {kernel_files.reason(error)}") from error
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    """The log and what was rotated out of it, oldest first, as far as they exist."""
+    rotated = [Path(f"{path}.{number}") for number in range(MOST_FILES - 1, 0, -1)]
+    yield from (file for file in (*rotated, path) if file.exists())
+
+
+def _copy(source: int, target: Path) -> None:
+    # Until there is nothing new: a container that writes meanwhile is followed up to the last few microseconds.
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode=_FILE_MODE)
+    try:
+        while os.copy_file_range(source, descriptor, LARGEST):
+            continue
+    finally:
+        os.close(descriptor)
+
+
+def _shift(path: Path, copy: Path, most_files: int) -> None:
+    for number in range(most_files - 2, 0, -1):
+        older = Path(f"{path}.{number}")
+        if older.exists():
+            _move(older, f"{path}.{number + 1}")
+    copy.rename(f"{path}.1")
+    _move_times(path, f"{path}.1")
+
+
+def _move(log: Path, target: str) -> None:
+    log.rename(target)
+    _move_times(log, target)
+
+
+def _move_times(log: Path, target: str) -> None:
+    try:
+        Path(log_times.times_file(log)).rename(log_times.times_file(target))
+    except FileNotFoundError:
+        # Or those of another log would be taken for its own.
+        Path(log_times.times_file(target)).unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""What all pods of a node share, and where one of them lives."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import struct
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from jettison import events
+from jettison.clock import Clock
+from jettison.engine.pods.pod import Pod
+from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.runtimes.host.cgroups.places import Place, Places
+from jettison.runtimes.host.pods.record_files import RecordFiles
+from jettison.runtimes.host.processes.orphans import Orphans
+from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.volumes import logs
+from jettison.runtimes.host.volumes.volumes import Volume
+from jettison.runtimes.linux.files import kernel_files
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Between two attempts at something that the kernel refuses for the moment.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 1.0
+
+_OWNER_ONLY = 0o700
+# Linux' access control lists as an extended attribute: a version, then kind, rights and user of each entry.
+_ACL_VERSION, _ACL_NOBODY, _ACL_EMPTY = 2, 0xFFFFFFFF, 4
+_ACL_OWNER, _ACL_USER, _ACL_OWNING_GROUP, _ACL_MASK, _ACL_OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
+
+PATIENCE = 10.0
+"""How many seconds one attempt to kill lasts before it is said aloud that somebody does not die."""
+
+
+def make_directories(settings: HostSettings) -> None:
+    """The node's. Users that pods run as pass through the pods' to their own, and find the others shut."""
+    modes = {settings.pods_dir: 0o711, settings.logs_dir: _OWNER_ONLY, settings.records_dir: _OWNER_ONLY}
+    for directory, mode in modes.items():
+        try:
+            directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=True)
+            directory.chmod(mode)
+        except OSError as error:
+            if error.errno == errno.EROFS and directory.is_dir():
+                continue  # a disk that has failed takes no pods, but those that run are guarded
+            raise ActionFailed(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Household:
+    """Shared by all pods of the node. `pool` has the two threads in which one may wait for a disk."""
+
+    settings: HostSettings
+    places: Places
+    files: RecordFiles
+    pool: Executor
+    clock: Clock
+    emit: events.Emit
+    # How many files a pod's process may have open, unless it asks the kernel for more: as many as we might when this
+    # was made. The agent raises its own limit afterwards.
+    descriptors: int = field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    orphans: Orphans = field(default_factory=Orphans)
+
+    async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do in a thread what may wait for a disk.
+
+        Cancelled, it still waits for a thread that has begun: what that one makes (a mount, a directory) would
+        otherwise appear after it was cleared away.
+        """
+        working = self.pool.submit(work, *args, **kwargs)
+        done = asyncio.wrap_future(working)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not working.cancel():
+                await asyncio.wait([done])
+                done.exception()  # nobody will ask for it
+            raise
+
+    async def vacate(self, place: Place, failed: Callable[[str], events.Fact]) -> None:
+        """Kill until nobody is left, however long that takes, then take the place away.
+
+        Each time that this does not succeed, `failed` makes a fact of the reason.
+        """
+        if not place.exists:
+            return
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                survivors = await place.empty(PATIENCE)
+                if not survivors and place.remove():
+                    return
+                if survivors:
+                    self.emit(failed(undying(survivors)))
+            except RuntimeFailure as failure:
+                self.emit(failed(str(failure)))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def undying(survivors: Iterable[int]) -> str:
+    """The complaint about processes that SIGKILL does not end."""
+    return f"these processes do not die: {', '.join(map(str, sorted(survivors)[:5]))}"
+
+
+@dataclass(slots=True)
+class PodHome:
+    """One pod's own part. `volumes` are filled in once they have been set up."""
+
+    household: Household
+    pod: Pod
+    grace_seconds: int
+    # Something has changed: the pod's worker should look.
+    wake: Callable[[], None]
+    volumes: tuple[Volume, ...] = ()
+
+    def build(self, users: Iterable[int]) -> None:
+        """Make the pod's directory, for root and these users only. May wait for a disk. Raises ActionFailed."""
+        try:
+            self.pod_dir.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+            _let_pass(self.pod_dir, frozenset(users) - {os.geteuid()})
+        except OSError as error:
+            raise ActionFailed(f"cannot make `{self.pod_dir}`: {kernel_files.reason(error)}") from error
+
+    @property
+    def pod_dir(self) -> Path:
+        """Volumes and writable directories are below."""
+        return self.household.settings.pod_dir(self.pod.uid)
+
+    @property
+    def volumes_dir(self) -> Path:
+        """One directory for each emptyDir."""
+        return self.pod_dir / "volumes"
+
+    def writable_dir(self, container: str, run: int) -> Path:
+        """Each run of a container begins with an empty one, as it would with a fresh layer."""
+        return self.pod_dir / "containers" / container / str(run)
+
+    def log_dir(self, container: str) -> Path:
+        """One file for each run."""
+        return logs.pod_log_dir(self.household.settings.logs_dir, self.pod) / container
+
+
+def _let_pass(directory: Path, users: Iterable[int]) -> None:
+    """Let these users through, and no other user: what is below is readable for all who come that far.
+
+    Only an access control list says that of several users. A filesystem without lets everybody through; the uid, which
+    is then the only way in, is not to be had from the directory above.
+    """
+    directory.chmod(_OWNER_ONLY)
+    entries = [(_ACL_OWNER, 7, _ACL_NOBODY), *((_ACL_USER, 1, user) for user in sorted(users))]
+    entries += [(_ACL_OWNING_GROUP, 0, _ACL_NOBODY), (_ACL_MASK, 1, _ACL_NOBODY), (_ACL_OTHERS, 0, _ACL_NOBODY)]
+    if len(entries) == _ACL_EMPTY:
+        return
+    packed = struct.pack("<I", _ACL_VERSION) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(directory, "system.posix_acl_access", packed)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        directory.chmod(_OWNER_ONLY | 0o011)

@@ -1,0 +1,136 @@
+"""The volumes of a pod, as directories that its containers can reach.
+
+There is no mount namespace: a container sees its volumes as symbolic links in its writable directory, at the mountPath,
+and as paths in its environment, `JETTISON_VOLUME_<NAME>`. An emptyDir of medium Memory is a tmpfs where mounting is
+permitted and an ordinary directory where it is not. Everything here may wait for a disk: call it from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
+from jettison.runtimes.host.volumes.descent import descended
+from jettison.runtimes.linux.files import kernel_files
+
+# Whoever the containers run as, they share their volumes.
+_SHARED = 0o777
+_UNCHANGED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume that is there. `is_memory` tells what it is, not what was asked for."""
+
+    name: str
+    path: Path
+    is_memory: bool = False
+    # A hostPath is not ours to measure as the pod's, and not ours to remove.
+    is_host: bool = False
+
+
+def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = None) -> tuple[Volume, ...]:
+    """Make what is missing; what is there from before is kept. Raises ActionFailed.
+
+    An emptyDir belongs to `group`, the pod's fsGroup, and so does what is made in it; a hostPath is left as it is.
+    """
+    return tuple(_prepare(volumes_dir, spec, group) for spec in specs)
+
+
+def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
+    """Let a container see its volumes. Raises ActionFailed."""
+    done: list[MountSpec] = []
+    for mount in mounts:
+        volume = volumes[mount.volume].path
+        # A mount below another one lies in that volume.
+        outer = next((each for each in reversed(done) if mount.path.is_relative_to(each.path)), None)
+        base, rest = writable_dir, mount.path
+        if outer is not None:
+            base, rest = volumes[outer.volume].path, outer.sub_path / mount.path.relative_to(outer.path)
+        try:
+            if mount.sub_path.parts:
+                # As open as the volume itself, as a kubelet makes it: the container may be any user.
+                with descended(volume, mount.sub_path, mode=stat.S_IMODE(volume.stat().st_mode)):
+                    pass
+            with descended(base, rest.parent) as directory:
+                _link(directory, rest.name, volume / mount.sub_path)
+        except OSError as error:
+            why = kernel_files.reason(error)
+            raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
+        done.append(mount)
+
+
+def _link(directory: int, name: str, target: Path) -> None:
+    """Raises OSError."""
+    try:
+        os.symlink(target, name, dir_fd=directory)
+    except FileExistsError:
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+        if not is_link or Path(os.readlink(name, dir_fd=directory)) != target:
+            raise
+
+
+def variable(volume: str) -> str:
+    """The name of the environment variable that holds the volume's path."""
+    return f"JETTISON_VOLUME_{volume.upper().replace('-', '_')}"
+
+
+def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
+    try:
+        if spec.host_path is not None:
+            return Volume(spec.name, _host_path(spec, Path(spec.host_path)), is_host=True)
+        found = _empty_dir(spec, volumes_dir / spec.name)
+        if group is not None:
+            os.chown(found.path, _UNCHANGED, group)
+        found.path.chmod(_SHARED if group is None else _SHARED | stat.S_ISGID)
+        return found
+    except OSError as error:
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
+
+
+def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
+    path.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: `{path}` is a symbolic link")
+    if spec.is_memory and (path.is_mount() or _mount(path, spec.size_limit)):
+        return Volume(spec.name, path, is_memory=True)
+    return Volume(spec.name, path)
+
+
+def _mount(path: Path, size: int | None) -> bool:
+    try:
+        system_calls.mount_tmpfs(path, size)
+    except ActionFailed as failure:
+        if isinstance(failure.__cause__, PermissionError):
+            return False
+        raise
+    return True
+
+
+_IS: Mapping[str, Callable[[int], bool]] = {
+    "Directory": stat.S_ISDIR,
+    "DirectoryOrCreate": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "FileOrCreate": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
+}
+
+
+def _host_path(spec: VolumeSpec, path: Path) -> Path:
+    """The path once it is what its type says; without a type it need not even exist."""
+    kind = spec.host_path_type
+    if kind == "DirectoryOrCreate":
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    elif kind == "FileOrCreate":
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o644))
+    if kind and not _IS[kind](path.stat().st_mode):
+        raise ActionFailed(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
+    return path

@@ -1,0 +1,1 @@
+"""Files and filesystems: the files of the kernel, trees that pods write in, mounts, quotas, usage on disk."""

@@ -1,0 +1,193 @@
+"""What a directory takes on its disk, counted as `du` counts and in portions, because it may hold millions of files.
+
+Allocated blocks, not lengths: a sparse file is small, a compressed one too. A file with several names counts once.
+What is mounted below from another device is not counted, and no symbolic link is followed. Files that come and go
+meanwhile are counted or not; that is no error, there is no right answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jettison.errors import ObservationFailed
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.descent import Descent
+
+# st_blocks is in these units whatever the filesystem's block size is.
+_BLOCK = 512
+
+# ELOOP: a directory was replaced by a symbolic link between being listed and being entered.
+_VANISHED = kernel_files.GONE | {errno.ELOOP, errno.ESTALE}
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """The directory itself is part of it. `unreadable` entries could not be looked into: the rest is a lower bound."""
+
+    size: int
+    inodes: int
+    unreadable: int = 0
+
+
+class DirectoryWalk:
+    """A measurement under way. Between two steps it holds three descriptors and the names still to be visited."""
+
+    def __init__(self, top: Path) -> None:
+        self._size = self._inodes = self._unreadable = 0
+        # Names of a file still to come. One whose names have all been seen is forgotten again, which keeps this
+        # small in an ordinary tree of hard links.
+        self._links: dict[int, int] = {}
+        self._pending: list[list[str]] = []
+        self._entries: os._ScandirIterator[str] | None = None
+        self._top = top
+        self._place: Descent | None = None
+        self._is_gone = False
+        self._begin()
+
+    @property
+    def usage(self) -> DiskUsage | None:
+        """What was counted so far; None when there is no such directory."""
+        return None if self._is_gone else DiskUsage(self._size, self._inodes, self._unreadable)
+
+    def step(self, entries: int = 1000) -> bool:
+        """Look at that many entries, at some 8 µs each (`du` takes 4). False when nothing is left to count."""
+        place = self._place
+        if place is None:
+            return False
+        try:
+            while entries > 0:
+                if self._entries is not None:
+                    entries -= self._look_at(self._entries, entries)
+                elif self._go_on(place):
+                    entries -= 1
+                else:
+                    self.close()
+                    return False
+        except OSError as error:
+            self.close()
+            raise kernel_files.unreadable(self._top, error) from error
+        except ObservationFailed:
+            self.close()
+            raise
+        return True
+
+    def close(self) -> None:
+        """Give up, or clean up."""
+        self._close_listing()
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        try:
+            self._place = Descent(self._top)
+            self._count(os.fstat(self._place.fd))
+            self._device = self._place.device
+            self._open_listing(self._place)
+        except OSError as error:
+            self.close()
+            if error.errno not in _VANISHED:
+                raise kernel_files.unreadable(self._top, error) from error
+            self._is_gone = True
+
+    def _go_on(self, place: Descent) -> bool:
+        """Enter the next directory, or leave one that is done; False at the end."""
+        if self._pending[-1]:
+            self._enter(place, self._pending[-1].pop())
+        elif place.depth:
+            place.leave()
+            del self._pending[place.depth + 1 :]
+        else:
+            return False
+        return True
+
+    def _look_at(self, listing: Iterator[os.DirEntry[str]], most: int) -> int:
+        """Count entries of the current directory; returns how many it looked at."""
+        seen = 0
+        for entry in islice(listing, most):
+            seen += 1
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                self._excuse(error)
+                continue
+            if status.st_dev != self._device:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                self._pending[-1].append(entry.name)
+            elif status.st_nlink > 1 and not self._is_first_name(status):
+                continue
+            self._count(status)
+        if seen < most:
+            self._close_listing()
+        return seen
+
+    def _is_first_name(self, status: os.stat_result) -> bool:
+        left = self._links.get(status.st_ino)
+        if left is None:
+            self._links[status.st_ino] = status.st_nlink - 1
+            return True
+        if left == 1:
+            del self._links[status.st_ino]
+        else:
+            self._links[status.st_ino] = left - 1
+        return False
+
+    def _count(self, status: os.stat_result) -> None:
+        self._size += status.st_blocks * _BLOCK
+        self._inodes += 1
+
+    def _enter(self, place: Descent, name: str) -> None:
+        try:
+            place.enter(name)
+        except OSError as error:
+            self._excuse(error)
+            return
+        if place.device == self._device:
+            self._open_listing(place)
+        else:  # something was mounted here since it was listed
+            self._pending.append([])
+
+    def _open_listing(self, place: Descent) -> None:
+        self._pending.append([])
+        try:
+            self._entries = os.scandir(place.fd)
+        except OSError as error:
+            self._excuse(error)
+
+    def _close_listing(self) -> None:
+        if self._entries is not None:
+            self._entries.close()
+            self._entries = None
+
+    def _excuse(self, error: OSError) -> None:
+        """Gone is normal, forbidden is noted, anything else is the disk's fault and ends the walk."""
+        if error.errno in _FORBIDDEN:
+            self._unreadable += 1
+        elif error.errno not in _VANISHED:
+            raise error
+
+
+def measure(top: Path) -> DiskUsage | None:
+    """The whole walk in one go: for small directories, or from a thread."""
+    with DirectoryWalk(top) as walk:
+        while walk.step():
+            continue
+        return walk.usage

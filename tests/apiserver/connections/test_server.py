@@ -1,0 +1,243 @@
+"""The server as a client meets it: addresses, TLS, heads that are too long or too slow, and a stop that is graceful."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.connections import connection as connections
+from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
+from jettison.apiserver.connections.server import Endpoint, is_loopback, listen, parse_endpoint, serve
+from jettison.errors import InputError, JettisonError
+
+Client = Callable[[bytes], Awaitable[bytes]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "url"),
+    [
+        ("127.0.0.1:6443", Endpoint("127.0.0.1", 6443), "https://127.0.0.1:6443"),
+        ("[::1]:0", Endpoint("::1", 0), "https://[::1]:0"),
+        ("localhost:1", Endpoint("localhost", 1), "https://localhost:1"),
+        ("0.0.0.0:65535", Endpoint("0.0.0.0", 65535), "https://127.0.0.1:65535"),
+    ],
+)
+def test_places_to_listen_at(text: str, expected: Endpoint, url: str) -> None:
+    assert parse_endpoint(text) == expected
+    assert expected.url == url
+
+
+@pytest.mark.parametrize(
+    "text", ["", "6443", ":6443", "a:", "a:b", "a:65536", "a:-1", "::1:80", "[a]:80", "a:²", "a:1 "]
+)
+def test_what_is_not_a_place(text: str) -> None:
+    with pytest.raises(InputError, match="is not a place to listen at"):
+        parse_endpoint(text)
+
+
+def test_only_loopback_addresses_are_loopback() -> None:
+    places = ("127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "0.0.0.0:1", "192.0.2.1:1", "example.com:1")
+    assert [is_loopback(parse_endpoint(each)) for each in places] == [True] * 4 + [False] * 3
+
+
+def test_a_certificate_names_what_it_is_reached_by() -> None:
+    assert Endpoint("127.0.0.1", 1).names == ("localhost", "127.0.0.1", "::1")
+    assert Endpoint("192.0.2.1", 1).names[-1] == "192.0.2.1"
+    assert Endpoint("0.0.0.0", 1).names[-1] == socket.gethostname()
+
+
+def test_a_port_in_use_is_named() -> None:
+    listener, endpoint = listen(Endpoint("127.0.0.1", 0))
+    with (
+        listener,
+        pytest.raises(JettisonError, match=rf"cannot listen at `127.0.0.1:{endpoint.port}`: Address already"),
+    ):
+        listen(endpoint)
+
+
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(InputError, match=r"cannot listen at `no-such-host\.invalid:1`"):
+        listen(Endpoint("no-such-host.invalid", 1))
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the size of the body; `/watch` streams until it is cut off, `/slow` takes a moment."""
+    if scope["type"] != "http":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    if scope["path"] == "/watch":
+        await send({"type": "http.response.body", "body": b"event\n", "more_body": True})
+        await asyncio.sleep(60)
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.3)
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def with_server(folder: Path, work: Callable[[Endpoint, ssl.SSLContext, asyncio.Event], Awaitable[None]]) -> None:
+    """Run `work` beside a server with the app above."""
+
+    async def main() -> None:
+        identity = ensure_identity(folder)
+        listener, endpoint = listen(Endpoint("127.0.0.1", 0))
+        stop, ready = asyncio.Event(), asyncio.Event()
+        server = asyncio.create_task(serve(app, listener, identity, stop, on_ready=ready.set))
+        await ready.wait()
+        client = ssl.create_default_context(cadata=identity.authority_pem.decode())
+        try:
+            await work(endpoint, client, stop)
+        finally:
+            stop.set()
+            await asyncio.wait_for(server, 10)
+
+    asyncio.run(main())
+
+
+async def answer(endpoint: Endpoint, client: ssl.SSLContext, request: bytes) -> bytes:
+    """All that comes back till the server hangs up."""
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
+    try:
+        writer.write(request)
+        return await asyncio.wait_for(reader.read(), 5)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_a_request_over_tls(tmp_path: Path) -> None:
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        told = await answer(endpoint, client, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert told.startswith(b"HTTP/1.1 200 OK")
+        assert b"hello" in told
+        assert b"server:" not in told.lower()
+
+    with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nbig: " + b"x" * (MOST_HEAD_BYTES + 1) + b"\r\n\r\n",
+        b"GET /" + b"x" * (MOST_HEAD_BYTES + 1) + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 30_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nnever-ending: " + b"x" * 1_000_000,
+    ],
+    ids=["header", "path", "many", "endless"],
+)
+def test_a_head_that_is_too_large_is_refused(tmp_path: Path, request_bytes: bytes) -> None:
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        told = await answer(endpoint, client, request_bytes)
+        # A client that is still sending may only see the end of the connection.
+        assert told.startswith(b"HTTP/1.1 431") or told == b""
+        fine = await answer(endpoint, client, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        assert fine.startswith(b"HTTP/1.1 200")
+
+    with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET / HTTP/1.1\r\n", b"\r\n\r\n"])
+def test_a_head_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beginning: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        assert (await answer(endpoint, client, beginning)).startswith(b"HTTP/1.1 408")
+
+    with_server(tmp_path, work)
+
+
+def test_the_clock_of_the_head_does_not_run_during_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        told = await answer(endpoint, client, b"GET /slow HTTP/1.1\r\nconnection: close\r\n\r\n")
+        assert told.endswith(b"hello\r\n0\r\n\r\n")
+
+    with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\x00\x01\x02", b"NONSENSE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET http:// HTTP/1.1\r\n\r\n"]
+)
+def test_noise_is_a_bad_request(tmp_path: Path, noise: bytes) -> None:
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        assert (await answer(endpoint, client, noise)).startswith(b"HTTP/1.1 400")
+
+    with_server(tmp_path, work)
+
+
+async def pour(writer: asyncio.StreamWriter) -> None:
+    """A hundred megabytes of body, piece by piece."""
+    for _ in range(10_000):
+        writer.write(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
+def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_IGNORED_BYTES", 100_000)
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
+        writer.write(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        with pytest.raises(ConnectionError):
+            await pour(writer)
+
+    with_server(tmp_path, work)
+
+
+def test_a_client_without_tls_is_sent_away(tmp_path: Path) -> None:
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        try:
+            told = await asyncio.wait_for(reader.read(), 5)
+        except ConnectionResetError:
+            told = b""
+        writer.close()
+        assert b"HTTP" not in told
+        assert (await answer(endpoint, client, b"GET / HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+    with_server(tmp_path, work)
+
+
+def test_a_stop_lets_an_answer_end(tmp_path: Path) -> None:
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, stop: asyncio.Event) -> None:
+        slow = asyncio.create_task(answer(endpoint, client, b"GET /slow HTTP/1.1\r\n\r\n"))
+        await asyncio.sleep(0.15)
+        stop.set()
+        assert (await slow).endswith(b"hello\r\n0\r\n\r\n")
+
+    with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize("path", [b"/", b"/slow"])
+def test_a_client_that_does_not_let_go_does_not_hold_up_a_stop(tmp_path: Path, path: bytes) -> None:
+    """It neither reads on nor closes, and so never answers the goodbye of TLS. uvicorn would wait for 5 s."""
+    held: list[socket.socket] = []
+    begun = 0.0
+
+    def ask(endpoint: Endpoint, client: ssl.SSLContext) -> None:
+        plain = socket.create_connection((endpoint.host, endpoint.port))
+        held.append(client.wrap_socket(plain, server_hostname=endpoint.host))
+        held[0].sendall(b"GET %s HTTP/1.1\r\n\r\n" % path)
+        assert held[0].recv(8) == b"HTTP/1.1"
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        nonlocal begun
+        await asyncio.to_thread(ask, endpoint, client)
+        begun = time.monotonic()
+
+    with_server(tmp_path, work)
+    held[0].close()
+    assert time.monotonic() - begun < 3

@@ -1,0 +1,90 @@
+"""JSON as Go reads it, complained about as Go complains."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jettison.apiserver.http.json_texts import duplicate_keys, parse_json
+from jettison.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input"),
+        (b'{"a":"b', "unexpected end of JSON input"),
+        (b"[1,", "unexpected end of JSON input"),
+        (b"x", "invalid character 'x' looking for beginning of value"),
+        (b"\x81", "invalid character '\\x81' looking for beginning of value"),
+        (b"'", "invalid character '\\'' looking for beginning of value"),
+        (b"NaN", "invalid character 'N' looking for beginning of value"),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b'{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+        (b"[1 2]", "invalid character '2' after array element"),
+        (b"{} {}", "invalid character '{' after top-level value"),
+        (b'"\n"', "invalid character '\\n' in string literal"),
+        (b"[" * 100_000, "exceeded max depth"),
+    ],
+)
+def test_what_is_no_json(text: bytes, complaint: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_json(text)
+    assert str(refused.value) == complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'"\xff"', "\N{REPLACEMENT CHARACTER}"),
+        (rb'"\ud800"', "\N{REPLACEMENT CHARACTER}"),
+        (b"123456789012345678901234567890", 1.2345678901234568e29),
+        (b"-9223372036854775808", -(2**63)),
+        (b'{"a":1,"a":2}', {"a": 2}),
+    ],
+)
+def test_what_go_takes_all_the_same(text: bytes, value: Any) -> None:
+    found = parse_json(text)
+    assert found == value
+    msgspec.json.encode(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (b'{"a":1,"b":{"a":1}}', []),
+        (b'{"a" : 1, "a":2}', ["a"]),
+        (b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}', ["a.b", "c[0].d"]),
+        (b'{"a":{"b":[[{"c":1},{"c":1,"c":1,"c":1}]],"d":1,"d":1},"a":1}', ["a.b[0][1].c", "a.d", "a"]),
+        (b'{"a":{"b":1,"b":1},"a":{"b":1,"b":1}}', ["a.b", "a"]),
+        (b'{"a":"\\":"}', []),
+        (b'{"\xff":1,"\xff":1}', ["\N{REPLACEMENT CHARACTER}"]),
+    ],
+)
+def test_keys_that_come_twice(text: bytes, keys: list[str]) -> None:
+    assert duplicate_keys(text, parse_json(text)) == keys
+
+
+def test_no_more_keys_are_named_than_somebody_reads() -> None:
+    pairs = ",".join(f'"a{number}":1,"a{number}":1' for number in range(1000))
+    short, long = f"{{{pairs}}}".encode(), f'{{"{"k" * 50_000}":{{{pairs}}}}}'.encode()
+    assert len(duplicate_keys(short, parse_json(short))) == 100
+    assert len(duplicate_keys(long, parse_json(long))) == 2
+
+
+@given(st.binary(max_size=40) | st.text(alphabet='{}[]",:x1e. \\u', max_size=30).map(str.encode))
+def test_any_bytes_are_read_or_refused_as_python_has_it(data: bytes) -> None:
+    try:
+        value = parse_json(data)
+    except InputError:
+        return
+    msgspec.json.encode(value)
+    # Whatever we take, Python takes too: the dialect is not larger than it has to be.
+    json.loads(data.decode("utf-8", "replace"))

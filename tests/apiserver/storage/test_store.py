@@ -1,0 +1,350 @@
+"""One counter, no lost update, nothing shown before it is durable, and history as far as it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jettison.apiserver.objects.resources import LEASES, NODES, PODS
+from jettison.apiserver.storage.log import Log
+from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.stored import Change
+from jettison.errors import ApiError, JettisonError, NotFound
+
+Json = dict[str, Any]
+
+
+def named(name: str, namespace: str = "x", **rest: Any) -> Json:
+    return {"metadata": {"name": name, "namespace": namespace}, **rest}
+
+
+def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], **options: int) -> None:
+    async def run() -> None:
+        store = Store(folder, **options)
+        await work(store)
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_every_write_has_the_next_version_of_one_counter_across_kinds_and_restarts(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def write(store: Store) -> None:
+        for resource in (LEASES, NODES, LEASES):
+            stored = await store.create(resource, named(f"o{len(seen)}"))
+            assert stored.metadata["resourceVersion"] == str(stored.version)
+            seen.append(stored.version)
+
+    on_store(tmp_path, write)
+    on_store(tmp_path, write)
+    assert seen == list(range(1, 7))
+
+
+def test_a_write_that_changes_nothing_is_none(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        first = await store.create(LEASES, named("a", spec={"x": 1}))
+        changes: list[Change] = []
+        store.follow(LEASES, store.version, changes.append)
+        again = await store.update(LEASES, "x", "a", lambda old: {**old, "spec": {"x": 1}})
+        assert again is first
+        assert store.version == first.version
+        assert not changes
+
+    on_store(tmp_path, work)
+
+
+def test_concurrent_changes_of_one_object_are_all_there(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        await store.create(LEASES, named("a", count=0))
+        versions = await asyncio.gather(
+            *(store.update(LEASES, "x", "a", lambda old: {**old, "count": old["count"] + 1}) for _ in range(200))
+        )
+        found = store.get(LEASES, "x", "a")
+        assert found is not None
+        assert found.object["count"] == 200
+        assert [each.version for each in versions] == list(range(2, 202))
+
+    on_store(tmp_path, work)
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        outcomes = await asyncio.gather(
+            *(store.create(LEASES, named("a", by=each)) for each in range(20)), return_exceptions=True
+        )
+        refused = [each for each in outcomes if isinstance(each, ApiError)]
+        assert len(refused) == 19
+        assert {each.reason for each in refused} == {"AlreadyExists"}
+
+    on_store(tmp_path, work)
+
+
+def test_nobody_sees_what_is_not_durable(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        changes: list[Change] = []
+        store.follow(LEASES, 0, changes.append)
+        staged = store.put(LEASES, "x", "a", named("a"))
+        assert store.head(LEASES, "x", "a") is staged
+        assert store.get(LEASES, "x", "a") is None
+        assert store.list(LEASES) == ([], 0)
+        assert not changes
+        await store.durable(staged)
+        assert store.get(LEASES, "x", "a") is staged
+        assert [change.stored for change in changes] == [staged]
+
+    on_store(tmp_path, work)
+
+
+def test_writes_of_one_turn_share_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = []
+    real = Log.commit
+
+    def count(log: Log) -> None:
+        commits.append(1)
+        real(log)
+
+    monkeypatch.setattr(Log, "commit", count)
+
+    async def work(store: Store) -> None:
+        await asyncio.gather(*(store.create(LEASES, named(f"o{each}")) for each in range(500)))
+
+    on_store(tmp_path, work)
+    assert len(commits) == 1
+
+
+def test_a_disk_that_refuses_fails_the_writes_and_leaves_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(store: Store) -> None:
+        await store.create(LEASES, named("a", n=1))
+        real = Log.commit
+
+        def refuse(log: Log) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(Log, "commit", refuse)
+        failing = store.put(LEASES, "x", "a", {**named("a"), "n": 2})
+        later = store.put(LEASES, "x", "b", named("b"))
+        with pytest.raises(ApiError, match="disk is full"):
+            await store.durable(failing)
+        with pytest.raises(ApiError):
+            await store.durable(later)
+        monkeypatch.setattr(Log, "commit", real)
+        found = store.head(LEASES, "x", "a")
+        assert found is not None
+        assert found.object["n"] == 1
+        stored = await store.create(LEASES, named("c"))
+        assert stored.version > later.version
+
+    on_store(tmp_path, work)
+
+
+def test_lists_are_in_order_of_namespace_and_name(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        for namespace, name in (("b", "a"), ("a", "b"), ("a", "a"), ("a-b", "c"), ("a", "ä")):
+            await store.create(LEASES, named(name, namespace))
+        keys = [each.key for each in store.list(LEASES)[0]]
+        assert keys == sorted(keys)
+        assert [each.key[1] for each in store.list(LEASES, "a")[0]] == ["a", "b", "ä"]
+
+    on_store(tmp_path, work)
+
+
+def test_the_past_can_be_listed_as_far_as_it_is_kept(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        await store.create(LEASES, named("a", n=1))
+        await store.create(LEASES, named("b"))
+        then = store.version
+        await store.update(LEASES, "x", "a", lambda old: {**old, "n": 2})
+        await store.delete(LEASES, "x", "b")
+        await store.create(LEASES, named("c"))
+        shown = {each.key[1]: each.object.get("n") for each in store.list_at(LEASES, "x", then)}
+        assert shown == {"a": 1, "b": None}
+        for each in range(20):
+            await store.create(LEASES, named(f"later{each}"))
+        with pytest.raises(ApiError) as refused:
+            store.list_at(LEASES, "x", then)
+        assert (refused.value.code, refused.value.reason) == (410, "Expired")
+
+    on_store(tmp_path, work, history=20)
+
+
+def test_what_is_superseded_and_forgotten_leaves_the_disk(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        await store.create(LEASES, named("a", n=0))
+        for _ in range(100):
+            await store.update(LEASES, "x", "a", lambda old: {**old, "n": old["n"] + 1})
+        for each in range(30):
+            await store.create(LEASES, named(f"gone{each}"))
+            await store.delete(LEASES, "x", f"gone{each}")
+
+    on_store(tmp_path, work, history=10)
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM log").fetchone()
+    assert rows < 30
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "remove"]), st.integers(0, 3)), max_size=40),
+    st.integers(1, 12),
+)
+def test_a_restart_finds_the_same_state_and_the_same_history(
+    operations: list[tuple[str, str, int]], history: int
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def snapshot(store: Store) -> Json:
+        oldest = store._oldest
+        changes = store.follow(LEASES, oldest, lambda change: None)
+        told = [(change.type, change.stored.body, change.previous and change.previous.body) for change in changes]
+        return {"items": [each.body for each in store.list(LEASES)[0]], "version": store.version, "told": told}
+
+    async def write(store: Store) -> None:
+        for name, operation, number in operations:
+            if operation == "put":
+                found = store.head(LEASES, "x", name)
+                store.put(LEASES, "x", name, {**(found.object if found else named(name)), "n": number})
+            elif store.head(LEASES, "x", name) is not None:
+                store.remove(LEASES, "x", name)
+            if number == 0:
+                await store.settled()
+        await store.settled()
+        seen["before"] = snapshot(store)
+
+    async def read(store: Store) -> None:
+        seen["after"] = snapshot(store)
+
+    with tempfile.TemporaryDirectory() as folder:
+        on_store(Path(folder), write, history=history)
+        on_store(Path(folder), read, history=history)
+    assert seen["before"]["items"] == seen["after"]["items"]
+    assert seen["before"]["version"] == seen["after"]["version"]
+    # What was about to be forgotten may be told once more, never less.
+    assert seen["after"]["told"][-len(seen["before"]["told"]) :] == seen["before"]["told"] or not seen["before"]["told"]
+
+
+def test_a_follower_misses_nothing_and_gets_nothing_twice(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        told: list[int] = []
+        await store.create(PODS, named("a"))
+        since = store.version
+        await store.create(PODS, named("b"))
+        missed = store.follow(PODS, since, lambda change: told.append(change.stored.version))
+        await asyncio.gather(*(store.create(PODS, named(f"o{each}")) for each in range(10)))
+        versions = [change.stored.version for change in missed] + told
+        assert versions == list(range(since + 1, store.version + 1))
+
+    on_store(tmp_path, work)
+
+
+def test_a_removed_object_is_told_as_it_was_last_at_the_version_of_its_removal(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        changes: list[Change] = []
+        store.follow(LEASES, 0, changes.append)
+        await store.create(LEASES, named("a", n=1))
+        gone = await store.delete(LEASES, "x", "a")
+        assert (gone.object["n"], gone.metadata["resourceVersion"]) == (1, str(store.version))
+        assert changes[-1].stored is gone
+        with pytest.raises(NotFound):
+            await store.delete(LEASES, "x", "a")
+
+    on_store(tmp_path, work)
+
+
+def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        with pytest.raises(JettisonError, match="is in use by process"):
+            Store(tmp_path)
+
+    on_store(tmp_path, work)
+    on_store(tmp_path, work)
+
+
+def test_what_was_given_up_stays_so_whatever_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version is below that of the store by then, and it is not durable for that."""
+
+    async def work(store: Store) -> None:
+        real = Log.append
+
+        def refuse(*given: object) -> None:
+            raise OverflowError("whatever it is")
+
+        monkeypatch.setattr(Log, "append", refuse)
+        lost = store.put(LEASES, "x", "a", named("a"))
+        with pytest.raises(ApiError):
+            await store.settled()
+        monkeypatch.setattr(Log, "append", real)
+        later = await store.create(LEASES, named("b"))
+        assert later.version > lost.version
+        with pytest.raises(ApiError, match="given up"):
+            await store.durable(lost)
+        assert store.head(LEASES, "x", "a") is None
+
+    on_store(tmp_path, work)
+
+
+def test_a_listener_that_fails_keeps_nothing_from_the_others(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        heard: list[Change] = []
+
+        def fail(change: Change) -> None:
+            raise ValueError(change)
+
+        store.follow(LEASES, 0, fail)
+        store.follow(LEASES, 0, heard.append)
+        await asyncio.gather(*(store.create(LEASES, named(name)) for name in "abc"))
+        assert len(heard) == len(store.list(LEASES)[0]) == 3
+
+    on_store(tmp_path, work)
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(JettisonError, match="is damaged: file is not a database"):
+        Store(tmp_path)
+
+
+def test_compacting_changes_nothing_that_can_be_seen(tmp_path: Path) -> None:
+    """Objects, lists at any version and the feed are as before, and go on from there."""
+
+    def seen(store: Store) -> Json:
+        feed = store.feed(LEASES)
+        changes = [feed[place] for place in range(feed.first, feed.end)]
+        return {
+            "objects": [(each.key, each.version, each.object) for each in store.list(LEASES)[0]],
+            "past": [[each.body for each in store.list_at(LEASES, None, version)] for version in range(2, 9)],
+            "feed": (feed.first, [(each.type, each.stored.body, each.previous is None) for each in changes]),
+            "places": [store.place_after(LEASES, version) for version in range(2, 9)],
+        }
+
+    async def work() -> None:
+        store = Store(tmp_path, history=8)
+        for turn in range(3):
+            for name in "cab":
+                store.put(LEASES, "ns", name, {"metadata": {"name": name, "namespace": "ns"}, "turn": turn})
+            store.compact()  # while something is on its way to the disk
+        store.remove(LEASES, "ns", "b")
+        await asyncio.sleep(0)
+        store.compact()
+        await store.settled()
+        before = seen(store)
+        store.compact()
+        assert seen(store) == before
+        changed = await store.update(LEASES, "ns", "a", lambda value: {**value, "turn": 9})
+        assert store.feed(LEASES)[store.feed(LEASES).end - 1].stored is changed
+        await store.close()
+        again = Store(tmp_path)
+        assert [each.object["turn"] for each in again.list(LEASES)[0]] == [9, 2]
+        await again.close()
+
+    asyncio.run(work())

@@ -1,0 +1,418 @@
+"""Watches: everything that happened, once and in order; and a slow watcher harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+import tracemalloc
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.objects.resources import NODES, PODS
+from jettison.apiserver.storage import store
+from jettison.apiserver.verbs import watch
+from tests.apiserver.served import PODS as POD_PATH
+from tests.apiserver.served import Answer, Served, pod_document
+
+Json = dict[str, Any]
+
+
+def events(answer: Answer) -> list[Json]:
+    assert answer.code == 200, answer.content
+    return [json.loads(line) for line in answer.content.splitlines()]
+
+
+def told(answer: Answer) -> list[tuple[str, str]]:
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(answer)]
+
+
+async def watch_while(api: Served, query: str, work: Awaitable[object], **options: Any) -> Answer:
+    """Watch until the work is done and told."""
+    leave = asyncio.Event()
+    asking = api.ask("GET", POD_PATH, query=f"watch=true&{query}", leave=leave, **options)
+    watching = asyncio.create_task(asking)
+    await asyncio.sleep(0.02)
+    await work
+    await asyncio.sleep(0.05)
+    leave.set()
+    return await watching
+
+
+def watched(api: Served, query: str, *steps: Any, **options: Any) -> Answer:
+    async def work() -> None:
+        for step in steps:
+            assert (await api.ask(*step)).code in (200, 201)
+
+    return api.run(watch_while(api, query, work(), **options))
+
+
+async def patch(api: Served, name: str, labels: Json) -> Answer:
+    body = {"metadata": {"labels": labels}}
+    return await api.ask("PATCH", f"{POD_PATH}/{name}", body, content_type="application/merge-patch+json")
+
+
+def test_without_a_version_all_objects_come_first(api: Served) -> None:
+    api.pod("a")
+    assert told(watched(api, "")) == [("ADDED", "a")]
+    assert told(watched(api, "resourceVersion=0", ("POST", POD_PATH, pod_document("b")))) == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+    ]
+
+
+def test_from_a_version_only_what_came_after(api: Served) -> None:
+    api.pod("a")
+    since = api.store.version
+    api.post(POD_PATH, pod_document("b"))
+    answer = watched(api, f"resourceVersion={since}", ("DELETE", f"{POD_PATH}/b"))
+    assert told(answer) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in events(answer)]
+    assert versions == [since + 1, since + 2, since + 3]
+    assert events(answer)[0]["object"]["kind"] == "Pod"
+
+
+def test_a_selector_makes_arrivals_and_departures(api: Served) -> None:
+    api.post(POD_PATH, pod_document("p", labels={"app": "db"}))
+    since = api.store.version
+
+    async def work() -> None:
+        for labels in ({"app": "web"}, {"x": "y"}, {"app": "db"}, {"app": "db", "z": "z"}, {"app": "web"}):
+            await patch(api, "p", labels)
+        await api.ask("DELETE", f"{POD_PATH}/p")
+
+    found = events(api.run(watch_while(api, f"resourceVersion={since}&labelSelector=app%3Dweb", work())))
+    assert [each["type"] for each in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    # Who leaves is shown as last seen, at the version of the change that took it away.
+    assert found[2]["object"]["metadata"]["labels"] == {"app": "web", "x": "y"}
+    assert int(found[2]["object"]["metadata"]["resourceVersion"]) == since + 3
+
+
+def test_a_version_that_is_too_old_ends_the_watch_with_an_event(api: Served) -> None:
+    async def forget() -> None:
+        for each in range(10_001):
+            api.store.put(NODES, "", f"n{each}", {"metadata": {"name": f"n{each}", "uid": "u"}})
+        await api.store.settled()
+
+    api.run(forget())
+    (event,) = events(watched(api, "resourceVersion=1"))
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert event["object"]["message"].startswith("too old resource version: 1 (")
+
+
+def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
+    first = Served(tmp_path / "cluster")
+    first.pod("a")
+    since = first.store.version
+    first.post(POD_PATH, pod_document("b"))
+    first.delete(f"{POD_PATH}/b")
+    first.close()
+    second = Served(tmp_path / "cluster")
+    answer = watched(second, f"resourceVersion={since}")
+    second.close()
+    assert told(answer) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+
+
+def test_initial_events_end_with_a_bookmark(api: Served) -> None:
+    api.pod("a")
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    found = events(watched(api, query, ("POST", POD_PATH, pod_document("b"))))
+    assert [each["type"] for each in found[:3]] == ["ADDED", "BOOKMARK", "ADDED"]
+    mark = found[1]["object"]
+    assert mark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert (mark["kind"], mark["metadata"]["resourceVersion"]) == ("Pod", str(api.store.version - 1))
+
+
+def test_bookmarks_move_on_without_events(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.2)
+    since = api.store.version
+
+    async def work() -> None:
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
+        await asyncio.sleep(0.5)
+
+    found = events(api.run(watch_while(api, f"resourceVersion={since}&allowWatchBookmarks=true", work())))
+    assert {each["type"] for each in found} == {"BOOKMARK"}
+    assert found[-1]["object"]["metadata"]["resourceVersion"] == str(api.store.version)
+    assert not events(watched(api, f"resourceVersion={since}"))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ("resourceVersionMatch=NotOlderThan&resourceVersion=1", "forbidden for watch unless sendInitialEvents"),
+    ],
+)
+def test_options_that_do_not_go_together(api: Served, query: str, text: str) -> None:
+    answer = api.get(POD_PATH, query=f"watch=1&{query}")
+    assert (answer.code, text in answer.message) == (422, True)
+
+
+def test_one_object_is_watched_by_its_name(api: Served) -> None:
+    since = api.store.version
+    query = f"resourceVersion={since}&fieldSelector=metadata.name%3Db"
+    steps = [("POST", POD_PATH, pod_document(name)) for name in "abc"]
+    assert told(watched(api, query, *steps)) == [("ADDED", "b")]
+
+
+def test_a_table_has_its_columns_once(api: Served) -> None:
+    api.pod("a")
+    api.pod("b")
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    found = events(watched(api, "", accept=accept))
+    assert [bool(each["object"]["columnDefinitions"]) for each in found] == [True, False]
+    assert found[1]["object"]["rows"][0]["cells"][0] == "b"
+
+
+def test_metadata_alone(api: Served) -> None:
+    api.pod("a")
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    found = events(watched(api, query, ("DELETE", f"{POD_PATH}/a"), accept=accept))
+    assert [each["type"] for each in found] == ["ADDED", "BOOKMARK", "MODIFIED"]
+    assert all(each["object"]["kind"] == "PartialObjectMetadata" for each in found)
+    assert all(set(each["object"]) == {"kind", "apiVersion", "metadata"} for each in found)
+    assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def open_watch(api: Served, query: bytes = b"watch=1") -> watch.Watcher:
+    request = Request("GET", POD_PATH, query, [])
+    return (await watch.open_watch(api.store, api.clock, request, PODS, "default"))[0]
+
+
+def lines(*chunks: bytes) -> list[tuple[str, str]]:
+    found = [json.loads(line) for line in b"".join(chunks).splitlines()]
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in found]
+
+
+def test_a_watcher_that_lags_too_far_is_told_410_and_nobody_waits_for_it(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "HISTORY_BYTES", 4000)
+    monkeypatch.setattr(store, "_LEAST_HISTORY", 5)
+    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
+
+    async def work() -> tuple[int, list[bytes]]:
+        slow, quick = await open_watch(api), await open_watch(api)
+        seen = 0
+
+        async def read() -> None:
+            nonlocal seen
+            async for chunk in quick.chunks(20):
+                seen += chunk.count(b"\n")
+                if seen == 20:
+                    quick.close()
+
+        reading = asyncio.create_task(read())
+        left = slow.chunks(20)
+        told: list[bytes] = []
+        for each in range(20):
+            await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
+            if not told:
+                told.append(await anext(left))
+            await asyncio.sleep(0)
+        await reading
+        told += [chunk async for chunk in left]
+        return seen, told
+
+    seen, told = api.run(work())
+    assert seen == 20
+    first, last = (json.loads(line) for line in b"".join(told).splitlines())
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "p0")
+    assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert last["object"]["message"] == f"too old resource version: {api.store.version - 19} ({api.store.oldest})"
+    assert not api.store.feed(PODS).waiting
+
+
+def test_a_thousand_watchers_that_do_not_read_hold_nothing(api: Served) -> None:
+    """What they lag behind is in the feed, once; a watcher that reads later finds all of it."""
+
+    async def work() -> tuple[int, list[tuple[str, str]]]:
+        api.store.put(PODS, "default", "p", {"metadata": {"name": "p", "namespace": "default", "uid": "u"}})
+        await api.store.settled()
+        silent = [await open_watch(api) for _ in range(1000)]
+        streams = [each.chunks(60) for each in silent]
+        for stream in streams:
+            assert lines(await anext(stream)) == [("ADDED", "p")]
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for turn in range(100):
+            metadata = {"name": "p", "namespace": "default", "uid": "u", "annotations": {"x": f"{turn:05d}" * 1000}}
+            api.store.put(PODS, "default", "p", {"metadata": metadata})
+            await api.store.settled()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        told = b""
+        while told.count(b"\n") < 100:
+            told += await anext(streams[0])
+        for each in silent:
+            each.close()
+        return grown, lines(told)
+
+    grown, told = api.run(work())
+    assert told == [("MODIFIED", "p")] * 100
+    assert grown < 3_000_000  # 100 versions of 5 kB, some of them also as values
+
+
+def test_what_two_watchers_are_told_is_encoded_once(api: Served) -> None:
+    async def work() -> None:
+        query = b"watch=1&resourceVersion=%d" % api.store.version
+        first, second = await open_watch(api, query), await open_watch(api, query)
+        await api.ask("POST", POD_PATH, pod_document("p"))
+        one, other = next(first._lines()), next(second._lines())
+        assert one is other
+
+    api.run(work())
+
+
+def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that reads slowly: between any two pieces of its initial events others write."""
+    monkeypatch.setattr(watch, "PIECE_BYTES", 800)
+    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
+    for name in "bdfhj":
+        api.pod(name)
+
+    async def work() -> dict[str, str]:
+        watcher = await open_watch(api)
+        state: dict[str, str] = {}
+        text = b""
+        steps = iter(
+            [("POST", "a"), ("DELETE", "b"), ("POST", "g"), ("PATCH", "d"), ("DELETE", "j"), ("PATCH", "a"), ("", "")]
+        )
+        async for chunk in watcher.chunks(20):
+            *whole, text = (text + chunk).split(b"\n")
+            for line in whole:
+                event = json.loads(line)
+                name = event["object"]["metadata"]["name"]
+                assert (event["type"] == "ADDED") == (name not in state)
+                state[name] = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] == "DELETED":
+                    del state[name]
+            method, name = next(steps, ("", ""))
+            if method == "POST":
+                await api.ask("POST", POD_PATH, pod_document(name))
+            elif method == "DELETE":
+                await api.ask("DELETE", f"{POD_PATH}/{name}", {"gracePeriodSeconds": 0})
+            elif method == "PATCH":
+                await patch(api, name, {"x": "y"})
+            elif state == await shown():
+                watcher.close()
+        return state
+
+    async def shown() -> dict[str, str]:
+        items = (await api.ask("GET", POD_PATH)).body["items"]
+        return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
+
+    assert set(api.run(work())) == {"a", "d", "f", "g", "h"}
+
+
+def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PACE_SECONDS", 1.0)
+
+    async def work() -> list[int]:
+        request = Request("GET", POD_PATH, b"watch=1", [])
+        watcher, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+        told = []
+        for each in range(6):
+            await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
+            if not each:
+                chunks = watcher.chunks(30)
+                told.append(await asyncio.wait_for(anext(chunks), 0.9))
+        told.append(await anext(chunks))
+        watcher.close()
+        return [chunk.count(b"\n") for chunk in told]
+
+    assert api.run(work()) == [1, 5]
+
+
+def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
+    async def work() -> None:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": POD_PATH,
+            "query_string": b"watch=1",
+            "headers": [(b"authorization", b"Bearer admin")],
+        }
+        gone = asyncio.Event()
+
+        async def receive() -> Json:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            del message
+
+        watching = asyncio.create_task(api.app(scope, receive, send))
+        await asyncio.sleep(0.02)
+        assert api.store.feed(PODS).waiting
+        gone.set()
+        await asyncio.wait_for(watching, 2)
+
+    api.run(work())
+    assert not api.store.feed(PODS).waiting
+
+
+def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn takes what is sent to it all the same, without waiting: thousands of watches would stop the server."""
+    monkeypatch.setattr(watch, "PIECE_BYTES", 100)
+
+    async def work() -> int:
+        for each in range(1000):
+            api.store.put(PODS, "default", f"p{each}", {"metadata": {"name": f"p{each}", "namespace": "default"}})
+        await api.store.settled()
+        headers = [(b"authorization", b"Bearer admin")]
+        scope = {"type": "http", "method": "GET", "path": POD_PATH, "query_string": b"watch=1", "headers": headers}
+        sent = 0
+
+        async def receive() -> Json:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal sent
+            sent += message["type"] == "http.response.body"
+
+        await asyncio.wait_for(api.app(scope, receive, send), 20)
+        return sent
+
+    assert api.run(work()) < 20
+
+
+def test_a_list_and_a_watch_rebuild_the_state(api: Served) -> None:
+    """What an informer does: whatever happens in between, it ends up with what a list shows."""
+    since = api.store.version
+
+    async def work() -> None:
+        for each in range(30):
+            name = f"p{each % 7}"
+            if (await api.ask("POST", POD_PATH, pod_document(name))).code == 409:
+                await patch(api, name, {"turn": str(each)})
+                if each % 3 == 0:
+                    await api.ask("DELETE", f"{POD_PATH}/{name}")
+
+    state: dict[str, Json] = {}
+    for event in events(api.run(watch_while(api, f"resourceVersion={since}", work()))):
+        item = {key: value for key, value in event["object"].items() if key not in ("kind", "apiVersion")}
+        if event["type"] == "DELETED":
+            del state[item["metadata"]["name"]]
+        else:
+            state[item["metadata"]["name"]] = item
+    shown = {each["metadata"]["name"]: each for each in api.get(POD_PATH).body["items"]}
+    assert shown == state
+
+
+def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
+    start = time.monotonic()
+    assert api.get(POD_PATH, query="watch=1&timeoutSeconds=1").content == b""
+    assert 0.9 < time.monotonic() - start < 5

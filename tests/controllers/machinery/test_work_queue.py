@@ -1,0 +1,69 @@
+"""Keys are looked at once however often they are named, never twice at a time, and later with each failure."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jettison.controllers.machinery.work_queue import LONGEST_BACK_OFF_SECONDS, WorkQueue
+
+
+async def _taken(queue: WorkQueue[str], count: int) -> list[str]:
+    return [await queue.take() for _ in range(count)]
+
+
+def test_a_key_named_often_is_taken_once() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        for key in "abacab":
+            queue.add(key)
+        assert await _taken(queue, 3) == ["a", "b", "c"]
+        assert queue.is_idle
+
+    asyncio.run(scene())
+
+
+def test_a_key_is_not_taken_by_two_at_a_time() -> None:
+    """Named while somebody is at it, it comes again, after that one is done."""
+
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        assert await queue.take() == "a"
+        queue.add("a")
+        queue.add("b")
+        assert await queue.take() == "b"
+        assert queue.is_idle
+        queue.done("a")
+        assert await queue.take() == "a"
+
+    asyncio.run(scene())
+
+
+def test_of_several_times_the_earliest_counts() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 30)
+        queue.add_after("a", 0.02)
+        queue.add_after("a", 60)
+        queue.add_after("b", 0.01)
+        async with asyncio.timeout(5):
+            assert await _taken(queue, 2) == ["b", "a"]
+        assert queue.is_idle
+        queue.close()
+
+    asyncio.run(scene())
+
+
+def test_failures_in_a_row_wait_longer_and_success_forgets_them() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        assert [queue.retry("a") for _ in range(4)] == [0.005, 0.01, 0.02, 0.04]
+        assert queue.retry("b") == 0.005
+        for _ in range(100):
+            longest = queue.retry("a")
+        assert longest == LONGEST_BACK_OFF_SECONDS
+        queue.forget("a")
+        assert queue.retry("a") == 0.005
+        queue.close()
+
+    asyncio.run(scene())

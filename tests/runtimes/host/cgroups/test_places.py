@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.host.cgroups.places import Gate, Place
+from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
+from tests.builders import GI, pod
+from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python, reap, running, settings
+
+MakePlace = Callable[[Path], AbstractContextManager[Place]]
+
+# A double fork into a session of its own: the child is nobody's but the kernel's.
+DAEMON = python("""
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+""")
+# Each child becomes the parent of the next, for half a minute: one that gets away must not run for ever.
+RUNNER = python("""
+if os.fork() == 0:
+    end = time.monotonic() + 30
+    while time.monotonic() < end and os.fork() == 0:
+        time.sleep(0.001)
+    os._exit(0)
+""")
+
+
+@contextmanager
+def cgroup_place(tmp_path: Path) -> Iterator[Place]:
+    with node(settings(tmp_path)) as made:
+        yield made.kubepods.of_container(pod(), "c")
+        made.oom.close()
+
+
+@contextmanager
+def family_place(tmp_path: Path) -> Iterator[Place]:
+    yield ProcessGroups(Families(f"{tmp_path}"), GI, lowest_score=0).of_container(pod(), "c")
+
+
+both = pytest.mark.parametrize(
+    "make", [pytest.param(cgroup_place, marks=needs_root, id="cgroup"), pytest.param(family_place, id="family")]
+)
+
+
+@both
+def test_a_process_goes_in_and_is_found(make: MakePlace, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with make(tmp_path) as place:
+            place.create()
+            assert place.processes() == frozenset()
+            with running(place, SLEEPS) as pid:
+                assert place.processes() == {pid}
+                assert os.getsid(pid) == pid
+                assert place.exists
+                assert not place.remove()
+            assert place.processes() == frozenset()
+
+    asyncio.run(scenario())
+
+
+@both
+@pytest.mark.parametrize("program", [DAEMON, RUNNER], ids=["daemon", "runner"])
+def test_nothing_survives(make: MakePlace, program: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with make(tmp_path) as place:
+            place.create()
+            with running(place, program) as pid:
+                assert len(place.processes()) >= 2
+                assert await place.empty(timeout=10) == frozenset()
+                assert not is_alive(pid)
+                assert place.processes() == frozenset()
+                await until_removed(place)
+
+    asyncio.run(scenario())
+
+
+@both
+def test_a_place_is_the_same_again_after_its_removal(make: MakePlace, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with make(tmp_path) as place:
+            for _ in range(2):
+                place.create()
+                with running(place, SLEEPS) as pid:
+                    assert place.processes() == {pid}
+                await until_removed(place)
+                assert not place.exists
+
+    asyncio.run(scenario())
+
+
+@both
+def test_who_does_not_die_in_time_is_named(make: MakePlace, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with make(tmp_path) as place:
+            place.create()
+            with running(place, SLEEPS) as pid:
+                # Right after the signal a process is still there; with no time at all nobody looks again.
+                assert await place.empty(timeout=0) <= {pid}
+                assert await place.empty(timeout=10) == frozenset()
+
+    asyncio.run(scenario())
+
+
+@both
+def test_the_oom_score_is_set_before_the_program_runs(make: MakePlace, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with make(tmp_path) as place:
+            place.create()
+            with running(place, SLEEPS) as pid:
+                assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_oom_score_is_no_reason_not_to_run() -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            Gate((), -1000).enter()
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert reap(pid) == 7
+
+
+def test_a_gate_to_nowhere_says_so_before_the_fork(tmp_path: Path) -> None:
+    with pytest.raises(ActionFailed, match="no way into cgroup"):
+        Gate([tmp_path / "gone" / "cgroup.procs"], None)
+
+
+def test_a_signal_to_the_group_of_the_agent_does_not_reach_a_pod(tmp_path: Path) -> None:
+    with family_place(tmp_path) as place, running(place, SLEEPS) as pid:
+        assert os.getpgid(pid) == pid != os.getpgid(0)
+        os.killpg(pid, signal.SIGCONT)
+
+
+async def until_removed(place: Place) -> None:
+    async with asyncio.timeout(10):
+        while not place.remove():
+            await asyncio.sleep(0.002)

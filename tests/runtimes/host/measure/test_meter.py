@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jettison.clock import SystemClock
+from jettison.errors import ObservationFailed
+from jettison.runtimes.host.measure.active import ActivePod
+from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from tests.builders import MI, pod
+from tests.runtimes.host.nodes import Node, active, needs_root, node, python, running, settings
+
+pytestmark = needs_root
+
+EXACT = Exactness()
+KEPT = Exactness(memory=False, processes=False)
+# 24 MiB of its own, and two processes with three threads more than those.
+BUSY = python("""
+import threading
+kept = bytearray(24 << 20)
+for _ in range(3):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+if os.fork() == 0:
+    time.sleep(60)
+""")
+CACHED = python("""
+with open('{path}', 'wb') as file:
+    file.write(bytes(32 << 20))
+""")
+
+
+def meter_of(made: Node) -> CgroupMeter:
+    return CgroupMeter(made.settings, made.kubepods, made.host, SystemClock())
+
+
+def test_a_smaller_node_is_measured_by_its_own_cgroup(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with node(settings(tmp_path, node_pids=64)) as made:
+            place = made.kubepods.of_container(pod(), "c")
+            place.create()
+            meter = meter_of(made)
+            with running(place, BUSY):
+                memory = meter.memory()
+                assert memory.node is not None
+                assert memory.pods is not None
+                assert memory.node.available is not None
+                assert memory.node.working_set is not None
+                assert 24 * MI < memory.node.working_set < 48 * MI
+                assert memory.node.available == 128 * MI - memory.node.working_set
+                # Nothing of the node is outside of the pods, and nothing is reserved.
+                assert memory.pods.working_set == pytest.approx(memory.node.working_set, abs=MI)
+                processes = meter.processes()
+                assert (processes.maximum, processes.current) == (64, 5)
+            meter.close()
+            made.oom.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_is_the_machine_has_the_machines_memory_and_tasks(tmp_path: Path) -> None:
+    with node(settings(tmp_path, node_memory=None)) as made:
+        meter = meter_of(made)
+        memory, total = meter.memory(), made.host.memory().total
+        assert memory.node is not None
+        assert memory.node.available is not None
+        assert memory.node.working_set is not None
+        assert memory.node.available + memory.node.working_set == total
+        assert memory.node.working_set > 16 * MI
+        assert memory.pods is not None
+        assert memory.pods.available is not None
+        assert memory.pods.available == pytest.approx(total, abs=MI), "kubepods is empty and may have everything"
+        processes = meter.processes()
+        assert processes.maximum == made.host.most_tasks()
+        assert processes.current is not None
+        assert processes.current >= 1
+        meter.close()
+
+
+def test_pods_are_measured_with_their_containers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            place = made.kubepods.of_container(pod(), "c")
+            place.create()
+            meter = meter_of(made)
+            with running(place, BUSY) as pid:
+                each = active(place, "a", tmp_path / "pod", pid)
+                for exactness in (EXACT, KEPT):
+                    numbers = meter.pods([each], exactness)["a"]
+                    assert numbers.working_set is not None
+                    assert 24 * MI < numbers.working_set < 48 * MI
+                    assert numbers.containers["c"] == pytest.approx(numbers.working_set, abs=MI)
+                    assert numbers.processes == 2, "threads do not count"
+            meter.close()
+            made.oom.close()
+
+    asyncio.run(scenario())
+
+
+def test_inactive_page_cache_is_no_part_of_the_working_set(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            place = made.kubepods.of_container(pod(), "c")
+            place.create()
+            meter = meter_of(made)
+            with running(place, CACHED.format(path=tmp_path / "cached")) as pid:
+                each = active(place, "a", tmp_path / "pod", pid)
+                node_memory = meter.memory().node
+                assert node_memory is not None
+                assert node_memory.usage is not None
+                assert node_memory.usage > 32 * MI
+                for exactness in (EXACT, KEPT):
+                    numbers = meter.pods([each], exactness)["a"]
+                    assert numbers.working_set is not None
+                    assert numbers.working_set < 16 * MI
+                    assert numbers.containers["c"] is not None
+                    assert numbers.containers["c"] < 16 * MI
+            meter.close()
+            made.oom.close()
+
+    asyncio.run(scenario())
+
+
+def test_memory_left_behind_by_an_earlier_container_is_the_pods_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            first, second = (made.kubepods.of_container(pod(), name) for name in "ic")
+            first.create()
+            with running(first, CACHED.format(path="/dev/shm/" + made.settings.node_name)):  # stays charged, active
+                pass
+            try:
+                assert first.remove()
+                second.create()
+                meter = meter_of(made)
+                with running(second, python("")) as pid:
+                    numbers = meter.pods([active(second, "a", tmp_path / "pod", pid)], EXACT)["a"]
+                    assert numbers.working_set is not None
+                    assert numbers.working_set > 32 * MI
+                    assert numbers.containers["c"] is not None
+                    assert numbers.containers["c"] < 16 * MI
+                meter.close()
+                made.oom.close()
+            finally:
+                Path("/dev/shm", made.settings.node_name).unlink()
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_vanishes_is_unknown_and_its_files_are_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            place = made.kubepods.of_container(pod(), "c")
+            place.create()
+            meter = meter_of(made)
+            gone = active(place, "a", tmp_path / "pod")
+            meter.pods([gone], EXACT)
+            assert made.kubepods.of_pod(pod()).remove()
+            for exactness in (EXACT, KEPT):
+                numbers = meter.pods([gone], exactness)["a"]
+                assert numbers.working_set is None
+                assert numbers.containers == {"c": None}
+                assert numbers.processes == 0
+            idle = ActivePod(gone.manifest, [replace(gone.containers[0], is_running=False)], [], gone.pod_dir)
+            assert meter.pods([idle], EXACT) == {}
+            assert not meter._reader._names()
+            meter.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_cgroup_is_gone_cannot_be_observed(tmp_path: Path) -> None:
+    with node(settings(tmp_path)) as made:
+        meter = meter_of(made)
+        assert Cgroup(made.ground.mounts, made.kubepods.node).remove()
+        with pytest.raises(ObservationFailed, match="is gone"):
+            meter.memory()
+        meter.close()

@@ -1,0 +1,34 @@
+"""Work on the side is neither forgotten nor silent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jettison.events import ActionFailed, Fact
+from jettison.runtimes.host.pods.background_tasks import Errands
+
+
+def test_what_fails_unforeseen_becomes_a_fact() -> None:
+    async def fails() -> None:
+        raise ZeroDivisionError("oh")
+
+    async def run() -> None:
+        facts: list[Fact] = []
+        task = Errands(facts.append, "pod x").begin(fails())
+        await asyncio.wait([task])
+        assert facts == [ActionFailed("look after pod x", "ZeroDivisionError: oh")]
+
+    asyncio.run(run())
+
+
+def test_everything_can_be_cancelled_and_that_is_no_failure() -> None:
+    async def run() -> None:
+        facts: list[Fact] = []
+        errands = Errands(facts.append, "pod x")
+        task = errands.begin(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        await errands.cancel()
+        assert task.cancelled()
+        assert not facts
+
+    asyncio.run(run())

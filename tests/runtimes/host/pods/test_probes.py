@@ -1,0 +1,212 @@
+"""Probes against real servers and real commands; how often they ask and what they make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.pods import probes
+from jettison.runtimes.host.pods.probes import Answer
+from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, ProbeKind, ProbeSpec, TcpAction
+
+HOME = "127.0.0.1"
+
+
+async def no_command(_command: tuple[str, ...]) -> int | None:
+    raise AssertionError("no command should be run")
+
+
+@asynccontextmanager
+async def server(answer: bytes, asked: list[bytes], *, hangs: bool = False) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            if hangs:
+                await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            asked.append(b"")
+        finally:
+            writer.transport.abort()
+            served.set()
+
+    served = asyncio.Event()
+    listening = await asyncio.start_server(serve, HOME, 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+        await served.wait()
+    finally:
+        listening.close()
+
+
+def page(answer: bytes, *, hangs: bool = False, timeout: float = 5) -> tuple[Answer, bytes]:
+    async def run() -> tuple[Answer, bytes]:
+        asked: list[bytes] = []
+        async with server(answer, asked, hangs=hangs) as port:
+            action = HttpAction(HOME, port, "/ok", (("X-A", "b"), ("host", "other")))
+            found = await probes.ask(action, timeout, no_command)
+        return found, asked[0]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [200, 204, 301, 399])
+def test_a_page_that_is_there(code: int) -> None:
+    answer, asked = page(b"HTTP/1.1 %d Whatever\r\n\r\n" % code)
+    assert answer.is_well
+    assert asked.startswith(b"GET /ok HTTP/1.1\r\n")
+    assert b"\r\nX-A: b\r\n" in asked
+    assert asked.count(b"\r\nHost: ") == 1
+    assert b"\r\nHost: other\r\n" in asked
+
+
+@pytest.mark.parametrize("code", [100, 199, 400, 404, 500])
+def test_a_page_that_is_not(code: int) -> None:
+    assert page(b"HTTP/1.0 %d\r\n" % code)[0] == Answer(False, f"HTTP probe failed with statuscode: {code}")
+
+
+@pytest.mark.parametrize("junk", [b"", b"220 mail ready\r\n", b"HTTP/1.1 two hundred\r\n", b"\0" * 20 + b"\n"])
+def test_what_is_no_web_server(junk: bytes) -> None:
+    answer = page(junk)[0]
+    assert answer.is_well is False
+    assert "not an HTTP answer" in answer.why
+
+
+def test_a_server_that_never_ends_its_line() -> None:
+    assert page(b"x" * 100_000, hangs=True)[0] == Answer(False, "more than 4096 bytes without an end of line")
+
+
+def test_a_server_that_says_nothing() -> None:
+    assert page(b"", hangs=True, timeout=0.1)[0] == Answer(False, "no answer within 0.1 s")
+
+
+def test_a_port() -> None:
+    async def run() -> None:
+        async with server(b"", []) as port:
+            assert await probes.ask(TcpAction(HOME, port), 5, no_command) == Answer(True)
+        answer = await probes.ask(TcpAction(HOME, port), 5, no_command)
+        assert answer.is_well is False
+        assert "connect" in answer.why
+
+    asyncio.run(run())
+
+
+def test_a_command() -> None:
+    async def run() -> None:
+        async def ends_with(command: tuple[str, ...]) -> int | None:
+            return int(command[1])
+
+        async def cannot_be_run(_command: tuple[str, ...]) -> int | None:
+            raise ActionFailed("cannot start `x`: no such file")
+
+        async def hangs(_command: tuple[str, ...]) -> int | None:
+            await asyncio.sleep(60)
+            return 0
+
+        assert (await probes.ask(ExecAction(("x", "0")), 1, ends_with)).is_well is True
+        assert await probes.ask(ExecAction(("x", "3")), 1, ends_with) == Answer(False, "`x` exited with 3")
+        assert await probes.ask(ExecAction(("x",)), 1, cannot_be_run) == Answer(None, "cannot start `x`: no such file")
+        assert await probes.ask(ExecAction(("x",)), 0.05, hangs) == Answer(False, "no answer within 0.05 s")
+
+    asyncio.run(run())
+
+
+SPEC = ProbeSpec(ProbeKind.READINESS, ExecAction(("x",)), 0, 1, 1, 2, 3)
+
+
+async def told(spec: ProbeSpec, answers: Iterable[int | None], age: float = 0.0) -> list[tuple[bool, int]]:
+    """The verdicts, each with how many answers it took; None is a question that could not be asked."""
+    pending = iter(answers)
+    asked, verdicts = 0, list[tuple[bool, int]]()
+    over = asyncio.Event()
+
+    async def run_command(_command: tuple[str, ...]) -> int | None:
+        nonlocal asked
+        asked += 1
+        answer = next(pending, -1)
+        if answer == -1:
+            over.set()
+            await asyncio.sleep(60)
+        if answer is None:
+            raise ActionFailed("no")
+        return answer
+
+    def tell(is_well: bool, _why: str) -> None:
+        verdicts.append((is_well, asked))
+
+    task = asyncio.create_task(probes.watch(spec, run_command, tell, age))
+    await over.wait()
+    task.cancel()
+    return verdicts
+
+
+class Impatient(selectors.EpollSelector):
+    """Waits a thousandth of what it is asked to."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(None if timeout is None else timeout / 1000)
+
+
+class Hurry(asyncio.SelectorEventLoop):
+    """A loop for which a second lasts a millisecond: probes sleep in whole seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(Impatient())
+
+    def time(self) -> float:
+        return super().time() * 1000
+
+
+def hurried(work: Callable[[], Awaitable[list[tuple[bool, int]]]]) -> list[tuple[bool, int]]:
+    async def run() -> list[tuple[bool, int]]:
+        return await work()
+
+    with asyncio.Runner(loop_factory=Hurry) as runner:
+        return runner.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdicts"),
+    [
+        ([0, 0, 0], [(True, 2)]),
+        ([0, 1, 0, 1, 0], []),
+        ([1, 1, 1, 1], [(False, 3)]),
+        ([0, 0, 1, 1, 0, 1, 1, 1, 0, 0], [(True, 2), (False, 8), (True, 10)]),
+        ([1, 1, None, 1], [(False, 4)]),
+        ([None] * 5, []),
+    ],
+)
+def test_it_takes_some_in_a_row(answers: list[int | None], verdicts: list[tuple[bool, int]]) -> None:
+    assert hurried(lambda: told(replace(SPEC, timeout=1000), answers)) == verdicts
+
+
+def test_the_first_question_waits_for_the_initial_delay_and_the_next_for_the_period() -> None:
+    async def run() -> list[float]:
+        loop = asyncio.get_running_loop()
+        times: list[float] = []
+        over = asyncio.Event()
+        began = loop.time()
+
+        async def run_command(_command: tuple[str, ...]) -> int | None:
+            times.append(loop.time() - began)
+            if len(times) == 3:
+                over.set()
+            return 0
+
+        spec = replace(SPEC, initial_delay=100, period=50, timeout=1000)
+        task = asyncio.create_task(probes.watch(spec, run_command, lambda *_: None, age=40))
+        await over.wait()
+        task.cancel()
+        return times
+
+    with asyncio.Runner(loop_factory=Hurry) as runner:
+        first, second, third = runner.run(run())
+    assert 60 <= first < 100
+    assert 40 <= second - first < 90
+    assert 40 <= third - second < 90

@@ -1,0 +1,194 @@
+"""Lines that are written as a whole, or not at all; the last one counts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jettison.errors import ActionFailed, InputError, ManifestError
+from jettison.events import ActionFailed as ActionFailedFact
+from jettison.events import Fact
+from jettison.runtimes.host.pods.record_files import RecordFiles
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
+
+RECORD = PodRecord("uid-1", {"kind": "Pod"}, created_ns=5)
+
+
+def play(directory: Path, scenario: Callable[[RecordFiles, list[Fact]], Awaitable[None]]) -> None:
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            facts: list[Fact] = []
+            files = RecordFiles(directory, pool, facts.append)
+            files.load()
+            await scenario(files, facts)
+            await files.settle()
+
+    asyncio.run(run())
+
+
+def test_what_was_saved_is_found_again_oldest_first(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(replace(RECORD, uid="younger", created_ns=9))
+        files.save(RECORD)
+        files.save(replace(RECORD, origin="second"))
+        assert [(each.uid, each.origin) for each in files.load().records] == [("uid-1", "second"), ("younger", "")]
+        files.forget("younger")
+        files.forget("never-there")
+        assert [each.uid for each in files.load().records] == ["uid-1"]
+
+    play(tmp_path / "deep" / "pods", scenario)
+
+
+def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        large = replace(RECORD, document={"x": "y" * 3000})
+        path = tmp_path / "uid-1.json"
+        sizes = []
+        for number in range(60):
+            files.save(replace(large, created_ns=number))
+            sizes.append(path.stat().st_size)
+        assert 60_000 < max(sizes) < 70_000
+        assert min(sizes[20:]) < 4000
+        assert files.load().records[0].created_ns == 59
+        huge = replace(RECORD, document={"x": "y" * 100_000})
+        for number in range(10):
+            files.save(replace(huge, created_ns=number))
+        assert path.stat().st_size < 500_000
+        assert files.load().records[0].created_ns == 9
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"uid": "uid-1", "docum', b"\0" * 500, b"\xff\n", b"\n\n", b'{"uid": "x", "document": {}}\n']
+)
+def test_of_a_torn_file_the_last_whole_line_counts(tmp_path: Path, tail: bytes) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(replace(RECORD, origin="old"))
+        files.save(RECORD)
+        with (tmp_path / "uid-1.json").open("ab") as file:
+            file.write(tail)
+        assert files.load().records == (RECORD,)
+        files.save(replace(RECORD, origin="new"))
+        assert [each.origin for each in files.load().records] == ["new"]
+
+    play(tmp_path, scenario)
+
+
+def test_a_line_that_was_torn_before_its_end_is_not_continued(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        path = tmp_path / "uid-1.json"
+        path.write_bytes(path.read_bytes().rstrip())
+        assert files.load().records == (RECORD,)
+        files.save(replace(RECORD, origin="new"))
+        assert [each.origin for each in files.load().records] == ["new"]
+
+    play(tmp_path, scenario)
+
+
+def test_only_we_can_read_them(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        assert stat.S_IMODE((tmp_path / "pods" / "uid-1.json").stat().st_mode) == 0o600
+        assert stat.S_IMODE((tmp_path / "pods").stat().st_mode) == 0o700
+
+    play(tmp_path / "pods", scenario)
+
+
+def test_broken_files_are_put_aside_and_reported_once(tmp_path: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        (tmp_path / "torn.json").write_text('{"uid": "torn", "docum')
+        (tmp_path / "empty.json").write_text("")
+        (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+        (tmp_path / "other.json").write_text('{"uid": "somebody-else", "document": {}}')
+        (tmp_path / "hostile.json").write_text('{"uid": "../../etc/passwd", "document": {}}')
+        (tmp_path / "deep.json").write_text('{"uid": "deep", "document": ' + '{"a":' * 5000 + "0" + "}" * 5001)
+        (tmp_path / "uid-1.json.tmp").write_text("half")
+        found = files.load()
+        assert found.records == (RECORD,)
+        assert len(found.broken) == 6
+        assert any("it speaks of pod `somebody-else`" in why for why in found.broken)
+        assert not files.load().broken
+        assert files.load().records == (RECORD,)
+        assert not (tmp_path / "uid-1.json.tmp").exists()
+        assert (tmp_path / "torn.json.broken").exists()
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("uid", ["", "..", "a/b", "../x", "a\0"])
+def test_a_hostile_uid_names_no_file(tmp_path: Path, uid: str) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        with pytest.raises(InputError):
+            files.save(replace(RECORD, uid=uid))
+        with pytest.raises(InputError):
+            files.forget(uid)
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("value", ["\ud800", object()])
+def test_what_is_not_json_is_refused_and_the_old_record_stays(tmp_path: Path, value: object) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        with pytest.raises(ManifestError, match="pod `uid-1` cannot be written as JSON"):
+            files.save(replace(RECORD, document={"x": value}))
+        assert files.load().records == (RECORD,)
+
+    play(tmp_path, scenario)
+
+
+def fill(path: Path) -> None:
+    """Until the disk is full."""
+    with path.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(b"x" * 65536)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small filesystem")
+def test_on_a_full_disk_the_old_record_stays(tmp_path: Path, small_disk: Path) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        files.save(RECORD)
+        fill(small_disk / "filler")
+        larger = replace(RECORD, containers=tuple(ContainerRecord(f"c{number}" * 50) for number in range(200)))
+        with pytest.raises(ActionFailed, match="cannot record pod `uid-1`: no space left on device"):
+            files.save(larger)
+        assert files.load().records == (RECORD,)
+        (small_disk / "filler").unlink()
+        files.save(larger)
+        assert files.load().records == (larger,)
+
+    play(small_disk / "pods", scenario)
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ActionFailed, match="cannot read records"):
+        play(tmp_path / "file" / "pods", _nothing)
+
+
+async def _nothing(_files: RecordFiles, _facts: list[Fact]) -> None:
+    return
+
+
+def test_a_disk_that_does_not_take_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def scenario(files: RecordFiles, facts: list[Fact]) -> None:
+        monkeypatch.setattr(os, "fsync", fails)
+        files.save(RECORD)
+        await files.settle()
+        assert facts == [ActionFailedFact("bring records to the disk", "input/output error")]
+
+    play(tmp_path, scenario)

@@ -1,0 +1,106 @@
+"""Records are read back as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from jettison.clock import Instant
+from jettison.engine.node.evictions import PodCondition
+from jettison.runtimes.host.pods.records import (
+    ContainerRecord,
+    EndingRecord,
+    OrderRecord,
+    PodRecord,
+    RunRecord,
+    Verdict,
+    in_this_boot,
+)
+from jettison.runtimes.linux.proc import boot_id
+from tests.builders import pod as make_pod
+from tests.runtimes.host.scenes import container, document, eviction
+
+
+def test_everything_survives_being_written() -> None:
+    record = PodRecord(
+        "uid",
+        document(container(["sleep", "1"], env=[{"name": "ä", "value": "\n"}])),
+        "file.yaml",
+        "boot",
+        10**18,
+        2,
+        3,
+        (
+            ContainerRecord(
+                "c", "running", 3, 4, 5, 6, 7, 8, 9, 1, "r", "m", 10, True, True, 2, RunRecord(2, 1, "r", "m", 3, 4)
+            ),
+        ),
+        True,
+        True,
+        EndingRecord(11, 12, 13, OrderRecord.of(eviction(make_pod("a"), None)), True),
+        Verdict("Failed", "Evicted", "why", (PodCondition("Ready", "False", "r", "m", 3),)),
+        True,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(record), type=PodRecord) == record
+
+
+def test_a_record_from_before_last_runs_were_kept_is_still_one() -> None:
+    old = (
+        b'{"uid":"uid","document":{},"containers":[{"name":"c","state":"running","run":3,"pid":4,"start_ticks":5,'
+        b'"created_ns":6,"started_ns":7,"finished_ns":null,"exit_code":null,"reason":"","message":"","back_off":10,'
+        b'"is_started":true,"is_doomed":false}]}'
+    )
+    found = msgspec.json.decode(old, type=PodRecord).containers[0]
+    assert (found.run, found.is_started, found.last) == (3, True, None)
+
+
+def test_an_order_comes_back_as_it_was_given() -> None:
+    order = eviction(make_pod("a"), 5)
+    assert OrderRecord.of(order).eviction(order.pod) == order
+
+
+def test_a_boot_has_an_id() -> None:
+    assert len(boot_id()) == 36
+
+
+HOUR = 3600 * 10**9
+ENDED = ContainerRecord(
+    "c", "terminated", begun_monotonic_ns=2 * HOUR, ended_monotonic_ns=3 * HOUR, started_ns=100 * HOUR, finished_ns=1
+)
+OLD = PodRecord(
+    "uid",
+    {},
+    boot_id="boot",
+    started_ns=100 * HOUR,
+    started_monotonic_ns=2 * HOUR,
+    containers=(ENDED,),
+    ending=EndingRecord(30, 3 * HOUR, 3 * HOUR + 30 * 10**9),
+)
+
+
+@pytest.mark.parametrize("wall_ns", [0, 102 * HOUR, 10**6 * HOUR])
+def test_within_a_boot_the_wall_clock_does_not_matter(wall_ns: int) -> None:
+    """Two hours after its start, whatever the wall clock shows: back-offs, grace periods and deadlines go on."""
+    assert in_this_boot(OLD, "boot", Instant(wall_ns, 4 * HOUR)) == OLD
+
+
+@pytest.mark.parametrize(("wall_ns", "age_ns"), [(103 * HOUR, 3 * HOUR), (0, HOUR), (100 * HOUR, HOUR)])
+def test_after_another_boot_the_wall_clock_is_believed_as_far_as_can_be(wall_ns: int, age_ns: int) -> None:
+    """The machine was booted an hour ago, and the pod was started before that."""
+    found = in_this_boot(OLD, "another", Instant(wall_ns, HOUR))
+    assert (found.boot_id, found.started_monotonic_ns) == ("another", HOUR - age_ns)
+    assert found.containers[0].begun_monotonic_ns == HOUR - age_ns
+    # Nothing of it has survived, so there is nothing to wait for.
+    assert found.ending == EndingRecord(30, HOUR, HOUR)
+
+
+def test_an_older_versions_record_has_times_too() -> None:
+    """Its deadline counts by the wall clock; the grace period of an ending begins once more."""
+    old = replace(OLD, started_monotonic_ns=None, ending=EndingRecord(30))
+    found = in_this_boot(old, "boot", Instant(101 * HOUR, 4 * HOUR))
+    assert found.started_monotonic_ns == 3 * HOUR
+    assert found.ending == EndingRecord(30, 4 * HOUR, 4 * HOUR + 30 * 10**9)
+    assert in_this_boot(old, "boot", Instant(10**6 * HOUR, 4 * HOUR)).started_monotonic_ns == 0
+    assert in_this_boot(old, "boot", Instant(0, 4 * HOUR)).started_monotonic_ns == 4 * HOUR

@@ -1,0 +1,93 @@
+"""Who asks after the dead of pods; and that nobody loses a status by it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jettison import events
+from jettison.runtimes.host.processes.orphans import Orphans
+from jettison.runtimes.linux.processes import read_process
+from tests.runtimes.host.nodes import needs_root
+from tests.runtimes.host.scenes import Scene, eviction, manifest, play, python, shell, until
+
+pytestmark = needs_root
+
+# Each child is an orphan at once: its parent is gone before it has said its number.
+ORPHANS = """
+import os, time
+for _ in range(100):
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0:
+            {before}
+            os.write(1, b"%d\\n" % os.getpid())
+            time.sleep({seconds})
+        os._exit(0)
+    os.waitpid(pid, 0)
+time.sleep(60)
+"""
+
+
+async def orphans_of(scene: Scene) -> list[int]:
+    """Their numbers."""
+    await until(lambda: scene.log().count("\n") == 100)
+    return [int(line) for line in scene.log().split()]
+
+
+@pytest.mark.parametrize("before", ["pass", "os.setsid()"])
+def test_when_a_pod_is_cleared_away_its_dead_hold_no_process_id(tmp_path: Path, before: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(python(ORPHANS.format(before=before, seconds=60))))
+        pids = await orphans_of(scene)
+        parents = {process.parent for pid in pids if (process := read_process(pid)) is not None}
+        assert parents == {os.getpid()}
+        began = time.monotonic()
+        await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        assert time.monotonic() - began < 3
+        assert [pid for pid in pids if read_process(pid) is not None] == []
+
+    play(tmp_path, scenario)
+
+
+def test_orphans_that_end_while_their_pod_runs_are_asked_after(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(python(ORPHANS.format(before="pass", seconds=0))))
+        pids = await orphans_of(scene)
+        await until(lambda: not any(read_process(pid) for pid in pids), seconds=5)
+        assert scene.status().phase == "Running"
+
+    play(tmp_path, scenario)
+
+
+def test_containers_that_end_among_orphans_keep_their_exit_codes(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        storm = "for i in $(seq 30); do (true & setsid true &) ; done; exit 7"
+        names = [f"c{number}" for number in range(8)]
+        await scene.supervisor.start(manifest(*(shell(storm, name) for name in names), restartPolicy="Never"))
+        await scene.phase("Failed")
+        assert [fact.exit_code for fact in scene.said(events.ContainerFinished)] == [7] * 8
+
+    play(tmp_path, scenario)
+
+
+def test_what_others_of_this_process_wait_for_is_left_to_them() -> None:
+    async def scenario() -> int:
+        program = "import sys; sys.exit(5)"
+        with subprocess.Popen([sys.executable, "-I", "-S", "-c", program]) as child:
+            orphans = Orphans()
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                orphans.reap()
+                await asyncio.sleep(0.02)
+            return child.wait()
+
+    assert asyncio.run(scenario()) == 5

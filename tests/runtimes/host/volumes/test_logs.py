@@ -1,0 +1,100 @@
+"""Logs that are written by the containers themselves, and rotated under their hands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.volumes import logs
+from tests.builders import pod as make_pod
+
+MI = 2**20
+
+
+def numbered(path: Path) -> list[str]:
+    return [file.name for file in logs.files_of(path)]
+
+
+def test_the_directory_is_named_as_the_kubelet_names_it(tmp_path: Path) -> None:
+    assert logs.pod_log_dir(tmp_path, make_pod("web")).name == "default_web_web"
+
+
+def test_a_log_is_appended_to_by_whoever_opens_it(tmp_path: Path) -> None:
+    for word in (b"one\n", b"two\n"):
+        descriptor = logs.open_log(tmp_path / "pod" / "c", 3)
+        os.write(descriptor, word)
+        os.close(descriptor)
+    assert logs.log_file(tmp_path / "pod" / "c", 3).read_bytes() == b"one\ntwo\n"
+
+
+def test_a_log_is_never_opened_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "0.log").symlink_to(tmp_path / "passwd")
+    with pytest.raises(ActionFailed, match="cannot open log"):
+        logs.open_log(tmp_path, 0)
+    assert not (tmp_path / "passwd").exists()
+
+
+def test_rotation_keeps_five_files_and_the_writer_notices_nothing(tmp_path: Path) -> None:
+    descriptor = logs.open_log(tmp_path, 0)
+    path = logs.log_file(tmp_path, 0)
+    try:
+        for number in range(7):
+            os.write(descriptor, b"%d\n" % number)
+            logs.rotate(path)
+        os.write(descriptor, b"last\n")
+    finally:
+        os.close(descriptor)
+    assert numbered(path) == ["0.log.4", "0.log.3", "0.log.2", "0.log.1", "0.log"]
+    assert [file.read_text() for file in logs.files_of(path)] == ["3\n", "4\n", "5\n", "6\n", "last\n"]
+    # Each with the times of its lines, but for the last, which no agent has looked at yet.
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
+        ["0.log", *(f"0.log.{number}{end}" for number in range(1, 5) for end in ("", ".times"))]
+    )
+
+
+def test_a_log_is_due_when_it_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    assert not logs.is_due(path)
+    path.write_bytes(b"x" * 100)
+    assert logs.is_due(path, 99)
+    assert not logs.is_due(path, 100)
+
+
+def test_hardly_anything_is_lost_while_somebody_writes(tmp_path: Path) -> None:
+    descriptor = logs.open_log(tmp_path, 0)
+    path = logs.log_file(tmp_path, 0)
+    writer = subprocess.Popen(["seq", "-f", "%07.0f", "1000000"], stdout=descriptor)
+    os.close(descriptor)
+    copies: list[bytes] = []
+    while writer.poll() is None and len(copies) < 3:
+        time.sleep(0.02)
+        if path.stat().st_size:
+            logs.rotate(path)
+            copies.append(Path(f"{path}.1").read_bytes())
+    assert writer.wait() == 0
+    assert copies
+    kept = b"".join((*copies, path.read_bytes()))
+    assert len(kept) > 0.9 * 8_000_000
+    # What was kept is in order, whole lines but for the two on either side of a gap.
+    numbers = [int(line) for line in kept.split(b"\n") if len(line) == 7]
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small filesystem")
+def test_on_a_full_disk_nothing_is_cut(small_disk: Path) -> None:
+    path = small_disk / "0.log"
+    path.write_bytes(b"x" * 700_000)
+    with pytest.raises(ActionFailed, match=r"cannot rotate log .*: no space left on device"):
+        logs.rotate(path)
+    assert path.stat().st_size == 700_000
+    assert [file.name for file in small_disk.iterdir()] == ["0.log"]
+
+
+def test_a_log_that_is_gone_cannot_be_rotated(tmp_path: Path) -> None:
+    with pytest.raises(ActionFailed, match="no such file"):
+        logs.rotate(tmp_path / "0.log")

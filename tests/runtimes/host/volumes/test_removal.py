@@ -1,0 +1,97 @@
+"""Directories go, whatever was made of them, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jettison.errors import ActionFailed
+from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.host.volumes.removal import remove_directory
+from jettison.runtimes.linux.files.mounts import read_mounts
+from tests.runtimes.host.nodes import descriptors
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
+
+
+def test_an_ordinary_tree(tmp_path: Path) -> None:
+    top = tmp_path / "pod"
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "a" / "b" / "file").write_text("x")
+    (top / "a" / "\n\xff ").write_text("x")
+    (top / "c").mkdir(mode=0)
+    os.mkfifo(top / "pipe")
+    remove_directory(top)
+    assert not top.exists()
+
+
+def test_what_is_gone_is_gone(tmp_path: Path) -> None:
+    remove_directory(tmp_path / "never")
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    top = tmp_path / "pod"
+    top.mkdir()
+    (top / "inside").symlink_to(precious)
+    (tmp_path / "outside").symlink_to(precious)
+    remove_directory(top)
+    remove_directory(tmp_path / "outside")
+    assert (precious / "file").exists()
+    assert not (tmp_path / "outside").is_symlink()
+
+
+def test_a_tree_deeper_than_a_path_is_long(tmp_path: Path) -> None:
+    top = tmp_path / "pod"
+    program = f"""
+import os
+os.mkdir({str(top)!r})
+os.chdir({str(top)!r})
+for _ in range(3000):
+    os.mkdir("deep")
+    os.chdir("deep")
+    open("file", "w").close()
+"""
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
+    before = descriptors()
+    remove_directory(top)
+    assert not top.exists()
+    assert descriptors() == before
+
+
+@needs_root
+def test_what_a_pod_mounted_is_detached_and_not_emptied(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    top = tmp_path / "pod"
+    for name in ("bind", "memory"):
+        (top / name).mkdir(parents=True)
+    subprocess.run(["mount", "--bind", precious, top / "bind"], check=True)
+    system_calls.mount_tmpfs(top / "memory", 2**20)
+    (top / "memory" / "file").write_text("x")
+    system_calls.mount_tmpfs(top / "bind", None)  # one on top of the other
+    remove_directory(top)
+    assert not top.exists()
+    assert (precious / "file").exists()
+    assert not [mount for mount in read_mounts() if mount.mount_point.is_relative_to(tmp_path)]
+
+
+@needs_root
+def test_a_file_that_cannot_be_removed_is_an_error_and_can_be_tried_again(tmp_path: Path) -> None:
+    top = tmp_path / "pod"
+    top.mkdir()
+    (top / "file").write_text("x")
+    if subprocess.run(["chattr", "+i", top / "file"], capture_output=True, check=False).returncode:
+        pytest.skip("this filesystem has no immutable files")
+    with pytest.raises(ActionFailed, match=r"cannot remove .*: operation not permitted"):
+        remove_directory(top)
+    subprocess.run(["chattr", "-i", top / "file"], check=True)
+    remove_directory(top)
+    assert not top.exists()

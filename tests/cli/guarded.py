@@ -116,7 +116,8 @@ WORLD = (
 def line_of_nobody(command: str, *arguments: str) -> list[str]:
     """Imports as root, because an interpreter may lie where nobody else can read it; goes on as nobody."""
     program = (
-        f"import ctypes, difflib, os, sys, jettison.cli.{COMMANDS[command][0]}, jettison.node.guard, jettison.cli.program\n"
+        "import ctypes, difflib, os, sys, jettison.node.guard, jettison.cli.program\n"
+        f"import jettison.cli.{COMMANDS[command][0]}\n"
         "from jettison.cli import main\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         # Who becomes another user is not shown his own /proc until he says (PR_SET_DUMPABLE), or runs a program.

@@ -234,19 +234,70 @@ def test_only_requests_to_read_are_answered(tmp_path: Path) -> None:
     play(scenario())
 
 
-def test_who_comes_and_says_nothing_is_soon_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as many as are waited for at once."""
+@pytest.mark.parametrize("greeting", [b"", b"\x16\x03\x01"], ids=["silent", "begins a handshake"])
+def test_connections_that_say_nothing_do_not_keep_the_api_server_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeting: bytes
+) -> None:
+    """Fifty of them, which would be waited for longer than this test may take."""
+    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as node:
+            silent = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(50)]
+            for _, writer in silent:
+                writer.write(greeting)
+            assert await node.ask(PATH) == (200, b"again\n")
+            assert len(node.server._strangers) <= log_server.MOST_OF_ONE_ADDRESS
+            for _, writer in silent:
+                writer.close()
+
+    play(scenario())
+
+
+def test_a_crowd_of_one_address_drops_none_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as node:
+            other = await asyncio.open_connection("127.0.0.1", node.port, local_addr=("127.0.0.2", 0))
+            crowd = [
+                await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2 * log_server.MOST_OF_ONE_ADDRESS)
+            ]
+            # The first of the crowd is dropped; what came before all of them is not.
+            assert await crowd[0][0].read() == b""
+            assert "127.0.0.2" in node.server._strangers.values()
+            for _, writer in (other, *crowd):
+                writer.close()
+
+    play(scenario())
+
+
+def test_of_many_addresses_the_oldest_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as node:
+            crowd = [
+                await asyncio.open_connection("127.0.0.1", node.port, local_addr=(f"127.0.1.{number}", 0))
+                for number in range(1, log_server.MOST_STRANGERS + 2)
+            ]
+            assert await crowd[0][0].read() == b""
+            assert len(node.server._strangers) == log_server.MOST_STRANGERS
+            assert await node.ask(PATH) == (200, b"again\n")
+            for _, writer in crowd:
+                writer.close()
+
+    play(scenario())
+
+
+def test_a_stranger_that_takes_too_long_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 0.5)
 
     async def scenario() -> None:
         async with serving(tmp_path) as node:
-            silent = [
-                await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2 * log_server.MOST_HANDSHAKES)
-            ]
-            assert len(node.server._connections) <= log_server.MOST_HANDSHAKES
-            assert await node.ask(PATH) == (200, b"again\n")
-            for _, writer in silent:
-                writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            assert await reader.read() == b""
+            writer.close()
 
     play(scenario())
 

@@ -1,8 +1,10 @@
 """Answers an API server that asks for logs, as a kubelet does: GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTPS.
 
-It listens where other machines may reach it, on a node that has better things to do. So nobody is talked to who has
-no certificate of the cluster's authority with the one right name; before that is known, at most a handful of
-connections get a few seconds and 32 KiB each. After it, streams are counted, and who does not read is dropped.
+It listens where other machines may reach it, on a node that has better things to do. So only a client with a
+certificate of the cluster's authority and the one right name is answered. Until that is known a connection is a
+stranger's. Strangers are few, of one address fewer still, and where there are too many the oldest is dropped: an API
+server needs milliseconds to show its certificate, so connections that say nothing cannot keep it out. After that,
+streams are counted, and a client that does not read is dropped.
 """
 
 from __future__ import annotations
@@ -26,14 +28,16 @@ from jettison.node.logs.host_logs import HostLogs
 from jettison.runtimes.linux.files.kernel_files import reason
 
 MOST_STREAMS: Final = 32
-MOST_HANDSHAKES: Final = 8
+MOST_STRANGERS: Final = 32
+MOST_OF_ONE_ADDRESS: Final = 16
 HANDSHAKE_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 60.0
 
-_BACKLOG: Final = 16
+# Connections that wait to be accepted; where there are more, a client tries again after a second.
+_BACKLOG: Final = 128
 _TLS_BUFFER: Final = 32 * 1024
 _RETRY_SECONDS: Final = 1.0
-# A handshake takes 2 ms of a processor, and the agent goes before everybody: no more than 50 of them a second.
+# A handshake takes 2 ms of a processor, and the agent goes before other processes: no more than 50 of them a second.
 _PAUSE_SECONDS: Final = 0.02
 _PATH: Final = "containerLogs"
 _HEAD: Final = (
@@ -48,7 +52,8 @@ class LogServer:
     def __init__(self, logs: HostLogs, context: ssl.SSLContext) -> None:
         self._logs = logs
         self._context = context
-        self._handshakes = asyncio.Semaphore(MOST_HANDSHAKES)
+        # Oldest first, each with its address.
+        self._strangers: dict[asyncio.Task[None], str] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._streams = 0
         self._listener: socket.socket | None = None
@@ -85,26 +90,40 @@ class LogServer:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # Whoever comes while all are busy waits in the kernel, where it costs us nothing.
-            await self._handshakes.acquire()
             try:
-                connection, _ = await loop.sock_accept(listener)
+                connection, address = await loop.sock_accept(listener)
             except OSError:  # no descriptors, or already gone
-                self._handshakes.release()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
+            self._make_room(address[0])
             task = asyncio.create_task(self._serve(connection))
+            self._strangers[task] = address[0]
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
+            task.add_done_callback(lambda done: self._strangers.pop(done, None))
             await asyncio.sleep(_PAUSE_SECONDS)
 
+    def _make_room(self, address: str) -> None:
+        """For one more stranger: of too many the oldest goes, and first one of the same address."""
+        neighbours = [task for task, each in self._strangers.items() if each == address]
+        if len(neighbours) >= MOST_OF_ONE_ADDRESS:
+            crowd = neighbours
+        elif len(self._strangers) >= MOST_STRANGERS:
+            crowd = list(self._strangers)
+        else:
+            return
+        del self._strangers[crowd[0]]
+        crowd[0].cancel()
+
     async def _serve(self, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             reader, writer = await self._shake_hands(connection)
         except OSError:  # no certificate, a wrong one, no TLS at all, or too slow
             return
         finally:
-            self._handshakes.release()
+            self._strangers.pop(task, None)
         self._streams += 1
         is_done = False
         try:

@@ -89,3 +89,29 @@ def test_whoever_lists_a_directory_closes_it(path: Path) -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and id(node) not in kept
     ]
     assert not dropped, f"scandir without `with` in line {dropped}"
+
+
+def test_errors_and_facts_share_no_name() -> None:
+    """`ObservationError` is raised and `ObservationFailed` is recorded: a name that is both is read wrongly."""
+    errors, facts = (
+        {
+            node.name
+            for node in ast.parse((SOURCE / name).read_text(encoding="utf-8")).body
+            if isinstance(node, ast.ClassDef)
+        }
+        for name in ("errors.py", "events.py")
+    )
+    assert "ActionError" in errors
+    assert "ActionFailed" in facts
+    assert not errors & facts
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_what_failed_is_named_precisely(path: Path) -> None:
+    """The parents of the failures are for handlers; only their kinds are raised or made."""
+    made = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not made & {"RuntimeFailure", "ActionError"}

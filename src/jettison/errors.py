@@ -1,23 +1,31 @@
 """Everything that Jettison itself can report as having gone wrong.
 
     JettisonError                 exit 1   something we named went wrong
-    ├─ InputError                 exit 2   a file or a value that somebody handed us cannot be used
+    ├─ InputError                 exit 2   a file or a value that we were given cannot be used
     │  ├─ QuantityError                    not a Kubernetes quantity
     │  ├─ DurationError                    not a Go duration
     │  └─ ManifestError                    not the Kubernetes object it should be
     ├─ PolicyError                exit 2   the operator asked for the impossible; carries every complaint
     ├─ ApiError                            a Kubernetes API said no: code, reason and details of its Status document
     │  ├─ NotFound                         404: there is no such object, or no longer
-    │  └─ Conflict                         409: somebody else was faster, or a precondition does not hold
+    │  └─ Conflict                         409: another writer was faster, or a precondition does not hold
     └─ RuntimeFailure                      the machine did not do its part; worth another try at the next step
-       ├─ ObservationFailed                something could not be measured: nothing is decided from it
-       └─ ActionFailed                     something could not be done: the world is as it was, or half way
+       ├─ ObservationError                 something could not be measured or read: nothing is decided from it
+       ├─ UnreachableError                 a server did not answer
+       └─ ActionError                      something could not be done; only its kinds are raised
+          ├─ WriteError                    a file or a setting of the kernel could not be written
+          ├─ RemovalError                  a file, a directory or a cgroup could not be removed
+          ├─ MountError                    a volume could not be set up, mounted or unmounted
+          ├─ StartError                    a process could not be started
+          ├─ SignalError                   a process could not be signalled, or outlived SIGKILL
+          ├─ ServeError                    an endpoint could not be opened
           ├─ PodGone                       there is no such pod (any more): as good as done
-          └─ StillRunning                  the pod did not stop in time; the killing goes on
+          └─ StillRunning                  the pod has not stopped; the killing goes on
 
-A class exists only where somebody handles it apart from its parent. Foreign exceptions are translated once, at the
-edge that met them, with `from`. A message says what, which value and what is allowed: lower case, no full stop.
-Where Kubernetes has a text for the same mistake, the text is Kubernetes'.
+An error ends in `Error` or says what is the case, a fact (`events.py`) says what happened: `ObservationError` is
+raised, `ObservationFailed` is recorded. Foreign exceptions are translated once, at the edge that met them, with `from`.
+A message says what, which value and what is allowed: lower case, no full stop. Where Kubernetes has a text for the same
+mistake, the text is Kubernetes'.
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ class JettisonError(Exception):
 
 
 class InputError(JettisonError):
-    """A file or a value that somebody handed us cannot be used."""
+    """A file or a value that we were given cannot be used."""
 
     exit_code = 2
 
@@ -57,7 +65,7 @@ class Complaint:
 
     key: str
     text: str
-    # The file, drop-in or flag that set the key; empty where nobody set it.
+    # The file, drop-in or flag that set the key; empty where nothing set it.
     origin: str = ""
 
 
@@ -120,27 +128,55 @@ class NotFound(ApiError):  # noqa: N818  as its reason is called
 
 
 class Conflict(ApiError):  # noqa: N818  as its reason is called
-    """Somebody else was faster, or a precondition does not hold."""
+    """Another writer was faster, or a precondition does not hold."""
 
     code = 409
     reason = "Conflict"
 
 
-class RuntimeFailure(JettisonError):  # noqa: N818  the machine failed, nobody made an error
+class RuntimeFailure(JettisonError):  # noqa: N818  the machine failed, the program made no error
     """The machine did not do its part; worth another try at the next step."""
 
 
-class ObservationFailed(RuntimeFailure):
-    """Something could not be measured, so nothing may be decided from it."""
+class ObservationError(RuntimeFailure):
+    """Something could not be measured or read, so nothing may be decided from it."""
 
 
-class ActionFailed(RuntimeFailure):
-    """Something could not be done; the world is as it was, or half way."""
+class UnreachableError(RuntimeFailure):
+    """A server did not answer, so that nothing is known of what it did with the request."""
 
 
-class PodGone(ActionFailed):
+class ActionError(RuntimeFailure):
+    """Something could not be done; the world is as it was, or half way. Only its kinds are raised."""
+
+
+class WriteError(ActionError):
+    """A file or a setting of the kernel could not be written, or a directory or cgroup could not be created."""
+
+
+class RemovalError(ActionError):
+    """A file, a directory or a cgroup could not be removed."""
+
+
+class MountError(ActionError):
+    """A volume could not be set up, mounted or unmounted."""
+
+
+class StartError(ActionError):
+    """A process could not be started, and there is none."""
+
+
+class SignalError(ActionError):
+    """A process could not be signalled, or outlived SIGKILL."""
+
+
+class ServeError(ActionError):
+    """An endpoint could not be opened: its address is taken, or there is no certificate for it."""
+
+
+class PodGone(ActionError):  # noqa: N818  no failure: the pod is where it should be
     """There is no such pod (any more): as good as done."""
 
 
-class StillRunning(ActionFailed):
-    """The pod did not stop in time; the killing goes on."""
+class StillRunning(ActionError):  # noqa: N818  says what is the case
+    """The pod has not stopped (in time); the killing goes on."""

@@ -15,7 +15,7 @@ from jettison.engine.node.history import History
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.engine.pods.pod import Container, Pod
-from jettison.errors import JettisonError, ObservationFailed
+from jettison.errors import JettisonError, ObservationError
 from jettison.events import Fact
 from jettison.runtimes.protocol import Alarm, Reclaimed, Untold
 
@@ -125,7 +125,7 @@ class ScriptedRuntime:
 
     async def observe(self) -> Snapshot:
         if self.fails_to_observe:
-            raise ObservationFailed("no numbers today")
+            raise ObservationError("no numbers today")
         memory = MemoryStats(self.clock.steady_ns(), self.available, None, 4000 * MI - self.available)
         usages = {
             each.uid: PodUsage(

@@ -21,7 +21,7 @@ from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.pods.pod import Pod, Volume
 from jettison.engine.pods.preemption import preemption_of
-from jettison.errors import ActionFailed, PodGone, StillRunning
+from jettison.errors import ActionError, PodGone, SignalError, StillRunning
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Untold
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
@@ -281,9 +281,9 @@ def test_a_pod_that_is_gone_already_does_not_hold_up_the_next() -> None:
 
 @pytest.mark.parametrize(
     ("refusal", "fact"),
-    [(StillRunning("30 s are over"), "EvictionTimedOut"), (ActionFailed("no such cgroup"), "ActionFailed")],
+    [(StillRunning("30 s are over"), "EvictionTimedOut"), (SignalError("no such cgroup"), "ActionFailed")],
 )
-def test_a_failed_kill_is_said(refusal: ActionFailed, fact: str) -> None:
+def test_a_failed_kill_is_said(refusal: ActionError, fact: str) -> None:
     """Whatever goes wrong with a kill is a fact, and the loop goes on."""
     stage = Stage()
     stage.runtime.available = 50 * MI

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from jettison.agent.http.client import fetch
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.node.node_card import NodeCard, read_card, short_path, write_card
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.cli.guarded import FLAGS, NOBODY, Guarded, as_nobody, line_of_nobody, pod, shell
@@ -46,7 +46,7 @@ def test_only_the_owner_may_ask(guarded: Guarded) -> None:
 
 def test_the_socket_goes_with_the_agent(unguarded: Guarded) -> None:
     assert not (unguarded.node_state / "agent.sock").exists()
-    with pytest.raises(ObservationFailed):
+    with pytest.raises(ObservationError):
         fetch(unguarded.node_state / "agent.sock", "/healthz")
 
 
@@ -79,7 +79,7 @@ def test_a_card_survives_writing_and_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"node_dir":1}', b"\xff\xfe"])
 def test_a_card_that_is_none_is_told(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "node.json").write_bytes(data)
-    with pytest.raises(ObservationFailed, match="cannot understand"):
+    with pytest.raises(ObservationError, match="cannot understand"):
         read_card(tmp_path)
 
 

@@ -17,7 +17,7 @@ from jettison.agent.http.client import fetch
 from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.reading import PodQuery, Record, read_journal
 from jettison.agent.journal.stories import story_of
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 
 MI = 2**20
 HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(3600)"
@@ -142,7 +142,7 @@ class LiveNode:
     def _fetch(self, path: str) -> bytes:
         try:
             answer = fetch(self.state / "node" / self.name / "agent.sock", path, timeout=5)
-        except ObservationFailed:
+        except ObservationError:
             return b""
         return answer.body if answer.status == 200 else b""
 

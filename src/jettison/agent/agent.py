@@ -18,7 +18,7 @@ from jettison.engine.node.history import History
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.node.survival import Trends, fatal, follow
-from jettison.errors import ActionFailed, JettisonError, ObservationFailed, PodGone, StillRunning
+from jettison.errors import ActionError, JettisonError, ObservationError, PodGone, StillRunning
 from jettison.events import Emit, Fact
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Runtime
 
@@ -153,7 +153,7 @@ class Agent:
         self._clear_endings()
         try:
             snapshot = await self.runtime.observe()
-        except ObservationFailed as error:
+        except ObservationError as error:
             self.emit(events.ObservationFailed(str(error)))
             return
         before = self.history
@@ -227,7 +227,7 @@ class Agent:
             self.emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))
         try:
             after = await self.runtime.observe()
-        except ObservationFailed as error:
+        except ObservationError as error:
             self.emit(events.ObservationFailed(str(error)))
             return before, give_up_reclaim(self.history)
         return after, decide(self.policy, self.history, after)
@@ -302,7 +302,7 @@ class Agent:
                 self.emit(events.EvictionTimedOut(order))
             self._over(ending)
             return
-        except ActionFailed as error:
+        except ActionError as error:
             # It may be tried again at the next step: nothing is on its way out.
             self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
             self._give_up(ending)

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.errors import Conflict, NotFound, ObservationFailed
+from jettison.errors import Conflict, NotFound, UnreachableError
 from jettison.manifests.times import exact_time_text
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES
@@ -34,7 +34,7 @@ class NodeLease:
             async with asyncio.timeout(RENEW_SECONDS):
                 self._lease = await self._write()
         except TimeoutError:
-            raise ObservationFailed(f"the lease was not renewed within {RENEW_SECONDS:g} s") from None
+            raise UnreachableError(f"the lease was not renewed within {RENEW_SECONDS:g} s") from None
         except (Conflict, NotFound):
             self._lease = None
             raise

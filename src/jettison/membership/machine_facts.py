@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from jettison import __version__
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 
 KUBERNETES: Final = "v1.36.4"
@@ -53,7 +53,7 @@ def _os_image() -> str:
 def _line(path: Path) -> str:
     try:
         return (kernel_files.read(path) or b"").decode("ascii", "replace").strip()
-    except ObservationFailed:  # some are for root alone
+    except ObservationError:  # some are for root alone
         return ""
 
 

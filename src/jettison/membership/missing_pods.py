@@ -18,7 +18,7 @@ import msgspec
 from jettison.agent.admission import TERMINAL
 from jettison.agent.pods.sources import ORIGIN as MANIFEST
 from jettison.agent.pods.sources import Wish
-from jettison.errors import ActionFailed, ApiError, JettisonError, NotFound
+from jettison.errors import ApiError, JettisonError, NotFound, ObservationError, WriteError
 from jettison.manifests.files.decoding import read_json
 from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.kube.cache import Cache, Change
@@ -142,13 +142,13 @@ class MissingPods:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ActionFailed(f"cannot read `{self._memory}`: {reason(error)}") from error
+            raise ObservationError(f"cannot read `{self._memory}`: {reason(error)}") from error
 
     def _write(self, uid: str) -> None:
         try:
             replace_file(self._memory, msgspec.json.encode({"uid": uid}))
         except OSError as error:
-            raise ActionFailed(f"cannot write `{self._memory}`: {reason(error)}") from error
+            raise WriteError(f"cannot write `{self._memory}`: {reason(error)}") from error
 
 
 def _is_from_api(status: PodStatus) -> bool:

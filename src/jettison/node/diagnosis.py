@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.capabilities import Capabilities, Capability, lowest_oom_score_adj, read_capabilities
 from jettison.runtimes.linux.cgroups.delegation import delegated_cgroup
 from jettison.runtimes.linux.cgroups.memcg_events import UsageAlarm
@@ -134,14 +134,14 @@ class Machine:
         assert self.memory is not None
         try:
             UsageAlarm(self.memory.mount_point / (self.delegated or ""), _NEVER).close()
-        except ObservationFailed:
+        except ObservationError:
             return False
         return True
 
     def _window_us(self) -> int | None:
         try:
             trigger = PressureFile(self._proc / "pressure" / "memory").arm(_STALL_US, _WINDOW_US)
-        except ObservationFailed:
+        except ObservationError:
             return None
         trigger.close()
         return trigger.window_us

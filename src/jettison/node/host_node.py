@@ -35,7 +35,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.history import History
 from jettison.engine.node.signals import Condition, Signal
 from jettison.engine.scheduling.taints import Taint
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.events import Fact, Sink
 from jettison.node.host_protection import HostProtection
 from jettison.node.host_service import SOCKET_NAME, HostService
@@ -170,7 +170,7 @@ class HostNode:
         try:
             _make_directory(options.node_state)
         except OSError as error:
-            raise ActionFailed(f"cannot create `{options.node_state}`: {reason(error)}") from error
+            raise WriteError(f"cannot create `{options.node_state}`: {reason(error)}") from error
         # What is wrong with the files of an earlier agent is said once there is a log and a journal to say it in.
         complaints: list[Fact] = []
         history = take_over_history(options.node_state / "history.json", SystemClock(), boot_id(), complaints.append)

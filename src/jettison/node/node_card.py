@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from jettison.errors import ActionFailed, ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError, WriteError
 from jettison.manifests.files.decoding import read_json
 from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -51,7 +51,7 @@ def write_card(directory: Path, card: NodeCard) -> None:
     try:
         replace_file(directory / NAME, msgspec.json.encode(card))
     except OSError as error:
-        raise ActionFailed(f"cannot write `{directory / NAME}`: {reason(error)}") from error
+        raise WriteError(f"cannot write `{directory / NAME}`: {reason(error)}") from error
 
 
 def read_card(directory: Path) -> NodeCard | None:
@@ -62,6 +62,6 @@ def read_card(directory: Path) -> NodeCard | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+        raise ObservationError(f"cannot read `{path}`: {reason(error)}") from error
     except ManifestError as error:
-        raise ObservationFailed(f"cannot understand {error}") from error
+        raise ObservationError(f"cannot understand {error}") from error

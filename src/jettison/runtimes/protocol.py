@@ -51,7 +51,7 @@ class Runtime(Protocol):
     """Observes and acts."""
 
     async def observe(self) -> Snapshot:
-        """One consistent instant; what cannot be measured is None. Raises ObservationFailed."""
+        """One consistent instant; what cannot be measured is None. Raises ObservationError."""
 
     async def reclaim(self, order: Reclaim) -> Reclaimed:
         """Free what the order names, in its order. Failures are in the answer."""

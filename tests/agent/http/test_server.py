@@ -17,7 +17,7 @@ from jettison.agent.http import server as http
 from jettison.agent.http.client import fetch
 from jettison.agent.http.server import Answer, HttpServer, Query, Route, plain
 from jettison.agent.http.unix_address import unix_address
-from jettison.errors import ActionFailed, InputError, JettisonError, ObservationFailed
+from jettison.errors import InputError, JettisonError, ObservationError, ServeError
 
 LARGE = os.urandom(2**20)
 
@@ -271,7 +271,7 @@ def test_it_serves_on_the_loopback_only() -> None:
 
 
 def test_a_port_in_use_is_an_error_with_its_number(running: Running) -> None:
-    with pytest.raises(ActionFailed, match=str(running.port)):
+    with pytest.raises(ServeError, match=str(running.port)):
         asyncio.run(HttpServer(ROUTES).listen_tcp("127.0.0.1", running.port))
 
 
@@ -280,7 +280,7 @@ def test_only_its_owner_may_connect(running: Running) -> None:
 
 
 def test_a_living_agents_socket_is_not_taken(running: Running) -> None:
-    with pytest.raises(ActionFailed, match="another agent does"):
+    with pytest.raises(ServeError, match="another agent does"):
         asyncio.run(HttpServer(ROUTES).listen_unix(running.path))
 
     assert fetch(running.path, "/later").status == 200
@@ -303,16 +303,16 @@ def test_anything_else_in_its_place_stays_there(tmp_path: Path) -> None:
     path = tmp_path / "agent.sock"
     path.write_text("precious")
 
-    with pytest.raises(ActionFailed, match="something else in its place"):
+    with pytest.raises(ServeError, match="something else in its place"):
         asyncio.run(HttpServer(ROUTES).listen_unix(path))
-    with pytest.raises(ActionFailed, match="cannot listen on"):
+    with pytest.raises(ServeError, match="cannot listen on"):
         asyncio.run(HttpServer(ROUTES).listen_unix(tmp_path / "nowhere" / "agent.sock"))
 
     assert path.read_text() == "precious"
 
 
 def test_the_client_says_when_nobody_answers(tmp_path: Path) -> None:
-    with pytest.raises(ObservationFailed, match="is it running"):
+    with pytest.raises(ObservationError, match="is it running"):
         fetch(tmp_path / "agent.sock", "/healthz")
 
 
@@ -329,6 +329,6 @@ def test_the_client_says_when_the_answer_is_none(tmp_path: Path) -> None:
 
         rude = threading.Thread(target=hang_up)
         rude.start()
-        with pytest.raises(ObservationFailed, match="did not answer"):
+        with pytest.raises(ObservationError, match="did not answer"):
             fetch(path, "/healthz")
         rude.join()

@@ -18,7 +18,7 @@ from jettison.agent.journal.files import MAGIC, SegmentReader, segment_path, seg
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.reading import PodQuery, Record, read_journal
 from jettison.agent.journal.records import fact_record
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, WriteError
 from jettison.events import AgentStopped
 
 ROUNDS_OF_KILLING = 30
@@ -191,7 +191,7 @@ def test_readers_see_whole_records_while_the_agent_writes(tmp_path: Path) -> Non
 def test_only_one_agent_writes(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
 
-    with pytest.raises(ActionFailed, match="in use by another agent"):
+    with pytest.raises(WriteError, match="in use by another agent"):
         Journal.open(tmp_path)
 
     journal.close()
@@ -232,9 +232,9 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(ActionFailed, match="cannot use"):
+    with pytest.raises(WriteError, match="cannot use"):
         Journal.open(tmp_path / "file" / "journal")
-    with pytest.raises(ObservationFailed, match="cannot read the journal"):
+    with pytest.raises(ObservationError, match="cannot read the journal"):
         times(tmp_path / "file")
 
 

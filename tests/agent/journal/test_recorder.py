@@ -26,7 +26,7 @@ from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.history import History
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import Snapshot
-from jettison.errors import ActionFailed
+from jettison.errors import ObservationError
 from jettison.manifests.history import SavedHistory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import Alarm
@@ -201,9 +201,9 @@ def test_the_first_agent_has_no_history(tmp_path: Path) -> None:
 def test_a_history_that_makes_no_sense_is_an_error_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "history.json").write_text("{}")
 
-    with pytest.raises(ActionFailed, match=r"history\.json: kind is"):
+    with pytest.raises(ObservationError, match=r"history\.json: kind is"):
         read_history(tmp_path / "history.json")
-    with pytest.raises(ActionFailed, match="not a plain file"):
+    with pytest.raises(ObservationError, match="not a plain file"):
         read_history(tmp_path)
 
 

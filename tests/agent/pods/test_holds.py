@@ -11,7 +11,7 @@ import pytest
 from jettison.agent.pods.holds import NAME, Holds, read_holds
 from jettison.agent.pods.keeper import Keeper
 from jettison.agent.pods.readmission import Life
-from jettison.errors import ActionFailed, ManifestError
+from jettison.errors import ManifestError, WriteError
 from jettison.runtimes.protocol import PodManifest
 from tests.agent.pods.test_keeper import House
 from tests.agent.test_admission import manifest
@@ -111,7 +111,7 @@ def test_what_cannot_be_recorded_is_not_done(hands: Hands) -> None:
         most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, most[1]))
         try:
-            with pytest.raises(ActionFailed, match="cannot write"):
+            with pytest.raises(WriteError, match="cannot write"):
                 await hands.delete("a")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, most)

@@ -15,7 +15,7 @@ import pytest
 from jettison.agent.late_imports import LateImports
 from jettison.agent.pods import manifest_reader
 from jettison.agent.pods.manifest_reader import Documents, ManifestReader
-from jettison.errors import ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files import document_files
 
 POD = "kind: Pod\nmetadata: {name: ä, labels: {1: yes}}\n"
@@ -89,7 +89,7 @@ def test_a_reader_that_was_killed_may_be_tried_again(read: Read) -> None:
     read("kind: Pod", "a.yaml")
     (child,) = set(children()) - before
     os.kill(int(child), signal.SIGKILL)
-    with pytest.raises(ObservationFailed, match=r"b\.yaml: the process that read it was killed"):
+    with pytest.raises(ObservationError, match=r"b\.yaml: the process that read it was killed"):
         read("kind: Pod", "b.yaml")
     assert read("kind: Pod", "c.yaml") == [{"kind": "Pod"}]
 
@@ -110,7 +110,7 @@ def test_without_a_process_it_may_be_tried_again(monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patched:
         patched.setattr(manifest_reader, "fork_quietly", refuse)
-        with pytest.raises(ObservationFailed, match="no process to read it"):
+        with pytest.raises(ObservationError, match="no process to read it"):
             read("kind: Pod", "a.yaml")
     assert read("kind: Pod", "a.yaml") == [{"kind": "Pod"}]
 

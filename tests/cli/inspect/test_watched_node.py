@@ -14,7 +14,7 @@ import pytest
 from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.cli.options.host_options import default_node_name, default_state_dir
 from jettison.cli.program import program
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from tests.cli.guarded import Guarded
 from tests.cli.running import process, run
 
@@ -75,16 +75,16 @@ def test_without_a_home_a_state_directory_must_be_named() -> None:
 def test_a_socket_that_nobody_listens_on_is_no_agent(tmp_path: Path) -> None:
     """An agent that was killed leaves it behind."""
     node = WatchedNode("n1", tmp_path)
-    with pytest.raises(ObservationFailed, match="no agent runs for node `n1`"):
+    with pytest.raises(ObservationError, match="no agent runs for node `n1`"):
         node.ask("/pods")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "agent.sock"))
-    with pytest.raises(ObservationFailed, match="no agent runs for node `n1`"):
+    with pytest.raises(ObservationError, match="no agent runs for node `n1`"):
         node.ask("/pods")
 
 
 def test_the_agents_own_words_are_passed_on(guarded: Guarded) -> None:
-    with pytest.raises(ObservationFailed, match=r"the agent of node `.*` says: no such path, there are /configz"):
+    with pytest.raises(ObservationError, match=r"the agent of node `.*` says: no such path, there are /configz"):
         WatchedNode(guarded.name, guarded.node_state).ask("/nowhere")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jettison.cli.policy.history_file import load_history, save_history
 from jettison.engine.node.history import History
-from jettison.errors import ActionFailed, InputError, ManifestError
+from jettison.errors import InputError, ManifestError, WriteError
 from tests.cli.running import DISK, MEMORY, process, run
 
 KNOWING = History(knows_layout=True)
@@ -72,7 +72,7 @@ def test_what_is_no_history_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_a_history_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "h.json"
-    with pytest.raises(ActionFailed):
+    with pytest.raises(WriteError):
         save_history(str(path), History(), "n")
 
     done = process("decide", *MEMORY, "--history", str(path))
@@ -89,7 +89,7 @@ def test_a_full_disk_leaves_the_old_history(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ActionFailed, match="no space left on device"):
+    with pytest.raises(WriteError, match="no space left on device"):
         save_history(str(path), History(), "n")
 
     assert load_history(str(path), "n") == KNOWING

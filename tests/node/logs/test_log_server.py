@@ -18,7 +18,7 @@ from jettison.apiserver.access import certificates
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
 from jettison.apiserver.access.identity import CLIENT_NAME, ServerIdentity
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed
+from jettison.errors import ServeError
 from jettison.node.logs import log_server
 from jettison.node.logs.host_logs import HostLogs
 from jettison.node.logs.log_server import LogServer
@@ -358,7 +358,7 @@ def test_without_an_authority_nothing_is_served() -> None:
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as node:
-            with pytest.raises(ActionFailed, match=f"cannot listen on `127.0.0.1:{node.port}`"):
+            with pytest.raises(ServeError, match=f"cannot listen on `127.0.0.1:{node.port}`"):
                 LogServer(node.server._logs, node.server._context).listen("127.0.0.1", node.port)
 
     play(scenario())

@@ -17,7 +17,7 @@ from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
 from jettison.engine.node.history import History
 from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.engine.node.snapshot import Reading
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.events import (
     CollectionFailed,
     ContainerBackOff,
@@ -296,7 +296,7 @@ def test_a_directory_that_cannot_be_measured_is_complained_about_once(tmp_path: 
 def test_a_node_directory_that_cannot_be_made_is_an_error_with_its_name(tmp_path: Path) -> None:
     own = settings(tmp_path)
     own.pods_dir.write_text("in the way")
-    with pytest.raises(ActionFailed, match=r"cannot create `.*pods`"):
+    with pytest.raises(WriteError, match=r"cannot create `.*pods`"):
         asyncio.run(HostRuntime.open(own, RULES, SystemClock(), lambda _fact: None))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.errors import ActionFailed, ManifestError, PodGone
+from jettison.errors import ManifestError, PodGone, StartError, StillRunning
 from jettison.runtimes.host import supervisor
 from jettison.runtimes.host.pods import pod_worker, runs
 from jettison.runtimes.host.processes import system_calls
@@ -114,7 +114,7 @@ def test_a_rejected_pod_is_remembered_until_it_is_stopped(tmp_path: Path) -> Non
         assert len(scene.files.load().records) == 1
         await scene.supervisor.start(wanted)
         assert scene.status().phase == "Running"
-        with pytest.raises(ActionFailed, match="it runs"):
+        with pytest.raises(StillRunning, match="it runs"):
             await scene.supervisor.reject(wanted, "x", "y")
         await scene.supervisor.stop("uid-a", 0)
         await scene.supervisor.reject(wanted, "x", "y")
@@ -236,9 +236,9 @@ def test_a_hostile_uid_touches_nothing(tmp_path: Path, uid: str) -> None:
     async def scenario(scene: Scene) -> None:
         wanted = manifest(container(SLEEPS))
         hostile = replace(wanted, pod=replace(wanted.pod, uid=uid))
-        with pytest.raises(ActionFailed, match="invalid pod uid"):
+        with pytest.raises(StartError, match="invalid pod uid"):
             await scene.supervisor.start(hostile)
-        with pytest.raises(ActionFailed, match="invalid pod uid"):
+        with pytest.raises(StartError, match="invalid pod uid"):
             await scene.supervisor.reject(hostile, "x", "y")
         assert scene.supervisor.statuses() == []
 

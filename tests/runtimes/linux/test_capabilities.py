@@ -8,7 +8,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.capabilities import (
     Capabilities,
     Capability,
@@ -54,7 +54,7 @@ def test_in_a_user_namespace_of_its_own_they_count_for_nothing(fake_proc: Path) 
 def test_a_status_without_the_line_is_an_error(fake_proc: Path, content: str) -> None:
     (fake_proc / "self/status").write_text(content)
 
-    with pytest.raises(ObservationFailed, match="CapEff"):
+    with pytest.raises(ObservationError, match="CapEff"):
         read_capabilities(fake_proc)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.proc import Machine, MemoryInfo
 
 MEMINFO = """\
@@ -33,7 +33,7 @@ def test_memory_is_in_bytes_and_what_is_not_there_is_none(fake_proc: Path) -> No
 def test_a_meminfo_that_is_none_is_an_error(fake_proc: Path, content: str) -> None:
     (fake_proc / "meminfo").write_text(content)
 
-    with pytest.raises(ObservationFailed, match="meminfo"):
+    with pytest.raises(ObservationError, match="meminfo"):
         Machine(fake_proc).memory()
 
 
@@ -47,7 +47,7 @@ def test_tasks_are_the_number_after_the_slash(fake_proc: Path) -> None:
 def test_a_loadavg_that_is_none_is_an_error(fake_proc: Path, content: str) -> None:
     (fake_proc / "loadavg").write_text(content)
 
-    with pytest.raises(ObservationFailed, match="not five fields"):
+    with pytest.raises(ObservationError, match="not five fields"):
         Machine(fake_proc).tasks()
 
 
@@ -70,9 +70,9 @@ def test_the_smaller_limit_counts_and_either_may_be_missing(
 def test_without_proc_nothing_is_measured(fake_proc: Path) -> None:
     machine = Machine(fake_proc)
 
-    with pytest.raises(ObservationFailed, match="is /proc mounted"):
+    with pytest.raises(ObservationError, match="is /proc mounted"):
         machine.memory()
-    with pytest.raises(ObservationFailed, match="is /proc mounted"):
+    with pytest.raises(ObservationError, match="is /proc mounted"):
         machine.tasks()
 
 

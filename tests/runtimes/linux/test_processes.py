@@ -9,7 +9,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, WriteError
 from jettison.runtimes.linux.capabilities import Capability, read_capabilities
 from jettison.runtimes.linux.processes import (
     GroupUsage,
@@ -60,7 +60,7 @@ def test_a_stat_without_its_fields_is_an_error(fake_proc: Path) -> None:
     (fake_proc / "42").mkdir()
     (fake_proc / "42/stat").write_bytes(b"42 (x) S 7")
 
-    with pytest.raises(ObservationFailed, match="not the fields of a process"):
+    with pytest.raises(ObservationError, match="not the fields of a process"):
         read_process(42, fake_proc)
 
 
@@ -142,7 +142,7 @@ def test_a_score_is_raised_and_what_is_refused_stays(spawn: Spawn) -> None:
 
 
 def test_a_score_that_no_process_can_have_is_an_error(spawn: Spawn) -> None:
-    with pytest.raises(ActionFailed, match="invalid argument"):
+    with pytest.raises(WriteError, match="invalid argument"):
         set_oom_score_adj(spawn("input()").pid, 1001)
 
 

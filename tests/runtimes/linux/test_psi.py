@@ -12,7 +12,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.capabilities import Capability, read_capabilities
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
@@ -68,7 +68,7 @@ def test_an_old_kernel_has_no_full_line_for_the_processor(tmp_path: Path) -> Non
 def test_what_is_no_pressure_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "memory.pressure").write_text(text)
 
-    with pytest.raises(ObservationFailed, match="not pressure"):
+    with pytest.raises(ObservationError, match="not pressure"):
         PressureFile(tmp_path / "memory.pressure").read()
 
 
@@ -76,7 +76,7 @@ def test_a_kernel_without_pressure_says_none_and_arms_nothing(tmp_path: Path) ->
     file = PressureFile(tmp_path / "memory.pressure")
 
     assert file.read() is None
-    with pytest.raises(ObservationFailed, match=r"no pressure trigger on .*memory.pressure`: no such file"):
+    with pytest.raises(ObservationError, match=r"no pressure trigger on .*memory.pressure`: no such file"):
         file.arm(100_000, 1_000_000)
 
 
@@ -97,7 +97,7 @@ def test_a_full_table_of_descriptors_is_no_crash(
     file = PressureFile(pressure[1] / "memory.pressure")
     before = open_descriptors()
 
-    with crowded(free), pytest.raises(ObservationFailed, match=r"no pressure trigger on .*: too many open files"):
+    with crowded(free), pytest.raises(ObservationError, match=r"no pressure trigger on .*: too many open files"):
         file.arm(200_000, 2_000_000)
     assert open_descriptors() == before
     assert file.read() is not None
@@ -130,7 +130,7 @@ def test_the_window_taken_is_the_nearest_allowed_and_the_share_stays(
 
 @live
 def test_the_share_cannot_exceed_the_whole() -> None:
-    with pytest.raises(ObservationFailed, match="takes no window near `2000000`"):
+    with pytest.raises(ObservationError, match="takes no window near `2000000`"):
         PressureFile(SYSTEM).arm(3_000_000, 2_000_000)
 
 

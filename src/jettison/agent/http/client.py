@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.agent.http.unix_address import unix_address
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def fetch(socket_path: Path, path: str, *, timeout: float = 10.0, method: str = "GET") -> Response:
-    """The answer to `path`, whatever its status. Raises ObservationFailed when there is none."""
+    """The answer to `path`, whatever its status. Raises ObservationError when there is none."""
     connection = _UnixConnection(socket_path, timeout)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
         return Response(answer.status, answer.headers.get("Content-Type", ""), answer.read())
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise ObservationFailed(f"no agent answers on `{socket_path}`: is it running?") from error
+        raise ObservationError(f"no agent answers on `{socket_path}`: is it running?") from error
     except (OSError, http.client.HTTPException) as error:
-        raise ObservationFailed(f"the agent on `{socket_path}` did not answer: {error}") from error
+        raise ObservationError(f"the agent on `{socket_path}` did not answer: {error}") from error
     finally:
         connection.close()

@@ -22,7 +22,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.ranking import Candidate, rank
 from jettison.engine.node.signals import ROWS, Signal, readings
 from jettison.engine.node.snapshot import Reading, Snapshot
-from jettison.errors import ApiError, ObservationFailed
+from jettison.errors import ApiError, ObservationError
 from jettison.manifests.summary_writer import summary_document
 from jettison.manifests.times import time_text
 from jettison.runtimes.protocol import PodStatus
@@ -124,7 +124,7 @@ class _Answers:
     def _snapshot(self) -> Snapshot:
         snapshot = self._sources.snapshot()
         if snapshot is None:
-            raise ObservationFailed("the node has not been measured yet")
+            raise ObservationError("the node has not been measured yet")
         return snapshot
 
 

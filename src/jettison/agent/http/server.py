@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from jettison.agent.http.requests import Request, parse_head
 from jettison.agent.http.unix_address import unix_address
-from jettison.errors import ActionFailed, ApiError, InputError, JettisonError
+from jettison.errors import ApiError, InputError, JettisonError, ServeError
 from jettison.runtimes.linux.files.kernel_files import reason
 
 HEAD_BYTES = 8192
@@ -99,8 +99,8 @@ class HttpServer:
             path.chmod(0o600)
         except OSError as error:
             listener.close()
-            raise ActionFailed(f"cannot listen on `{path}`: {reason(error)}") from error
-        except ActionFailed:
+            raise ServeError(f"cannot listen on `{path}`: {reason(error)}") from error
+        except ServeError:
             listener.close()
             raise
         self._socket_path = path
@@ -113,7 +113,7 @@ class HttpServer:
         try:
             server = await asyncio.start_server(self._remote, host, port, limit=HEAD_BYTES)
         except OSError as error:
-            raise ActionFailed(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
+            raise ServeError(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
         self._servers.append(server)
         taken: int = server.sockets[0].getsockname()[1]
         return taken
@@ -252,7 +252,7 @@ def _remove_stale(path: Path, address: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ActionFailed(f"cannot listen on `{path}`: there is something else in its place")
+        raise ServeError(f"cannot listen on `{path}`: there is something else in its place")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -260,4 +260,4 @@ def _remove_stale(path: Path, address: str) -> None:
         except (ConnectionRefusedError, FileNotFoundError):
             path.unlink(missing_ok=True)
             return
-    raise ActionFailed(f"cannot listen on `{path}`: another agent does")
+    raise ServeError(f"cannot listen on `{path}`: another agent does")

@@ -29,7 +29,7 @@ from jettison.agent.journal.files import (
     segment_path,
     segments,
 )
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.manifests.files.plain_files import set_aside
 from jettison.runtimes.linux.files.kernel_files import reason
 
@@ -63,7 +63,7 @@ class Journal:
     def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, total_bytes: int = TOTAL_BYTES) -> Journal:
         """Continue the journal in this directory, or begin one. A torn last record is cut off.
 
-        Raises ActionFailed when another agent has it open or when nothing can be written at all.
+        Raises WriteError when another agent has it open or when nothing can be written at all.
         """
         complaints = []
         if os.path.lexists(directory) and not directory.is_dir():
@@ -72,7 +72,7 @@ class Journal:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise ActionFailed(f"cannot use `{directory}` for the journal: {reason(error)}") from error
+            raise WriteError(f"cannot use `{directory}` for the journal: {reason(error)}") from error
         journal = cls(directory, lock, segment_bytes, total_bytes)
         journal.complaints = complaints
         try:
@@ -80,13 +80,13 @@ class Journal:
             journal._continue()
         except BlockingIOError as error:
             os.close(lock)
-            raise ActionFailed(f"the journal in `{directory}` is in use by another agent") from error
+            raise WriteError(f"the journal in `{directory}` is in use by another agent") from error
         except OSError as error:
             if error.errno in _FULL:
                 journal._failed(reason(error))  # tried again with each record: a node on a full disk needs its agent
                 return journal
             os.close(lock)
-            raise ActionFailed(f"cannot continue the journal in `{directory}`: {reason(error)}") from error
+            raise WriteError(f"cannot continue the journal in `{directory}`: {reason(error)}") from error
         return journal
 
     def append(self, record: Mapping[str, Any], *, durable: bool = False) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from jettison.agent.journal.files import MAGIC, SegmentReader, segments
-from jettison.errors import ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files.decoding import bounded, decode
 from jettison.runtimes.linux.files.kernel_files import reason
 
@@ -101,7 +101,7 @@ def read_journal(
 ) -> Iterator[Record]:
     """Records that match, oldest first unless told otherwise. `until_ns` itself is not included.
 
-    Raises ObservationFailed when the directory cannot be read; a record that the disk spoiled is passed over.
+    Raises ObservationError when the directory cannot be read; a record that the disk spoiled is passed over.
     """
     for data in _documents(directory, newest_first=newest_first):
         record = _record(data)
@@ -165,8 +165,8 @@ def _documents(directory: Path, *, newest_first: bool) -> Iterator[bytes]:
         raise _unreadable(directory, error) from error
 
 
-def _unreadable(directory: Path, error: OSError) -> ObservationFailed:
-    return ObservationFailed(f"cannot read the journal in `{directory}`: {reason(error)}")
+def _unreadable(directory: Path, error: OSError) -> ObservationError:
+    return ObservationError(f"cannot read the journal in `{directory}`: {reason(error)}")
 
 
 def _record(data: bytes) -> Record | None:

@@ -16,7 +16,7 @@ from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide
 from jettison.engine.node.facts import ConditionChanged, ThresholdCrossed, ThresholdMet, ThresholdResolved
 from jettison.engine.node.history import History
 from jettison.engine.node.snapshot import Snapshot
-from jettison.errors import ActionFailed, ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError
 from jettison.events import Emit
 from jettison.manifests.files.plain_files import read_plain, replace_file, set_aside
 from jettison.manifests.history import SavedAt, SavedHistory, encode_history, parse_history
@@ -141,7 +141,7 @@ class JournalRecorder:
                     said.add(record.event)
                 if record.event == _TOLD or uid in record.evicts:
                     break
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             self._emit(events.ActionFailed("read the journal", str(failure)))
         return said
 
@@ -157,15 +157,15 @@ class JournalRecorder:
 
 
 def read_history(path: Path) -> SavedHistory | None:
-    """What an agent remembered, as it saved it; None when there is none. Raises ActionFailed when it cannot be used."""
+    """What an agent remembered, as it saved it; None when there is none. Raises ObservationError for a damaged one."""
     try:
         return parse_history(read_plain(path, LARGEST_HISTORY), str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ActionFailed(f"cannot read `{path}`: {reason(error)}") from error
+        raise ObservationError(f"cannot read `{path}`: {reason(error)}") from error
     except ManifestError as error:
-        raise ActionFailed(str(error)) from error
+        raise ObservationError(str(error)) from error
 
 
 def take_over_history(path: Path, clock: Clock, boot: str, emit: Emit) -> History | None:
@@ -176,7 +176,7 @@ def take_over_history(path: Path, clock: Clock, boot: str, emit: Emit) -> Histor
     """
     try:
         saved = read_history(path)
-    except ActionFailed as failure:
+    except ObservationError as failure:
         emit(events.ActionFailed("read the history, so it begins anew", set_aside(path, str(failure))))
         return None
     return None if saved is None else by_our_clock(saved, clock, boot)

@@ -15,7 +15,7 @@ from typing import Any
 
 from jettison import events
 from jettison.agent.pods.manifest_reader import Documents, ManifestReader, Reading
-from jettison.errors import JettisonError, ManifestError, ObservationFailed
+from jettison.errors import JettisonError, ManifestError, ObservationError
 from jettison.events import Emit
 from jettison.manifests.files import bounds
 
@@ -105,7 +105,7 @@ class ManifestDirectory:
         for path in gone:
             del self._files[path]
         taken = [self._take(path, stamp, result) for path, result in read.items() if (stamp := found[path]) is not None]
-        if not any(isinstance(result, ObservationFailed) for result in read.values()):
+        if not any(isinstance(result, ObservationError) for result in read.values()):
             self._complaint = ""
         unread, self._unread = self._unread, frozenset(map(_shown, found.keys() - self._files.keys()))
         return bool(gone) or any(taken) or is_first or unread != self._unread
@@ -137,7 +137,7 @@ class ManifestDirectory:
     def _take(self, path: str, stamp: _Stamp, result: Reading | JettisonError | None) -> bool:
         if isinstance(result, Reading):
             result = self._refusal(path, result) or result
-        if isinstance(result, ObservationFailed):
+        if isinstance(result, ObservationError):
             self._complain(str(result))  # the next look tries again
         elif isinstance(result, JettisonError):
             self._emit(events.ActionFailed(f"read {_shown(path)}", str(result)))

@@ -16,7 +16,7 @@ import msgspec
 
 from jettison import events
 from jettison.agent.pods.readmission import DELAY, LIVES
-from jettison.errors import ActionFailed, ManifestError
+from jettison.errors import ManifestError, WriteError
 from jettison.events import Emit
 from jettison.manifests.files.decoding import read_json
 from jettison.manifests.files.plain_files import replace_file
@@ -52,11 +52,11 @@ class Holds:
         return held is not None and held == _stamp(manifest.document)
 
     def hold(self, manifest: PodManifest) -> None:
-        """From now on, and after a restart. Raises ActionFailed, and then nothing has changed."""
+        """From now on, and after a restart. Raises WriteError, and then nothing has changed."""
         self._write({**self._stamps, str(manifest.pod): _stamp(manifest.document)})
 
     def release(self, name: str) -> None:
-        """It may start again. Raises ActionFailed, and then nothing has changed."""
+        """It may start again. Raises WriteError, and then nothing has changed."""
         if name in self._stamps:
             self._write({each: stamp for each, stamp in self._stamps.items() if each != name})
 
@@ -74,7 +74,7 @@ class Holds:
         try:
             replace_file(self._path, msgspec.json.encode(stamps))
         except OSError as error:
-            raise ActionFailed(f"cannot write `{self._path}`: {reason(error)}") from error
+            raise WriteError(f"cannot write `{self._path}`: {reason(error)}") from error
         self._stamps = stamps
 
 

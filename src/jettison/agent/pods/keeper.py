@@ -10,7 +10,7 @@ from jettison import events
 from jettison.agent.admission import TERMINAL, Admitter
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.sources import PodSource, Wish
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, WriteError
 from jettison.events import Emit
 from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
 
@@ -62,13 +62,13 @@ class Keeper:
         return [] if self._holds is None else self._holds.names
 
     def release(self, name: str) -> None:
-        """A pod that was held may start. Raises ActionFailed."""
+        """A pod that was held may start. Raises WriteError."""
         if self._holds is not None:
             self._holds.release(name)
         self.wake()
 
     def delete(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
-        """End a pod that is wanted, and keep it away. First on record, then done. Raises ActionFailed."""
+        """End a pod that is wanted, and keep it away. First on record, then done. Raises WriteError."""
         wish = self._wishes.get(status.pod.uid)
         if wish is not None and self._holds is not None:
             self._holds.hold(wish.manifest)
@@ -147,7 +147,7 @@ class Keeper:
         if self._holds is not None and self._holds.names:
             try:
                 self._holds.keep_only({str(wish.manifest.pod): wish.manifest for wish in self._wishes.values()})
-            except ActionFailed as error:
+            except WriteError as error:
                 self._emit(events.ActionFailed("forget which pods were deleted", str(error)))
 
     async def _start(self, manifest: PodManifest) -> None:

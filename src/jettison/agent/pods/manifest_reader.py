@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import msgspec
 
 from jettison.agent.late_imports import LateImports
-from jettison.errors import ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.plain_files import plain_text, read_plain
 from jettison.runtimes.linux.files import kernel_files
@@ -73,7 +73,7 @@ class ManifestReader:
         self._end()
 
     def read(self, path: str, source: str) -> Reading | None:
-        """What a file holds, None when it is gone. Raises ManifestError, and ObservationFailed where another try may
+        """What a file holds, None when it is gone. Raises ManifestError, and ObservationError where another try may
         succeed. `source` is the file's name as it can be shown.
         """
         found: list[dict[str, Any]] = []
@@ -97,13 +97,13 @@ class ManifestReader:
         except TimeoutError as error:
             os.kill(self._pid, signal.SIGKILL)
             self._end()
-            raise ObservationFailed(f"{source}: not read within {_SECONDS:g} s") from error
+            raise ObservationError(f"{source}: not read within {_SECONDS:g} s") from error
         except OSError as error:
-            raise ObservationFailed(f"{source}: no process to read it: {reason(error)}") from error
+            raise ObservationError(f"{source}: no process to read it: {reason(error)}") from error
         if not answer:
             status = self._end()
             if status == -signal.SIGKILL:
-                raise ObservationFailed(f"{source}: the process that read it was killed")
+                raise ObservationError(f"{source}: the process that read it was killed")
             if status == -signal.SIGXCPU:
                 raise ManifestError(f"{source}: reading it takes more than {_PROCESSOR_SECONDS} s of processor time")
             raise ManifestError(f"{source}: the process that reads it crashes, exit code {status}")

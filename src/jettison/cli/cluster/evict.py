@@ -31,7 +31,7 @@ from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.output import remark
 from jettison.clock import SystemClock
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import InputError, ObservationFailed
+from jettison.errors import InputError, ObservationError
 from jettison.maintenance.evict import Evicted, evict_pods
 from jettison.maintenance.settings import DryRun, EvictionSettings
 from jettison.runtimes.kube.client import KubeClient
@@ -109,7 +109,7 @@ def _nodes(
         return [find_node(state_dir, node_name)]
     try:
         found = find_nodes(state_dir)
-    except ObservationFailed:
+    except ObservationError:
         if is_named:
             raise
         return []  # another user's; an ordinary user of a cluster need not care

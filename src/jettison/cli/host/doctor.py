@@ -18,7 +18,7 @@ from jettison.cli.inspect.watched_node import WatchedNode, find_node
 from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.engine.node.signals import Resource
-from jettison.errors import InputError, ObservationFailed
+from jettison.errors import InputError, ObservationError
 from jettison.node.diagnosis import Check, Machine, State
 from jettison.runtimes.linux import proc
 
@@ -59,7 +59,7 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
             raise
         yield Check("node", State.NOTE, str(error))
         return
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         yield Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
         return
     yield _agent(node)
@@ -73,7 +73,7 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
 def _agent(node: WatchedNode) -> Check:
     try:
         node.ask("/healthz")
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         if isinstance(failure.__cause__, PermissionError):
             return Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
         return Check("node", State.DEGRADED, f"{failure}{_unguarded(node)}", f"jettison up --node-name {node.name} …")
@@ -96,7 +96,7 @@ def _manifests(directory: Path) -> Check:
 def _unguarded(node: WatchedNode) -> str:
     try:
         alive = sum(1 for record in read_records(node.records) if record.verdict is None)
-    except ObservationFailed:
+    except ObservationError:
         return ""  # somebody else's node
     return f", and nobody guards {'its only pod' if alive == 1 else f'its {alive} pods'}" if alive else ""
 

@@ -11,7 +11,7 @@ from msgspec.json import Decoder
 from jettison.cli.host.ordering import timeout_option
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.output import remark
-from jettison.errors import JettisonError, ObservationFailed
+from jettison.errors import JettisonError, ObservationError
 from jettison.manifests.files.decoding import decode
 
 _PAUSE_SECONDS = 0.1
@@ -52,7 +52,7 @@ def command(node: WatchedNode, keep_pods: bool, wait_seconds: int) -> int:
 def _left(node: WatchedNode) -> str:
     try:
         items = node.ask("/pods")["items"]
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         return str(failure)
     names = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in items]
     return f"not gone yet: {', '.join(names)}" if names else "all pods are gone"

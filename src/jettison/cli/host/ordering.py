@@ -17,7 +17,7 @@ from jettison.agent.safe_text import printable
 from jettison.cli.inspect.watched_node import WatchedNode, names_of
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
-from jettison.errors import InputError, JettisonError, ObservationFailed
+from jettison.errors import InputError, JettisonError, ObservationError
 
 Callback = Callable[..., Any]
 
@@ -82,7 +82,7 @@ def give(nodes: Sequence[WatchedNode], order: str, pod: str, grace: int, wait_se
     try:
         return Done(node, msgspec.json.decode(data, type=_Said))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ObservationFailed(f"cannot understand the agent of node `{node.name}`: {error}") from error
+        raise ObservationError(f"cannot understand the agent of node `{node.name}`: {error}") from error
 
 
 def node_of(nodes: Sequence[WatchedNode], pod: str) -> WatchedNode:

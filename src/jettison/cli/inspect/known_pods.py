@@ -10,7 +10,7 @@ import msgspec
 from jettison.agent.http.pod_statuses import pod_list
 from jettison.cli.inspect.recorded_pods import recorded_statuses
 from jettison.cli.inspect.watched_node import WatchedNode
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 
 Document = dict[str, Any]
 
@@ -27,7 +27,7 @@ def known_pods(node: WatchedNode) -> KnownPods:
     """All of them, ended ones included."""
     try:
         return KnownPods(_sorted(node.ask("/pods")["items"]))
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         # Through JSON and back, so that it is in every respect what the agent would have sent.
         recorded = msgspec.json.decode(msgspec.json.encode(pod_list(recorded_statuses(node.records))))
         return KnownPods(_sorted(recorded["items"]), f"{failure}: this is what its records say")

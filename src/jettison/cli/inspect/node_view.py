@@ -12,7 +12,7 @@ from jettison.agent.journal.recorded_steps import step_from
 from jettison.agent.journal.records import STEP
 from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.engine.node.history import History
-from jettison.errors import ManifestError, ObservationFailed
+from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.times import parse_time
 
 # An agent with nothing to do looks every 10 s. Asked for readings older than a second it looks at once, which takes it
@@ -36,17 +36,17 @@ class NodeView:
 
 
 def look(node: WatchedNode) -> NodeView:
-    """Raises ObservationFailed when neither the agent nor the journal knows anything."""
+    """Raises ObservationError when neither the agent nor the journal knows anything."""
     try:
         ranking = node.ask("/rank")
         if time.time_ns() - parse_time(ranking["time"]) > _OLD_NS:
             time.sleep(_LOOK_SECONDS)
             ranking = node.ask("/rank")
         return NodeView(ranking, node.history)
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         recorded = _last_on_record(node)
         if recorded is None:
-            raise ObservationFailed(f"{failure}, and no step is on record") from failure
+            raise ObservationError(f"{failure}, and no step is on record") from failure
         return NodeView(recorded, node.history, f"{failure}: this is the last step on record")
 
 

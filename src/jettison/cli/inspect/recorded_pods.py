@@ -16,7 +16,7 @@ import msgspec
 from jettison.agent.pods.readmission import prospect_text
 from jettison.agent.pods.sources import ORIGIN
 from jettison.clock import Instant, SystemClock
-from jettison.errors import InputError, ManifestError, ObservationFailed
+from jettison.errors import InputError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import bounded, decode
 from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.pods import pod_from
@@ -42,7 +42,7 @@ def read_records(directory: Path) -> list[PodRecord]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ObservationFailed(f"cannot read `{directory}`: {reason(error)}") from error
+        raise ObservationError(f"cannot read `{directory}`: {reason(error)}") from error
     found = (_read(path) for path in paths)
     return sorted((each for each in found if each is not None), key=lambda each: (each.created_ns, each.uid))
 
@@ -127,7 +127,7 @@ def _read(path: Path) -> PodRecord | None:
     except (FileNotFoundError, ManifestError):
         return None
     except OSError as error:
-        raise ObservationFailed(f"cannot read `{path}`: {reason(error)}") from error
+        raise ObservationError(f"cannot read `{path}`: {reason(error)}") from error
     return next((record for line in reversed(lines) if (record := _decode(line)) is not None), None)
 
 

@@ -16,7 +16,7 @@ from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.options.go_flags import Seconds
 from jettison.cli.output import TABLE, Remarks, emit, output_option
 from jettison.engine.node.signals import Condition, Signal
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 
 # Further down than any pod; what is shown ends with the last one.
 _LAST = 10**9
@@ -85,7 +85,7 @@ class _Watch:
         """What cannot be seen now may be seen in a second."""
         try:
             self._view, self._failure = look(self._node), ""
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             self._view, self._failure = None, str(failure)
 
     def _lines(self, columns: int, rows: int) -> list[Line]:
@@ -118,7 +118,7 @@ class _Watch:
 
 def _print(view: NodeView, signal_name: str | None, output: str) -> None:
     if signal_name is not None and choose(view, signal_name) is None:
-        raise ObservationFailed(f"`{signal_name}` is not measured on node `{view.ranking['node']}`")
+        raise ObservationError(f"`{signal_name}` is not measured on node `{view.ranking['node']}`")
     remarks = Remarks(notes=[view.note] if view.note else [])
     emit(
         output,

@@ -21,7 +21,7 @@ from jettison.agent.pods.holds import read_holds
 from jettison.cli.options.host_options import Callback, default_node_name, state_dir_option
 from jettison.cli.output import remark
 from jettison.engine.node.history import History
-from jettison.errors import ActionFailed, InputError, JettisonError, ManifestError, ObservationFailed
+from jettison.errors import InputError, JettisonError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import decode_anything
 from jettison.node.node_card import NodeCard, read_card
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -61,7 +61,7 @@ class WatchedNode:
         """Whether its last agent admits pods again that were evicted; no where that cannot be told."""
         try:
             card = self.card
-        except ObservationFailed:
+        except ObservationError:
             return False
         return card is not None and card.readmits
 
@@ -89,10 +89,7 @@ class WatchedNode:
     @property
     def history(self) -> History:
         """What the agent remembers between two steps; it is on file as soon as it matters."""
-        try:
-            saved = read_history(self.directory / "history.json")
-        except ActionFailed as error:
-            raise ObservationFailed(str(error)) from error
+        saved = read_history(self.directory / "history.json")
         return History() if saved is None else saved.history
 
     @property
@@ -101,7 +98,7 @@ class WatchedNode:
         try:
             return sorted(read_holds(self.directory / holds.NAME))
         except ManifestError as error:
-            raise ObservationFailed(str(error)) from error
+            raise ObservationError(str(error)) from error
 
     def order(self, path: str, wait_seconds: int = 0, **query: object) -> bytes:
         """Have the agent do something; what it says about it. Raises JettisonError when it does not do it."""
@@ -115,23 +112,23 @@ class WatchedNode:
     def _fetch(self, target: str, seconds: float, method: str = "GET") -> Response:
         try:
             return fetch(self.directory / "agent.sock", target, timeout=seconds, method=method)
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             if isinstance(failure.__cause__, FileNotFoundError | ConnectionRefusedError):
-                raise ObservationFailed(f"no agent runs for node `{self.name}`") from failure
+                raise ObservationError(f"no agent runs for node `{self.name}`") from failure
             raise
 
     def ask(self, path: str) -> Any:
-        """The agent's answer, decoded. Raises ObservationFailed when there is none."""
+        """The agent's answer, decoded. Raises ObservationError when there is none."""
         answer = self._fetch(path, PATIENCE_SECONDS)
         text = answer.body.decode(errors="replace").strip()
         if answer.status != 200:
-            raise ObservationFailed(f"the agent of node `{self.name}` says: {text[:500]}")
+            raise ObservationError(f"the agent of node `{self.name}` says: {text[:500]}")
         if answer.content_type != "application/json":
             return text
         try:
             return decode_anything(answer.body, "answer")
         except ManifestError as error:
-            raise ObservationFailed(f"the agent of node `{self.name}` did not answer with JSON: {error}") from error
+            raise ObservationError(f"the agent of node `{self.name}` did not answer with JSON: {error}") from error
 
 
 def find_nodes(state_dir: Path) -> list[WatchedNode]:
@@ -142,7 +139,7 @@ def find_nodes(state_dir: Path) -> list[WatchedNode]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ObservationFailed(f"cannot read `{nodes}`: {reason(error)}") from error
+        raise ObservationError(f"cannot read `{nodes}`: {reason(error)}") from error
 
 
 def find_node(state_dir: Path, name: str | None) -> WatchedNode:

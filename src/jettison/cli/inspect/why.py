@@ -16,7 +16,7 @@ from jettison.cli.inspect.recorded_pods import prospect, read_record
 from jettison.cli.inspect.watched_node import WatchedNode, first_to_know, names_of, watched_nodes_options
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.policy.ranking_report import ranking_data
-from jettison.errors import InputError, JettisonError, ObservationFailed
+from jettison.errors import InputError, JettisonError, ObservationError
 from jettison.manifests.times import exact_time_text
 
 # More than there are between any two instants on record.
@@ -53,7 +53,7 @@ def _besides(node: WatchedNode, uid: str) -> dict[str, str]:
         if record is None:
             return {}
         item = next((each for each in known_pods(node).items if each["metadata"]["uid"] == uid), None)
-    except (InputError, ObservationFailed):
+    except (InputError, ObservationError):
         # The uid is none, or who asks may read the journal and nothing else.
         return {}
     found = {} if item is None else {"now": waiting} if (waiting := _waiting(item["status"])) else {}

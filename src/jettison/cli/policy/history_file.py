@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jettison.cli.policy.node_input import shown
 from jettison.engine.node.history import History
-from jettison.errors import ActionFailed, InputError
+from jettison.errors import InputError, WriteError
 from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.history import SavedHistory, encode_history, parse_history
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -48,4 +48,4 @@ def save_history(path: str, history: History, node: str) -> None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise ActionFailed(f"cannot write `{shown(path)}`: {reason(error)}") from error
+        raise WriteError(f"cannot write `{shown(path)}`: {reason(error)}") from error

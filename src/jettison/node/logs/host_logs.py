@@ -13,7 +13,7 @@ from typing import Any
 
 from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ApiError, ObservationFailed
+from jettison.errors import ApiError, ObservationError
 from jettison.manifests.pods import is_mirror
 from jettison.membership.mirrors import mirror_name
 from jettison.node.logs.log_files import Stamper, log_blocks, runs_of
@@ -68,7 +68,7 @@ class HostLogs:
                     yield piece if left is None else piece[:left]
                     if left is not None and (left := left - len(piece)) <= 0:
                         return
-        except ObservationFailed as error:
+        except ObservationError as error:
             raise ApiError(str(error), code=500, reason="InternalError", details={}) from error
 
     async def _pieces(self, directory: Path, run: int, pod: Pod, query: LogQuery) -> AsyncGenerator[bytes, None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.agent.journal.reading import PodQuery
-from jettison.errors import JettisonError, ObservationFailed
+from jettison.errors import JettisonError, ObservationError
 from jettison.manifests.times import fixed_time_text
 from jettison.runtimes.host.volumes.log_times import Marks
 from jettison.runtimes.host.volumes.logs import files_of, log_file
@@ -171,8 +171,8 @@ def _place_of_last(path: Path, size: int, count: int, *, is_last: bool) -> tuple
     return 0, count
 
 
-def _unreadable(path: Path, error: OSError) -> ObservationFailed:
-    return ObservationFailed(f"cannot read `{path}`: {reason(error)}")
+def _unreadable(path: Path, error: OSError) -> ObservationError:
+    return ObservationError(f"cannot read `{path}`: {reason(error)}")
 
 
 def _pod_logs(path: Path) -> PodLogs | None:

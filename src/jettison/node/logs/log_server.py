@@ -22,7 +22,7 @@ from jettison.agent.http.requests import Request, parse_head
 from jettison.agent.http.server import HEAD_BYTES, Query, encode_answer, plain, read_head, read_query
 from jettison.apiserver.access.identity import CLIENT_NAME
 from jettison.apiserver.verbs.log_query import LogQuery
-from jettison.errors import ActionFailed, ApiError, ManifestError
+from jettison.errors import ApiError, ManifestError, ServeError
 from jettison.manifests.times import parse_time
 from jettison.node.logs.host_logs import HostLogs
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -71,7 +71,7 @@ class LogServer:
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
-            raise ActionFailed(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
+            raise ServeError(f"cannot listen on `{host}:{port}`: {reason(error)}") from error
         listener.setblocking(False)
         self._listener = listener
         self._accepting = asyncio.create_task(self._accept(listener))

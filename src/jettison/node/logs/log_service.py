@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, ServeError
 from jettison.node.host_node import HostNode
 from jettison.node.logs.host_logs import HostLogs
 from jettison.node.logs.log_server import LogServer
@@ -30,7 +30,7 @@ class LogService:
         """To be done before the agent is ready."""
         try:
             if not self._authority_pem:
-                raise ActionFailed("the kubeconfig has no certificate authority")
+                raise ServeError("the kubeconfig has no certificate authority")
             made = CertificateInTheMaking().wait()
             self._certificate = certificate_part(made)
             self._context = server_context(made, self._authority_pem)
@@ -47,7 +47,7 @@ class LogService:
             try:
                 offer = LogOffer(server.listen(host, port), self._certificate)
                 self._server = server
-            except ActionFailed as error:
+            except ServeError as error:
                 self._lack = _lack(error)
         if self._lack is not None:
             node.lacks += (self._lack,)
@@ -70,7 +70,7 @@ def server_context(chain_pem: bytes, authority_pem: bytes) -> ssl.SSLContext:
             context.load_cert_chain(chain)
         context.load_verify_locations(cadata=authority_pem.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
-        raise ActionFailed(f"a certificate cannot be used: {error}") from error
+        raise ServeError(f"a certificate cannot be used: {error}") from error
     context.verify_mode = ssl.CERT_REQUIRED
     return context
 

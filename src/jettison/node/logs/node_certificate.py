@@ -9,7 +9,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from jettison.errors import ActionFailed
+from jettison.errors import ServeError
 
 _PROGRAM = "jettison.node.logs.node_certificate"
 _SECONDS = 30.0
@@ -21,7 +21,7 @@ class CertificateInTheMaking:
 
     def __init__(self) -> None:
         if find_spec("cryptography") is None:
-            raise ActionFailed("cryptography is not installed: pip install 'jettison[server]'")
+            raise ServeError("cryptography is not installed: pip install 'jettison[server]'")
         pipe = subprocess.PIPE
         # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module
@@ -35,10 +35,10 @@ class CertificateInTheMaking:
         except subprocess.TimeoutExpired:
             self._maker.kill()
             self._maker.communicate()
-            raise ActionFailed(f"no certificate was made within {_SECONDS:g} s") from None
+            raise ServeError(f"no certificate was made within {_SECONDS:g} s") from None
         if self._maker.returncode:
             last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-            raise ActionFailed(f"no certificate could be made: {last}")
+            raise ServeError(f"no certificate could be made: {last}")
         return made
 
 

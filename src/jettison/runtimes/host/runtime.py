@@ -179,7 +179,7 @@ class HostRuntime:
         return self._supervisor.statuses()
 
     def entrance(self, uid: str, container: str) -> Entrance:
-        """Into a running container. Raises ActionFailed."""
+        """Into a running container. Raises StartError."""
         return self._supervisor.entrance(uid, container)
 
     @property

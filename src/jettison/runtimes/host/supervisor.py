@@ -13,12 +13,12 @@ from jettison import events
 from jettison.clock import Instant
 from jettison.engine.node.evictions import Eviction, kill_wait
 from jettison.errors import (
-    ActionFailed,
     InputError,
     JettisonError,
     ManifestError,
     PodGone,
     RuntimeFailure,
+    StartError,
     StillRunning,
 )
 from jettison.manifests.pods import pod_from
@@ -159,7 +159,7 @@ class Supervisor:
         known = self._pods.get(uid)
         if isinstance(known, PodWorker):
             if not known.stopped.done():
-                raise ActionFailed(f"cannot reject pod `{manifest.pod}`: it runs")
+                raise StillRunning(f"cannot reject pod `{manifest.pod}`: it runs")
             await self.stop(uid)
         verdict = Verdict(phases.FAILED, reason, message)
         self._pods[uid] = _Remembered(manifest, verdict)
@@ -215,10 +215,10 @@ class Supervisor:
             entry.told()
 
     def entrance(self, uid: str, container: str) -> Entrance:
-        """Into a running container. Raises ActionFailed."""
+        """Into a running container. Raises StartError."""
         entry = self._pods.get(uid)
         if not isinstance(entry, PodWorker):
-            raise ActionFailed("the pod does not run")
+            raise StartError("the pod does not run")
         return entry.entrance(container)
 
     def is_finished(self, uid: str) -> bool:
@@ -328,4 +328,4 @@ def _checked_uid(manifest: PodManifest) -> str:
     try:
         return checked_uid(manifest.pod.uid)
     except InputError as error:
-        raise ActionFailed(f"pod `{manifest.pod}`: {error}") from error
+        raise StartError(f"pod `{manifest.pod}`: {error}") from error

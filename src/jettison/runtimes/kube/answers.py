@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from jettison.engine.numbers.strconv import quote
-from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound, RuntimeFailure
+from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound, UnreachableError
 from jettison.manifests.files.decoding import decode
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def translated(server: str) -> Iterator[None]:
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise InputError(f"`{server}` is not the address of a server: {error}") from error
     except httpx2.ConnectError as error:
-        raise RuntimeFailure(_unreachable(server, error)) from error
+        raise UnreachableError(_unreachable(server, error)) from error
     except httpx2.TimeoutException as error:
-        raise RuntimeFailure(f"the server {_host(server)} did not answer in time") from error
+        raise UnreachableError(f"the server {_host(server)} did not answer in time") from error
     except httpx2.TransportError as error:
-        raise RuntimeFailure(f"the connection to the server {_host(server)} broke: {_said(error)}") from error
+        raise UnreachableError(f"the connection to the server {_host(server)} broke: {_said(error)}") from error
 
 
 def _unreachable(server: str, error: httpx2.ConnectError) -> str:

@@ -6,5 +6,5 @@ frozen values. No thread, no event loop, no sleep outside the one function that 
 is handed out as an object with `fileno()`.
 
 The kernel's files vanish under the reader all the time; that is normal and comes back as None. Everything else that
-goes wrong is translated here, once, into `ObservationFailed` or `ActionFailed`.
+goes wrong is translated here, once, into `ObservationError` or `ActionError`.
 """

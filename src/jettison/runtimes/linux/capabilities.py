@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 
@@ -52,7 +52,7 @@ def read_capabilities(proc: Path = PROC) -> Capabilities:
     try:
         mask = int(line, 16)
     except ValueError:
-        raise ObservationFailed(f"`{path}` has no line `CapEff` with a hexadecimal number") from None
+        raise ObservationError(f"`{path}` has no line `CapEff` with a hexadecimal number") from None
     effective = frozenset(capability for capability in Capability if mask >> capability & 1)
     return Capabilities(effective, _is_initial(proc))
 

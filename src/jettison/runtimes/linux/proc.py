@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
 from jettison.runtimes.linux.files.mounts import PROC
@@ -41,7 +41,7 @@ class Machine:
         data = b"\n" + _there(self._meminfo.read(), self._meminfo.path)
         total, free = _kibibytes(data, b"\nMemTotal:"), _kibibytes(data, b"\nMemFree:")
         if total is None or free is None:
-            raise ObservationFailed(f"`{self._meminfo.path}` has no line `MemTotal` or `MemFree`")
+            raise ObservationError(f"`{self._meminfo.path}` has no line `MemTotal` or `MemFree`")
         return MemoryInfo(
             total=total,
             free=free,
@@ -59,7 +59,7 @@ class Machine:
         try:
             return int(data.split()[3].partition(b"/")[2])
         except (IndexError, ValueError):
-            raise ObservationFailed(f"`{self._loadavg.path}` holds {data[:60]!r}, not five fields") from None
+            raise ObservationError(f"`{self._loadavg.path}` holds {data[:60]!r}, not five fields") from None
 
     def most_tasks(self) -> int | None:
         """The smaller of pid_max and threads-max, whichever can be read.
@@ -81,7 +81,7 @@ class Machine:
 
 def _there(data: bytes | None, path: Path | str) -> bytes:
     if data is None:
-        raise ObservationFailed(f"`{path}` does not exist, is /proc mounted?")
+        raise ObservationError(f"`{path}` does not exist, is /proc mounted?")
     return data
 
 
@@ -91,5 +91,5 @@ def _kibibytes(data: bytes, key: bytes) -> int | None:
         return None
     value, _, unit = data[start + len(key) : data.find(b"\n", start + len(key))].strip().partition(b" ")
     if unit != b"kB" or not value.isdigit():
-        raise ObservationFailed(f"meminfo says {value!r} {unit!r} for {key!r}, not a number of `kB`")
+        raise ObservationError(f"meminfo says {value!r} {unit!r} for {key!r}, not a number of `kB`")
     return int(value) * 1024

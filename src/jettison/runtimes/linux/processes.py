@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, WriteError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 
@@ -70,7 +70,7 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
             resident=int(fields[21]) * _PAGE,
         )
     except (IndexError, ValueError):
-        raise ObservationFailed(f"`{path}` holds {data[:80]!r}, not the fields of a process") from None
+        raise ObservationError(f"`{path}` holds {data[:80]!r}, not the fields of a process") from None
 
 
 def read_processes(proc: Path = PROC, skip: AbstractSet[int] = frozenset()) -> tuple[Process, ...]:
@@ -133,7 +133,7 @@ def set_oom_score_adj(pid: int, wanted: int, proc: Path = PROC) -> int | None:
     path = proc / str(pid) / "oom_score_adj"
     try:
         kernel_files.write(path, b"%d" % wanted)
-    except ActionFailed as failure:
+    except WriteError as failure:
         if not isinstance(failure.__cause__, PermissionError):
             raise
     return kernel_files.read_number(path)

@@ -14,7 +14,7 @@ import select
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 
 _SHORTEST_WINDOW_US = 500_000
@@ -92,7 +92,7 @@ class PressureFile:
             return None
         try:
             data = kernel_files.read(self.path)
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             if isinstance(failure.__cause__, OSError) and failure.__cause__.errno in _UNSUPPORTED:
                 return None
             raise
@@ -124,7 +124,7 @@ class PressureFile:
                 os.close(fd)
                 raise _no_trigger(self.path, error) from error
             return self._trigger
-        raise ObservationFailed(f"`{self.path}` takes no window near `{window_us}` µs") from refused
+        raise ObservationError(f"`{self.path}` takes no window near `{window_us}` µs") from refused
 
 
 def _windows(wanted_us: int) -> list[int]:
@@ -133,8 +133,8 @@ def _windows(wanted_us: int) -> list[int]:
     return [first] if rounded == first else [first, rounded]
 
 
-def _no_trigger(path: Path, error: OSError) -> ObservationFailed:
-    return ObservationFailed(f"no pressure trigger on `{path}`: {kernel_files.reason(error)}")
+def _no_trigger(path: Path, error: OSError) -> ObservationError:
+    return ObservationError(f"no pressure trigger on `{path}`: {kernel_files.reason(error)}")
 
 
 def _parse(data: bytes, path: Path) -> Pressure:
@@ -148,4 +148,4 @@ def _parse(data: bytes, path: Path) -> Pressure:
             )
         return Pressure(stalls[b"some"], stalls.get(b"full"))
     except (KeyError, ValueError):
-        raise ObservationFailed(f"`{path}` holds {data[:80]!r}, not pressure") from None
+        raise ObservationError(f"`{path}` holds {data[:80]!r}, not pressure") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.places import Gate, Place
 from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
@@ -136,7 +136,7 @@ def test_a_refused_oom_score_is_no_reason_not_to_run() -> None:
 
 
 def test_a_gate_to_nowhere_says_so_before_the_fork(tmp_path: Path) -> None:
-    with pytest.raises(ActionFailed, match="no way into cgroup"):
+    with pytest.raises(StartError, match="no way into cgroup"):
         Gate([tmp_path / "gone" / "cgroup.procs"], None)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed
+from jettison.errors import SignalError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.cgroups.rehearsal import rehearse_kill
 from tests.runtimes.host.nodes import needs_root, node, settings
@@ -52,5 +52,5 @@ def test_a_machine_that_does_not_let_us_kill_is_refused(tmp_path: Path) -> None:
             def found(self) -> dict[str, Place]:
                 return {}
 
-        with pytest.raises(ActionFailed, match="survive SIGKILL"):
+        with pytest.raises(SignalError, match="survive SIGKILL"):
             asyncio.run(rehearse_kill(Stubborn()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
@@ -175,6 +175,6 @@ def test_a_node_whose_cgroup_is_gone_cannot_be_observed(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
         meter = meter_of(made)
         assert Cgroup(made.ground.mounts, made.kubepods.node).remove()
-        with pytest.raises(ObservationFailed, match="is gone"):
+        with pytest.raises(ObservationError, match="is gone"):
             meter.memory()
         meter.close()

@@ -14,7 +14,7 @@ from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import Signal, readings
 from jettison.engine.pods.pod import Pod, Volume
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.measure.active import ActivePod, ActiveVolume
 from jettison.runtimes.host.measure.disks import DiskWatch
 from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness, PodNumbers
@@ -159,7 +159,7 @@ def test_a_node_without_its_filesystem_cannot_be_observed(tmp_path: Path) -> Non
     async def scenario() -> None:
         async with watched(settings(tmp_path)) as scene:
             (tmp_path / "node").rmdir()
-            with pytest.raises(ObservationFailed, match="cannot measure nodefs"):
+            with pytest.raises(ObservationError, match="cannot measure nodefs"):
                 await scene.observer.observe([])
 
     asyncio.run(scenario())

@@ -10,7 +10,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import FsStats, NodeStats, ProcessStats
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.level_watch import LevelWatch
 from jettison.runtimes.host.notice.wakeups import Bell
 from tests.builders import GI, MI, policy
@@ -34,7 +34,7 @@ class Scene:
     def measure(self) -> NodeStats:
         self.looks += 1
         if self.is_broken:
-            raise ObservationFailed("gone")
+            raise ObservationError("gone")
         disk = FsStats(1, self.available, 200 * GI, 0, self.inodes, 20_000_000, 0)
         return NodeStats(
             "n", fs=disk, image_fs=disk, container_fs=disk, processes=ProcessStats(1, 32_000, self.processes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.host.volumes.removal import remove_directory
 from tests.runtimes.host.nodes import is_alive, needs_root
 from tests.runtimes.host.scenes import SLEEPS, Scene, container, manifest, play, python, shell, until
@@ -211,7 +211,7 @@ def test_nothing_is_started_that_cannot_be_recorded(tmp_path: Path) -> None:
         assert status.last is not None
         assert (status.state, status.last.exit_code, status.last.reason) == ("waiting", 128, "StartError")
         assert (scene.settings.node_dir / "runs").read_text() == "run\n"
-        with pytest.raises(ActionFailed, match="cannot record pod"):
+        with pytest.raises(WriteError, match="cannot record pod"):
             await scene.supervisor.start(manifest(container(SLEEPS), name="b"))
         assert [status.pod.name for status in scene.supervisor.statuses()] == ["a"]
         records.unlink()

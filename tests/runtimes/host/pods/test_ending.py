@@ -13,7 +13,7 @@ import pytest
 
 from jettison import events
 from jettison.engine.node.evictions import PodCondition
-from jettison.errors import ActionFailed, PodGone, StillRunning
+from jettison.errors import PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.pods import ending
 from jettison.runtimes.host.volumes import removal
@@ -375,7 +375,7 @@ def test_what_cannot_be_cleared_away_is_tried_again(tmp_path: Path, monkeypatch:
         def fails_twice(path: Path) -> None:
             attempts.append(path)
             if len(attempts) < 3:
-                raise ActionFailed(f"cannot remove `{path}`: operation not permitted")
+                raise RemovalError(f"cannot remove `{path}`: operation not permitted")
             removal.remove_directory(path)
 
         await started(scene, container(SLEEPS))

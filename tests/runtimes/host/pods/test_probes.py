@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import StartError
 from jettison.runtimes.host.pods import probes
 from jettison.runtimes.host.pods.probes import Answer
 from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, ProbeKind, ProbeSpec, TcpAction
@@ -103,7 +103,7 @@ def test_a_command() -> None:
             return int(command[1])
 
         async def cannot_be_run(_command: tuple[str, ...]) -> int | None:
-            raise ActionFailed("cannot start `x`: no such file")
+            raise StartError("cannot start `x`: no such file")
 
         async def hangs(_command: tuple[str, ...]) -> int | None:
             await asyncio.sleep(60)
@@ -134,7 +134,7 @@ async def told(spec: ProbeSpec, answers: Iterable[int | None], age: float = 0.0)
             over.set()
             await asyncio.sleep(60)
         if answer is None:
-            raise ActionFailed("no")
+            raise StartError("no")
         return answer
 
     def tell(is_well: bool, _why: str) -> None:

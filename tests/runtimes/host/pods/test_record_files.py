@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed, InputError, ManifestError
-from jettison.events import ActionFailed as ActionFailedFact
+from jettison import events
+from jettison.errors import InputError, ManifestError, ObservationError, WriteError
 from jettison.events import Fact
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
@@ -161,7 +161,7 @@ def test_on_a_full_disk_the_old_record_stays(tmp_path: Path, small_disk: Path) -
         files.save(RECORD)
         fill(small_disk / "filler")
         larger = replace(RECORD, containers=tuple(ContainerRecord(f"c{number}" * 50) for number in range(200)))
-        with pytest.raises(ActionFailed, match="cannot record pod `uid-1`: no space left on device"):
+        with pytest.raises(WriteError, match="cannot record pod `uid-1`: no space left on device"):
             files.save(larger)
         assert files.load().records == (RECORD,)
         (small_disk / "filler").unlink()
@@ -173,7 +173,7 @@ def test_on_a_full_disk_the_old_record_stays(tmp_path: Path, small_disk: Path) -
 
 def test_a_directory_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ActionFailed, match="cannot read records"):
+    with pytest.raises(ObservationError, match="cannot read records"):
         play(tmp_path / "file" / "pods", _nothing)
 
 
@@ -189,6 +189,6 @@ def test_a_disk_that_does_not_take_it_is_reported(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(os, "fsync", fails)
         files.save(RECORD)
         await files.settle()
-        assert facts == [ActionFailedFact("bring records to the disk", "input/output error")]
+        assert facts == [events.ActionFailed("bring records to the disk", "input/output error")]
 
     play(tmp_path, scenario)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import StartError, WriteError
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.forking import Launch
@@ -95,9 +95,9 @@ def test_what_cannot_be_noted_does_not_run(tmp_path: Path) -> None:
 
     async def scenario(place: Place) -> None:
         def note(_pid: int, _ticks: int) -> None:
-            raise ActionFailed("the disk is full")
+            raise WriteError("the disk is full")
 
-        with pytest.raises(ActionFailed, match="the disk is full"):
+        with pytest.raises(WriteError, match="the disk is full"):
             await processes.spawn(sh(f"touch {mark}"), place, note)
         await until(lambda: not place.processes())
         await asyncio.sleep(0.05)
@@ -122,7 +122,7 @@ def test_what_cannot_be_started_says_why(tmp_path: Path, command: list[str], why
     (tmp_path / "script").chmod(0o755)
 
     async def scenario(place: Place) -> None:
-        with pytest.raises(ActionFailed, match=why):
+        with pytest.raises(StartError, match=why):
             await processes.spawn(Launch(command, PATH, tmp_path), place, nothing)
         await until(lambda: not place.processes())
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_started_says_why(tmp_path: Path, command: list[str], why
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
-        with pytest.raises(ActionFailed, match="no such file"):
+        with pytest.raises(StartError, match="no such file"):
             await processes.spawn(Launch(["true"], PATH, tmp_path / "missing"), place, nothing)
 
     play(tmp_path, scenario)
@@ -140,7 +140,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_place_that_is_gone_is_told(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
         place.remove()
-        with pytest.raises(ActionFailed, match="no way into cgroup"):
+        with pytest.raises(StartError, match="no way into cgroup"):
             await processes.spawn(sh("true"), place, nothing)
 
     play(tmp_path, scenario)
@@ -240,7 +240,7 @@ def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path) ->
                 process.signal(signal.SIGKILL)
                 await process.exited
                 outcomes.add("started")
-            except ActionFailed as failure:
+            except StartError as failure:
                 outcomes.add(str(failure).rpartition(": ")[2])
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -358,7 +358,7 @@ asyncio.run(spawn(Launch(["touch", {str(mark)!r}], {PATH!r}, Path("/")), place, 
 
 def test_a_long_command_does_not_fill_the_message(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
-        with pytest.raises(ActionFailed) as caught:
+        with pytest.raises(StartError) as caught:
             await processes.spawn(Launch(["/" + "x" * 100_000], PATH, HERE), place, nothing)
         assert len(str(caught.value)) < 200
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.linux.files.mounts import mount_of
 from jettison.runtimes.linux.processes import read_process
@@ -34,7 +34,7 @@ def test_mounting_and_detaching(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_mounted_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ActionFailed, match=r"cannot mount tmpfs on .*missing`: no such file or directory"):
+    with pytest.raises(MountError, match=r"cannot mount tmpfs on .*missing`: no such file or directory"):
         system_calls.mount_tmpfs(tmp_path / "missing", None)
 
 
@@ -42,12 +42,12 @@ def test_without_the_right_to_mount_the_cause_says_so(tmp_path: Path) -> None:
     program = """
 import os
 from pathlib import Path
-from jettison.errors import ActionFailed
+from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
 os.setuid(12345)
 try:
     system_calls.mount_tmpfs(Path("/"), None)
-except ActionFailed as failure:
+except MountError as failure:
     assert isinstance(failure.__cause__, PermissionError), failure
     print("refused")
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.host.volumes import logs
 from tests.builders import pod as make_pod
 
@@ -34,7 +34,7 @@ def test_a_log_is_appended_to_by_whoever_opens_it(tmp_path: Path) -> None:
 
 def test_a_log_is_never_opened_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "0.log").symlink_to(tmp_path / "passwd")
-    with pytest.raises(ActionFailed, match="cannot open log"):
+    with pytest.raises(WriteError, match="cannot open log"):
         logs.open_log(tmp_path, 0)
     assert not (tmp_path / "passwd").exists()
 
@@ -89,12 +89,12 @@ def test_hardly_anything_is_lost_while_somebody_writes(tmp_path: Path) -> None:
 def test_on_a_full_disk_nothing_is_cut(small_disk: Path) -> None:
     path = small_disk / "0.log"
     path.write_bytes(b"x" * 700_000)
-    with pytest.raises(ActionFailed, match=r"cannot rotate log .*: no space left on device"):
+    with pytest.raises(WriteError, match=r"cannot rotate log .*: no space left on device"):
         logs.rotate(path)
     assert path.stat().st_size == 700_000
     assert [file.name for file in small_disk.iterdir()] == ["0.log"]
 
 
 def test_a_log_that_is_gone_cannot_be_rotated(tmp_path: Path) -> None:
-    with pytest.raises(ActionFailed, match="no such file"):
+    with pytest.raises(WriteError, match="no such file"):
         logs.rotate(tmp_path / "0.log")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jettison import events
-from jettison.errors import ActionFailed
+from jettison.errors import SignalError
 from jettison.runtimes.host.cgroups.places import Door, Place
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, Scene, container, manifest, play, until
@@ -58,7 +58,7 @@ class Difficult:
     async def empty(self, timeout: float) -> frozenset[int]:
         self.kills += 1
         if self.kills == 1:
-            raise ActionFailed("too many open files")
+            raise SignalError("too many open files")
         if self.kills == 2:
             return self.processes()
         return await self._place.empty(timeout)
@@ -93,7 +93,7 @@ def test_what_a_thread_has_begun_is_waited_for_even_by_the_cancelled(tmp_path: P
             begun.set()
             may_end.wait(10)
             ended.set()
-            raise ActionFailed("nobody hears this")
+            raise SignalError("nobody hears this")
 
         waiting = asyncio.create_task(scene.household.wait_for(work))
         await until(begun.is_set)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import RemovalError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.files.mounts import read_mounts
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_removed_is_an_error_and_can_be_tried_again(tmp_pa
     (top / "file").write_text("x")
     if subprocess.run(["chattr", "+i", top / "file"], capture_output=True, check=False).returncode:
         pytest.skip("this filesystem has no immutable files")
-    with pytest.raises(ActionFailed, match=r"cannot remove .*: operation not permitted"):
+    with pytest.raises(RemovalError, match=r"cannot remove .*: operation not permitted"):
         remove_directory(top)
     subprocess.run(["chattr", "-i", top / "file"], check=True)
     remove_directory(top)

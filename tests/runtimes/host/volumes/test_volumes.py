@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import MountError
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.removal import remove_directory
@@ -70,7 +70,7 @@ def test_no_link_in_a_volume_leads_us_out_of_it(tmp_path: Path) -> None:
     writable.mkdir()
     (volume.path / "trap").symlink_to(outside)
     for wanted in ([mount("a", "data", "trap/made")], [mount("a", "data"), mount("a", "data/trap/made", "x")]):
-        with pytest.raises(ActionFailed, match="cannot mount volume `a` on `/data"):
+        with pytest.raises(MountError, match="cannot mount volume `a` on `/data"):
             volumes.link(writable, wanted, {"a": volume})
     assert list(outside.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_a_mount_below_another_one_lies_in_that_volume(tmp_path: Path) -> None:
 def test_a_mount_path_that_is_taken_is_an_error(tmp_path: Path) -> None:
     (volume,) = volumes.prepare(tmp_path / "v", [VolumeSpec("a")])
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(ActionFailed, match="cannot mount volume `a` on `/data`: file exists"):
+    with pytest.raises(MountError, match="cannot mount volume `a` on `/data`: file exists"):
         volumes.link(tmp_path, [mount("a", "data")], {"a": volume})
 
 
@@ -108,7 +108,7 @@ def test_host_paths_are_made_where_that_is_wanted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["Directory", "File", "Socket", "CharDevice", "BlockDevice"])
 def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(ActionFailed, match="cannot set up volume `h`: no such file"):
+    with pytest.raises(MountError, match="cannot set up volume `h`: no such file"):
         volumes.prepare(tmp_path, host(tmp_path / "missing", kind))
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("")
@@ -116,7 +116,7 @@ def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> N
         listener.bind(str(tmp_path / "socket"))
     paths = {"Directory": tmp_path / "dir", "File": tmp_path / "file", "Socket": tmp_path / "socket"}
     wrong = paths["File"] if kind == "Directory" else paths["Directory"]
-    with pytest.raises(ActionFailed, match=f"hostPath type check failed: {wrong} is not a {kind}"):
+    with pytest.raises(MountError, match=f"hostPath type check failed: {wrong} is not a {kind}"):
         volumes.prepare(tmp_path, host(wrong, kind))
     if kind in paths:
         assert volumes.prepare(tmp_path, host(paths[kind], kind))
@@ -129,6 +129,6 @@ def test_a_host_path_without_a_type_need_not_exist(tmp_path: Path) -> None:
 def test_a_pod_cannot_have_its_volume_made_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "v").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ActionFailed, match="is a symbolic link"):
+    with pytest.raises(MountError, match="is a symbolic link"):
         volumes.prepare(tmp_path, [VolumeSpec("v")])
     assert (tmp_path / "elsewhere").stat().st_mode & 0o7777 == 0o700

@@ -9,7 +9,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ActionFailed, InputError
+from jettison.errors import InputError, WriteError
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
@@ -67,9 +67,9 @@ def test_limits_of_controllers_that_are_missing_are_named(tmp_path: Path) -> Non
 def test_a_cgroup_that_does_not_exist_cannot_be_limited_or_entered(tmp_path: Path) -> None:
     cgroup = Cgroup(fake_v2(tmp_path), "pod")
 
-    with pytest.raises(ActionFailed, match="does not exist"):
+    with pytest.raises(WriteError, match="does not exist"):
         cgroup.limit(Limits(memory=4096))
-    with pytest.raises(ActionFailed, match="no such cgroup"):
+    with pytest.raises(WriteError, match="no such cgroup"):
         cgroup.move(os.getpid())
 
 
@@ -162,7 +162,7 @@ def test_odd_bytes_in_names_are_only_bytes(make_cgroup: MakeCgroup, spawn: Spawn
 
 @live
 def test_a_name_that_is_a_control_file_is_refused_by_the_kernel(mounts: CgroupMounts) -> None:
-    with pytest.raises(ActionFailed, match="file exists"):
+    with pytest.raises(WriteError, match="file exists"):
         Cgroup(mounts, "cgroup.procs").create()
     assert Cgroup(mounts, "cgroup.procs").processes() == frozenset()
 

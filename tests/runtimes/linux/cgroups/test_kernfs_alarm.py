@@ -10,7 +10,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.kernfs_alarm import KernfsAlarm
 from jettison.runtimes.linux.cgroups.mounts import discover
@@ -32,7 +32,7 @@ def test_what_can_never_ring_cannot_be_armed(tmp_path: Path, name: str, open_des
     (tmp_path / "ordinary").write_text("")
     before = open_descriptors()
 
-    with pytest.raises(ObservationFailed, match=f"no news from .*{name}"):
+    with pytest.raises(ObservationError, match=f"no news from .*{name}"):
         KernfsAlarm(tmp_path / name)
     assert open_descriptors() == before
 
@@ -46,7 +46,7 @@ def test_a_full_table_of_descriptors_is_no_crash(
     assert directory is not None
     before = open_descriptors()
 
-    with crowded(free), pytest.raises(ObservationFailed, match=r"no news from .*cgroup.events`: too many open files"):
+    with crowded(free), pytest.raises(ObservationError, match=r"no news from .*cgroup.events`: too many open files"):
         KernfsAlarm(directory / "cgroup.events")
     assert open_descriptors() == before
 

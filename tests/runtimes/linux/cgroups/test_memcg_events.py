@@ -12,7 +12,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.memcg_events import OomAlarm, UsageAlarm, oom_kills, watch_oom
@@ -149,7 +149,7 @@ def test_where_there_is_no_such_event_nothing_is_armed(tmp_path: Path, open_desc
     (tmp_path / "memory.usage_in_bytes").write_text("1")
     before = open_descriptors()
 
-    with pytest.raises(ObservationFailed, match=r"no event on .*memory.usage_in_bytes`: no such file"):
+    with pytest.raises(ObservationError, match=r"no event on .*memory.usage_in_bytes`: no such file"):
         UsageAlarm(tmp_path, 5)
     assert open_descriptors() == before
 
@@ -163,9 +163,9 @@ def test_a_full_table_of_descriptors_is_no_crash(
     before = open_descriptors()
 
     with crowded(free):
-        with pytest.raises(ObservationFailed, match=r"no event on .*memory.usage_in_bytes`: too many open files"):
+        with pytest.raises(ObservationError, match=r"no event on .*memory.usage_in_bytes`: too many open files"):
             UsageAlarm(memory_directory(cgroup), 1 << 30)
-        with pytest.raises(ObservationFailed, match=r"no event on .*memory.oom_control`: too many open files"):
+        with pytest.raises(ObservationError, match=r"no event on .*memory.oom_control`: too many open files"):
             watch_oom(mounts, cgroup.name)
     assert open_descriptors() == before
 
@@ -217,7 +217,7 @@ def test_a_cgroup_that_is_gone_has_no_count(make_cgroup: MakeCgroup, mounts: Cgr
 
     assert (alarm.consume(), oom_kills(mounts, cgroup.name)) == (None, None)
     alarm.close()
-    with pytest.raises(ObservationFailed):
+    with pytest.raises(ObservationError):
         watch_oom(mounts, cgroup.name)
 
 
@@ -243,5 +243,5 @@ def test_version_2_counts_in_its_events(tmp_path: Path, text: str, count: int | 
 
 def test_without_a_memory_controller_there_is_nothing_to_watch() -> None:
     assert oom_kills(CgroupMounts(()), "pod") is None
-    with pytest.raises(ObservationFailed, match="memory controller is not mounted"):
+    with pytest.raises(ObservationError, match="memory controller is not mounted"):
         watch_oom(CgroupMounts(()), "pod")

@@ -10,7 +10,7 @@ from subprocess import Popen
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.limits import Limits
@@ -164,14 +164,14 @@ def test_a_missing_controller_and_a_missing_cgroup_are_none_and_never_zero(tmp_p
 def test_nonsense_is_an_error_that_names_the_cgroup(tmp_path: Path, content: str) -> None:
     fill(tmp_path / "pod", memory__current=content, memory__stat=STAT_V2)
 
-    with pytest.raises(ObservationFailed, match="`pod` reports"):
+    with pytest.raises(ObservationError, match="`pod` reports"):
         UsageReader(v2(tmp_path)).memory("pod")
 
 
 def test_a_statistic_cut_short_is_an_error_and_not_a_smaller_number(tmp_path: Path) -> None:
     fill(tmp_path / "pod", memory__current="1000\n", memory__stat="anon 1\ninactive_file 12")
 
-    with pytest.raises(ObservationFailed, match="inactive_file"):
+    with pytest.raises(ObservationError, match="inactive_file"):
         UsageReader(v2(tmp_path)).memory("pod")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage, measure
 from tests.runtimes.linux.crowding import crowded
 
@@ -134,7 +134,7 @@ def test_a_walk_may_be_given_up(tree: Path, open_descriptors: Count) -> None:
 def test_a_full_table_of_descriptors_is_no_crash(tree: Path, open_descriptors: Count, free: int) -> None:
     before = open_descriptors()
 
-    with crowded(free), pytest.raises(ObservationFailed, match=r"cannot read .*tree`: too many open files"):
+    with crowded(free), pytest.raises(ObservationError, match=r"cannot read .*tree`: too many open files"):
         measure(tree)
     assert open_descriptors() == before
 
@@ -151,7 +151,7 @@ def test_a_table_of_descriptors_that_gets_full_ends_the_walk(tree: Path, open_de
             with crowded(0):
                 walk.step(1)
 
-    with pytest.raises(ObservationFailed, match="too many open files"):
+    with pytest.raises(ObservationError, match="too many open files"):
         go_on()
     assert open_descriptors() == before
 

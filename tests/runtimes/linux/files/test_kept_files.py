@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
 
 Count = Callable[[], int]
@@ -59,7 +59,7 @@ def test_a_missing_file_costs_no_budget_and_may_come_later(tmp_path: Path) -> No
 def test_a_file_that_refuses_is_an_error(tmp_path: Path) -> None:
     budget = DescriptorBudget(1)
 
-    with pytest.raises(ObservationFailed, match="is a directory"):
+    with pytest.raises(ObservationError, match="is a directory"):
         KeptFile(tmp_path, budget).read()
     assert budget.left == 1
 

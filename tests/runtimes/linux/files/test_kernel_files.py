@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, WriteError
 from jettison.runtimes.linux.files import kernel_files
 
 
@@ -40,17 +40,17 @@ def test_a_number_is_a_number_or_max(tmp_path: Path, content: bytes, number: int
 def test_anything_else_is_an_error_that_names_the_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
 
-    with pytest.raises(ObservationFailed, match=r"file` holds .*, not a number"):
+    with pytest.raises(ObservationError, match=r"file` holds .*, not a number"):
         kernel_files.read_number(tmp_path / "file")
 
 
 def test_a_refusal_of_the_kernel_keeps_its_cause() -> None:
-    with pytest.raises(ActionFailed, match="cannot write `1` to `/proc/version`") as caught:
+    with pytest.raises(WriteError, match="cannot write `1` to `/proc/version`") as caught:
         kernel_files.write("/proc/version", b"1")
 
     assert isinstance(caught.value.__cause__, OSError)
 
 
 def test_a_directory_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ObservationFailed, match="is a directory"):
+    with pytest.raises(ObservationError, match="is a directory"):
         kernel_files.read(tmp_path)

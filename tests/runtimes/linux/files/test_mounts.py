@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files.mounts import mount_of, read_mounts
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
@@ -42,7 +42,7 @@ def test_an_empty_source_does_not_shift_the_fields(fake_proc: Path) -> None:
 
 
 def test_without_proc_there_is_no_table(tmp_path: Path) -> None:
-    with pytest.raises(ObservationFailed, match="is /proc mounted"):
+    with pytest.raises(ObservationError, match="is /proc mounted"):
         read_mounts(tmp_path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.linux.files.disk_usage import DiskUsage
 from jettison.runtimes.linux.files.project_quota import NoQuota, assign_project, project_usage
 
@@ -22,7 +22,7 @@ def test_a_directory_without_project_is_not_counted(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_gone_has_no_usage(tmp_path: Path) -> None:
     assert project_usage(tmp_path / "nothing") is None
-    with pytest.raises(ActionFailed, match=r"cannot give .*nothing` the project id `7`"):
+    with pytest.raises(WriteError, match=r"cannot give .*nothing` the project id `7`"):
         assign_project(tmp_path / "nothing", 7)
 
 

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import RemovalError, WriteError
 from jettison.runtimes.host.cgroups.claim import Claim, claim
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
@@ -55,7 +55,7 @@ class Ground:
                 if error.errno in _STILL_USED:
                     is_gone = False
                 elif error.errno not in kernel_files.GONE:
-                    raise ActionFailed(f"cannot remove cgroup `{name}`: {kernel_files.reason(error)}") from error
+                    raise RemovalError(f"cannot remove cgroup `{name}`: {kernel_files.reason(error)}") from error
         return is_gone
 
 
@@ -83,7 +83,7 @@ def find_ground(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = P
         if base and memory.is_unified:
             _make_room(mounts, base)
         claimed = claim(Cgroup(mounts, node))
-    except ActionFailed as failure:
+    except WriteError as failure:
         return NoGround(str(failure))
     words = cgroup_v2 if memory.is_unified else cgroup_v1
     if not (memory.mount_point / node / words.MEMORY_LIMIT).exists():
@@ -103,6 +103,6 @@ def _make_room(mounts: CgroupMounts, base: str) -> None:
     try:
         leaf.mkdir(exist_ok=True)
     except OSError as error:
-        raise ActionFailed(f"cannot create cgroup `{leaf}`: {kernel_files.reason(error)}") from error
+        raise WriteError(f"cannot create cgroup `{leaf}`: {kernel_files.reason(error)}") from error
     for pid in inside:
         kernel_files.write(leaf / "cgroup.procs", pid)

@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from jettison.errors import ActionFailed, InputError
+from jettison.errors import InputError, WriteError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.files import kernel_files
 
@@ -46,7 +46,7 @@ class Claim:
 def claim(cgroup: Cgroup) -> Claim:
     """Make the cgroup and hold it.
 
-    Raises ActionFailed when it cannot be made, and InputError when another agent holds it or it is no node's.
+    Raises WriteError when it cannot be made, and InputError when another agent holds it or it is no node's.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -97,7 +97,7 @@ def _lock(cgroup: Cgroup) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ActionFailed(f"cannot open `{path}`: {kernel_files.reason(error)}") from error
+        raise WriteError(f"cannot open `{path}`: {kernel_files.reason(error)}") from error
     if _is_locked(descriptor, path):
         return descriptor
     os.close(descriptor)

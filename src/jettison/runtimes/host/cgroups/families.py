@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, SignalError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 from jettison.runtimes.linux.processes import Process, read_process, read_processes
@@ -156,7 +156,7 @@ class Families:
     def _read_mark(self, pid: int) -> str:
         try:
             environment = kernel_files.read(self._proc / str(pid) / "environ") or b""
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             # Another user's, or one that changed its user: none that we could have started or could end.
             if isinstance(failure.__cause__, PermissionError):
                 return ""
@@ -174,7 +174,7 @@ class Families:
             except ProcessLookupError:
                 continue
             except OSError as error:
-                raise ActionFailed(f"cannot hold process `{process.pid}`: {kernel_files.reason(error)}") from error
+                raise SignalError(f"cannot hold process `{process.pid}`: {kernel_files.reason(error)}") from error
             try:
                 # The descriptor holds whoever has the number now; the instant of birth tells whether that is ours.
                 now = read_process(process.pid, self._proc)

@@ -21,7 +21,7 @@ from jettison.engine.config.allocatable import Machine
 from jettison.engine.config.policy import Policy
 from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod, Qos
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups import pod_limits
 from jettison.runtimes.host.cgroups.cgroup_parent import Ground
 from jettison.runtimes.host.cgroups.claim import KUBEPODS
@@ -143,7 +143,7 @@ class Kubepods:
         for name, limits in wanted.items():
             try:
                 missing.update(Cgroup(self.mounts, name).limit(limits))
-            except ActionFailed as failure:
+            except WriteError as failure:
                 refused.append(str(failure))
         return missing, tuple(refused)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed
+from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.linux.cgroups import kill as cgroup_kill
 from jettison.runtimes.linux.cgroups import memcg_events
@@ -37,7 +37,7 @@ class Door(NamedTuple):
     oom_score_adj: int | None
 
     def gate(self) -> Gate:
-        """To be closed after the fork. Raises ActionFailed."""
+        """To be closed after the fork. Raises StartError."""
         return Gate(self.entrances, self.oom_score_adj)
 
 
@@ -54,7 +54,7 @@ class Gate:
                 self._entrances.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
             except OSError as error:
                 self.close()
-                raise ActionFailed(f"no way into cgroup `{path.parent}`: {kernel_files.reason(error)}") from error
+                raise StartError(f"no way into cgroup `{path.parent}`: {kernel_files.reason(error)}") from error
 
     def enter(self) -> None:
         """For the child, between fork and exec; raises the kernel's OSError, upon which the child must not exec.

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed
+from jettison.errors import SignalError
 from jettison.runtimes.host.cgroups.places import Places
 from jettison.runtimes.host.processes.forking import Launch
 from jettison.runtimes.host.processes.processes import spawn
@@ -19,7 +19,7 @@ _PATIENCE = 5.0
 
 
 async def rehearse_kill(places: Places) -> None:
-    """Raises ActionFailed when a pod could not be ended here."""
+    """Raises SignalError when a pod could not be ended here."""
     pod = Pod("rehearsal", "jettison", uid=f"rehearsal-{os.getpid()}")
     outer, inner = places.of_pod(pod), places.of_container(pod, "main")
     try:
@@ -30,7 +30,7 @@ async def rehearse_kill(places: Places) -> None:
         inner.kill()
         left = await inner.empty(_PATIENCE)
         if left:
-            raise ActionFailed(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
+            raise SignalError(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
         await process.exited
     finally:
         inner.remove()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jettison.clock import Clock
 from jettison.engine.node.snapshot import MemoryStats, ProcessStats
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.families import Census
 from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
 from jettison.runtimes.host.measure.active import ActivePod
@@ -102,7 +102,7 @@ class ProcessMeter:
     def _share(self, pid: int) -> int | None:
         try:
             data = kernel_files.read(self._proc / str(pid) / "smaps_rollup") or b""
-        except ObservationFailed:
+        except ObservationError:
             return None  # dead, or it changed its user: what /proc/<pid>/stat said has to do
         start = data.find(b"\nPss:")
         return None if start < 0 else int(data[start + 5 :].split(None, 1)[0]) * 1024

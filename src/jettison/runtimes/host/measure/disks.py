@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from jettison.clock import Clock
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage
 from jettison.runtimes.linux.files.project_quota import NoQuota, project_usage
@@ -111,7 +111,7 @@ class DiskWatch:
                 return
             try:
                 usage = _logs(Path(path)) if wanted[path] else self._tree(path)
-            except ObservationFailed as failure:
+            except ObservationError as failure:
                 failures[path] = str(failure)
                 continue
             if usage is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from jettison.clock import Clock
 from jettison.engine.node.snapshot import MemoryStats, ProcessStats
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.notice.outlook import MemoryPair
@@ -92,7 +92,7 @@ class CgroupMeter:
         else:
             node = self._stats(self._kubepods.node, settings.node_memory)
         if node is None:
-            raise ObservationFailed(f"cannot measure memory: cgroup `{self._kubepods.node}` is gone")
+            raise ObservationError(f"cannot measure memory: cgroup `{self._kubepods.node}` is gone")
         return MemoryPair(node, self._stats(self._kubepods.name, self._pods_limit()))
 
     def processes(self) -> ProcessStats:

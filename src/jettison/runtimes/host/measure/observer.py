@@ -21,7 +21,7 @@ from jettison.engine.node.snapshot import (
     Snapshot,
     VolumeUsage,
 )
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.measure.active import ActiveContainer, ActivePod
 from jettison.runtimes.host.measure.disks import DiskWatch, Targets
 from jettison.runtimes.host.measure.meter import Exactness, Meter, PodNumbers
@@ -56,7 +56,7 @@ class Observer:
         self._thresholds = policy.layouts[LAYOUT].all
 
     async def observe(self, active: Sequence[ActivePod]) -> Snapshot:
-        """Raises ObservationFailed when the node's memory or its filesystem cannot be read; pods may come and go."""
+        """Raises ObservationError when the node's memory or its filesystem cannot be read; pods may come and go."""
         node = self._node()
         short = self._short(node)
         self._want(active)
@@ -87,7 +87,7 @@ class Observer:
             self._disks.want(_targets(active))
 
     def levels(self) -> NodeStats:
-        """Everything of the node but its memory. Raises ObservationFailed when its filesystem cannot be read."""
+        """Everything of the node but its memory. Raises ObservationError when its filesystem cannot be read."""
         disk = self._filesystem()
         name, processes = self._settings.node_name, self._meter.processes()
         return NodeStats(name, fs=disk, image_fs=disk, container_fs=disk, processes=processes)
@@ -100,7 +100,7 @@ class Observer:
     def _filesystem(self) -> FsStats:
         found = read_filesystem(self._settings.node_dir)
         if found is None:
-            raise ObservationFailed(f"cannot measure nodefs: `{self._settings.node_dir}` is gone")
+            raise ObservationError(f"cannot measure nodefs: `{self._settings.node_dir}` is gone")
         inodes_used = None if found.inodes is None or found.inodes_free is None else found.inodes - found.inodes_free
         return FsStats(
             self._clock.steady_ns(),

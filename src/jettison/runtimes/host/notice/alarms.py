@@ -22,7 +22,7 @@ from pathlib import Path
 
 from jettison.clock import Clock
 from jettison.engine.node.thresholds import Threshold
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
 from jettison.runtimes.host.notice.outlook import MemoryPair, Outlook, look_ahead, watched
 from jettison.runtimes.host.notice.usage_events import UsageEvents
@@ -95,7 +95,7 @@ class MemoryAlarms:
             return tuple(lacks)
         try:
             self._trigger = PressureFile(self._where.pressure).arm(_STALL_US, _WINDOW_US)
-        except ObservationFailed as failure:
+        except ObservationError as failure:
             lacks.append(f"no pressure alarms: {failure}")
         else:
             asyncio.get_running_loop().add_reader(self._trigger.fileno(), self._on_pressure)
@@ -139,7 +139,7 @@ class MemoryAlarms:
         """Measure; ring when something was crossed that nobody knows of. Whether it rang."""
         try:
             outlook = look_ahead(self._thresholds, self._measure())
-        except ObservationFailed:
+        except ObservationError:
             # The next observation meets the same and says so.
             self._wait(LONGEST_PAUSE)
             return False

@@ -12,7 +12,7 @@ from jettison.engine.node.notifier import is_watched
 from jettison.engine.node.signals import ROWS, Resource, Signal, readings
 from jettison.engine.node.snapshot import NodeStats, Reading
 from jettison.engine.node.thresholds import Threshold
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
 from jettison.runtimes.host.notice.wakeups import Bell
 
@@ -65,7 +65,7 @@ class LevelWatch:
     def _look(self) -> None:
         try:
             found = readings(self._measure())
-        except ObservationFailed:
+        except ObservationError:
             # The next observation meets the same and says so.
             self._wait(LONGEST_PAUSE)
             return

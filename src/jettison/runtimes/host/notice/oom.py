@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.events import Emit, OutOfMemoryKill
 from jettison.runtimes.linux.cgroups import memcg_events
 from jettison.runtimes.linux.cgroups.memcg_events import OomAlarm
@@ -52,7 +52,7 @@ class OomWatch:
             return
         try:
             alarm = memcg_events.watch_oom(self._mounts, cgroup)
-        except ObservationFailed:
+        except ObservationError:
             alarm = None  # gone already, or a kernel without this alarm: the sweep counts
         kills = memcg_events.oom_kills(self._mounts, cgroup) or 0
         self._followed[cgroup] = _Followed(pod, container, alarm, kills)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jettison.clock import Clock
 from jettison.engine.node.notifier import REARM_NS
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.memcg_events import UsageAlarm
 
 # An alarm so near to where it is wanted is left alone: the kernel itself looks only every 512 KiB.
@@ -84,7 +84,7 @@ class UsageEvents:
         if failure is None:
             self.failure = None
             self._replace(setting.result())
-        elif isinstance(failure, ObservationFailed):
+        elif isinstance(failure, ObservationError):
             self.failure, self._failed_ns = str(failure), self._clock.monotonic_ns()
         else:
             raise failure
@@ -130,7 +130,7 @@ def _register(keys: list[_Key]) -> dict[_Key, UsageAlarm]:
     try:
         for directory, level in keys:
             done[directory, level] = UsageAlarm(directory, level)
-    except ObservationFailed:
+    except ObservationError:
         for alarm in done.values():
             alarm.close()
         raise

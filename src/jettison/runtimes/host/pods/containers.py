@@ -16,7 +16,7 @@ from pathlib import Path
 from jettison import events
 from jettison.clock import Instant
 from jettison.engine.node.evictions import RUNTIME_MINIMUM
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, StartError
 from jettison.runtimes.host.pods import runs
 from jettison.runtimes.host.pods.background_tasks import Errands
 from jettison.runtimes.host.pods.deadlines import Deadline
@@ -90,9 +90,9 @@ class Container:
         return f"{self._log_dir}/{self.record.run}.log"
 
     def entrance(self) -> Entrance:
-        """Into the run that is under way. Raises ActionFailed where there is none."""
+        """Into the run that is under way. Raises StartError where there is none."""
         if self._process is None:
-            raise ActionFailed(f"container `{self.spec.name}` of pod `{self._home.pod}` does not run")
+            raise StartError(f"container `{self.spec.name}` of pod `{self._home.pod}` does not run")
         return self._launcher.entrance(self.record.run)
 
     async def start(self) -> None:

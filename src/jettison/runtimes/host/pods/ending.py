@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from jettison import events
-from jettison.errors import ActionFailed
+from jettison.errors import ActionError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.deadlines import Deadline
@@ -93,7 +93,7 @@ async def clean_up(home: PodHome, place: Place, *, is_all: bool) -> None:
     while True:
         try:
             await home.household.wait_for(remove_directory, directory)
-        except ActionFailed as failure:
+        except ActionError as failure:
             home.household.emit(events.ActionFailed(f"clean up pod {home.pod}", str(failure)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

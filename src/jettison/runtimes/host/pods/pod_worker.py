@@ -13,7 +13,7 @@ from functools import partial
 
 from jettison import events
 from jettison.engine.node.evictions import Eviction, effective_grace
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, StartError
 from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.pods import lifecycle, reports, runs
 from jettison.runtimes.host.pods.background_tasks import Errands
@@ -168,10 +168,10 @@ class PodWorker:
         return self._active.get(self._parts(), self._make_active)
 
     def entrance(self, container: str) -> Entrance:
-        """Into one of its containers. Raises ActionFailed where that does not run or is not there."""
+        """Into one of its containers. Raises StartError where that does not run or is not there."""
         names = [each.spec.name for each in self.containers]
         if container not in names:
-            raise ActionFailed(f"pod `{self.manifest.pod}` has no container `{container}`, there is {', '.join(names)}")
+            raise StartError(f"pod `{self.manifest.pod}` has no container `{container}`, there is {', '.join(names)}")
         return self.containers[names.index(container)].entrance()
 
     def logs(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from jettison.errors import ActionFailed
+from jettison.errors import ActionError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.pods import tls
 from jettison.runtimes.host.specs.probes import Action, ExecAction, HttpAction, ProbeSpec, TcpAction
@@ -68,7 +68,7 @@ async def ask(action: Action, timeout: float, run_command: RunCommand) -> Answer
 async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
     try:
         code = await run_command(action.command)
-    except ActionFailed as failure:
+    except ActionError as failure:
         return Answer(None, str(failure))
     return Answer(code == 0, f"`{shortened(action.command[0])}` exited with {code}")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from jettison import events
-from jettison.errors import ActionFailed, InputError, ManifestError
+from jettison.errors import InputError, ManifestError, ObservationError, RemovalError, WriteError
 from jettison.manifests.files.decoding import bounded, decode
 from jettison.manifests.files.plain_files import LARGEST_STATE, clear, read_plain, set_aside
 from jettison.runtimes.host.pods.records import PodRecord
@@ -74,7 +74,9 @@ class RecordFiles:
                 elif path.name.endswith(_SUFFIX):
                     self._read(path, records, broken)
         except OSError as error:
-            raise ActionFailed(f"cannot read records in `{self._directory}`: {kernel_files.reason(error)}") from error
+            raise ObservationError(
+                f"cannot read records in `{self._directory}`: {kernel_files.reason(error)}"
+            ) from error
         records.sort(key=lambda record: (record.created_ns, record.uid))
         return Loaded(tuple(records), tuple(broken))
 
@@ -87,7 +89,7 @@ class RecordFiles:
             if size > max(_LARGEST, _LINES * len(line)):
                 self._replace(self._directory / name, line)
         except OSError as error:
-            raise ActionFailed(f"cannot record pod `{record.uid}`: {kernel_files.reason(error)}") from error
+            raise WriteError(f"cannot record pod `{record.uid}`: {kernel_files.reason(error)}") from error
         self._sync_soon(name)
 
     def forget(self, uid: str) -> None:
@@ -95,7 +97,7 @@ class RecordFiles:
         try:
             (self._directory / (checked_uid(uid) + _SUFFIX)).unlink(missing_ok=True)
         except OSError as error:
-            raise ActionFailed(f"cannot forget pod `{uid}`: {kernel_files.reason(error)}") from error
+            raise RemovalError(f"cannot forget pod `{uid}`: {kernel_files.reason(error)}") from error
         self._sync_soon("")
 
     async def settle(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jettison.clock import Instant
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
 from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
@@ -56,7 +56,7 @@ def _leader(place: Place) -> Process | None:
     for pid in place.processes():
         try:
             process = read_process(pid)
-        except ObservationFailed:
+        except ObservationError:
             continue
         if process is not None and not process.is_zombie and process.session == pid:
             found.append(process)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import StartError
 from jettison.runtimes.host.processes import capabilities, system_calls
 from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.linux.files import kernel_files
@@ -50,7 +50,7 @@ def _entries(path: Path, least: int) -> Iterator[list[bytes]]:
 
 
 class Confinement:
-    """Made before the fork, applied after it. Raises ActionFailed for what this agent has not got itself."""
+    """Made before the fork, applied after it. Raises StartError for what this agent has not got itself."""
 
     __slots__ = ("_is_bounded", "_is_privileged", "_privileges", "_spec")
 
@@ -62,7 +62,7 @@ class Confinement:
         missing = spec.added & ~own
         if missing:
             names = [name for number, name in enumerate(capabilities.NAMES) if missing >> number & 1]
-            raise ActionFailed(f"capabilities.add: the agent itself has no {', '.join(names)}")
+            raise StartError(f"capabilities.add: the agent itself has no {', '.join(names)}")
         kept = own & (spec.capabilities or 0)
         # Any user but root has none at hand, as in Kubernetes; what is kept is for programs whose file has it.
         at_hand = 0 if spec.user else kept

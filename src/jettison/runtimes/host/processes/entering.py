@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.places import Door
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.forking import Launch
@@ -37,16 +37,16 @@ def encode_entrance(entrance: Entrance) -> bytes:
 
 
 def decode_entrance(data: bytes) -> Entrance:
-    """As it was sent. Raises ObservationFailed: the agent may be of another version."""
+    """As it was sent. Raises ObservationError: the agent may be of another version."""
     try:
         return msgspec.json.decode(data, type=Entrance, dec_hook=lambda kind, value: kind(value))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ObservationFailed(f"cannot understand how to enter the container: {error}") from error
+        raise ObservationError(f"cannot understand how to enter the container: {error}") from error
 
 
 async def enter(
     entrance: Entrance, command: Sequence[str], streams: tuple[int, int, int], *, has_terminal: bool
 ) -> Process:
-    """Start the command; returns once it runs. Raises ActionFailed, and then there is no process."""
+    """Start the command; returns once it runs. Raises StartError, and then there is no process."""
     launch = replace(entrance.launch, command=tuple(command), streams=streams, has_terminal=has_terminal)
     return await processes.spawn(launch, entrance, lambda _pid, _start_ticks: None)

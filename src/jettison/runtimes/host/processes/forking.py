@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from jettison.errors import ActionFailed
+from jettison.errors import StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Gate
 from jettison.runtimes.host.processes.confinement import Confinement
@@ -64,7 +64,7 @@ def fork(launch: Launch, gate: Gate, childs: tuple[int, int], parents: tuple[int
     try:
         pid = fork_quietly()
     except OSError as error:
-        raise ActionFailed(f"cannot start `{shortened(launch.command[0])}`: {kernel_files.reason(error)}") from error
+        raise StartError(f"cannot start `{shortened(launch.command[0])}`: {kernel_files.reason(error)}") from error
     if pid == 0:
         _become(launch, environment, confinement, gate, childs, parents)
     return pid

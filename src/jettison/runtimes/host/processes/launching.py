@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from jettison import events
-from jettison.errors import ActionFailed, ManifestError
+from jettison.errors import ManifestError, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import processes
@@ -40,7 +40,7 @@ class Launcher:
         self._place = place
 
     async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
-        """The main process of a new run. Raises ActionFailed, and then nothing runs."""
+        """The main process of a new run. Raises StartError, and then nothing runs."""
         household = self._home.household
         # What an earlier run has left.
         await household.vacate(self._place, partial(events.KillFailed, self._home.pod, self._spec.name))
@@ -70,7 +70,7 @@ class Launcher:
             user, group = (_UNCHANGED if each is None else each for each in (security.user, security.group))
             os.chown(directory, user, group)
         except OSError as error:
-            raise ActionFailed(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+            raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
         mounted = {volume.name: volume for volume in self._home.volumes}
         volumes.link(directory, spec.mounts, mounted)
         make_working_dir(spec, directory, mounted, security)
@@ -82,6 +82,6 @@ class Launcher:
             variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
             words = arguments(command, variables)
         except ManifestError as error:
-            raise ActionFailed(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
+            raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
         return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)

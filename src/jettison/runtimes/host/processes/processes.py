@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, SignalError, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Door, Place
 from jettison.runtimes.host.processes import system_calls
@@ -51,7 +51,7 @@ class Process:
             return
         except OSError as error:
             why = kernel_files.reason(error)
-            raise ActionFailed(f"cannot send {number.name} to process `{self.pid}`: {why}") from error
+            raise SignalError(f"cannot send {number.name} to process `{self.pid}`: {why}") from error
 
     def close(self) -> None:
         """Let go of it; it lives on, and `exited` never comes."""
@@ -78,7 +78,7 @@ def adopt(pid: int, start_ticks: int) -> Process | None:
     except ProcessLookupError:
         return None
     except OSError as error:
-        raise ActionFailed(f"cannot hold process `{pid}`: {kernel_files.reason(error)}") from error
+        raise SignalError(f"cannot hold process `{pid}`: {kernel_files.reason(error)}") from error
     found = read_process(pid)
     if found is None or found.start_ticks != start_ticks:
         os.close(descriptor)
@@ -98,7 +98,7 @@ class Destination(Protocol):
 
 
 async def spawn(launch: Launch, place: Destination, note: Callable[[int, int], None]) -> Process:
-    """Run the command in the place; returns once it runs. Raises ActionFailed, and then there is no process.
+    """Run the command in the place; returns once it runs. Raises StartError, and then there is no process.
 
     `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
     will.
@@ -107,7 +107,7 @@ async def spawn(launch: Launch, place: Destination, note: Callable[[int, int], N
     gate = place.door.gate()
     try:
         told, tell, ask, answer = _pipes(command)
-    except ActionFailed:
+    except StartError:
         gate.close()
         raise
     try:
@@ -142,7 +142,7 @@ def _pipes(command: str) -> tuple[int, int, int, int]:
         opened += os.pipe()
     except OSError as error:
         _close(*opened)
-        raise ActionFailed(f"cannot start `{command}`: {kernel_files.reason(error)}") from error
+        raise StartError(f"cannot start `{command}`: {kernel_files.reason(error)}") from error
     return opened[0], opened[1], opened[2], opened[3]
 
 
@@ -155,7 +155,7 @@ def _hold(pid: int, command: str) -> Process:
         # It has run nothing foreign and cannot be held: then there must be none. Waiting takes microseconds.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        raise ActionFailed(f"cannot start `{command}`: {error}") from error
+        raise StartError(f"cannot start `{command}`: {error}") from error
 
 
 async def _guide(
@@ -169,7 +169,7 @@ async def _guide(
             os.write(answer, WORD)
             word = await _read(told)
         if word:
-            raise ActionFailed(f"cannot start `{command}`: {word.decode('utf-8', 'replace')}")
+            raise StartError(f"cannot start `{command}`: {word.decode('utf-8', 'replace')}")
     except BaseException:
         # Also when we are cancelled: nobody will ask for this one any more, and it is reaped by its own reader.
         process.signal(signal.SIGKILL)

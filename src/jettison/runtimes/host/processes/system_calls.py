@@ -12,7 +12,7 @@ import signal
 import struct
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import MountError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 
@@ -39,7 +39,7 @@ _STATE, _START_TICKS, _WAIT_STATUS = 0, 19, 49
 
 
 def mount_tmpfs(directory: Path, size: int | None) -> None:
-    """Raises ActionFailed; its cause is a PermissionError where mounting is not permitted."""
+    """Raises MountError; its cause is a PermissionError where mounting is not permitted."""
     options = "mode=0777" if size is None else f"mode=0777,size={size}"
     flags = ctypes.c_ulong(_NO_SET_UID | _NO_DEVICES)
     if _LIBC.mount(b"jettison", os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
@@ -145,9 +145,9 @@ def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
     return int(status) if mask & _EXIT else None
 
 
-def _failed(what: str) -> ActionFailed:
+def _failed(what: str) -> MountError:
     number = ctypes.get_errno()
     cause = OSError(number, os.strerror(number))
-    failure = ActionFailed(f"{what}: {kernel_files.reason(cause)}")
+    failure = MountError(f"{what}: {kernel_files.reason(cause)}")
     failure.__cause__ = cause
     return failure

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.host.volumes import log_times
 from jettison.runtimes.linux.files import kernel_files
 
@@ -57,7 +57,7 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
             raise
         return descriptor
     except OSError as error:
-        raise ActionFailed(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
+        raise WriteError(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
 
 
 def is_due(path: Path, largest: int = LARGEST) -> bool:
@@ -87,7 +87,7 @@ def rotate(path: Path, most_files: int = MOST_FILES) -> None:
             os.close(source)
     except OSError as error:
         copy.unlink(missing_ok=True)
-        raise ActionFailed(f"cannot rotate log `{path}`: {kernel_files.reason(error)}") from error
+        raise WriteError(f"cannot rotate log `{path}`: {kernel_files.reason(error)}") from error
 
 
 def files_of(path: Path) -> Iterator[Path]:

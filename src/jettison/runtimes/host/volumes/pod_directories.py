@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from jettison import events
 from jettison.clock import Clock
 from jettison.engine.pods.pod import Pod
-from jettison.errors import ActionFailed, RuntimeFailure
+from jettison.errors import RuntimeFailure, WriteError
 from jettison.runtimes.host.cgroups.places import Place, Places
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.orphans import Orphans
@@ -51,7 +51,7 @@ def make_directories(settings: HostSettings) -> None:
         except OSError as error:
             if error.errno == errno.EROFS and directory.is_dir():
                 continue  # a disk that has failed takes no pods, but those that run are guarded
-            raise ActionFailed(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
+            raise WriteError(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,12 @@ class PodHome:
     volumes: tuple[Volume, ...] = ()
 
     def build(self, users: Iterable[int]) -> None:
-        """Make the pod's directory, for root and these users only. May wait for a disk. Raises ActionFailed."""
+        """Make the pod's directory, for root and these users only. May wait for a disk. Raises WriteError."""
         try:
             self.pod_dir.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             _let_pass(self.pod_dir, frozenset(users) - {os.geteuid()})
         except OSError as error:
-            raise ActionFailed(f"cannot make `{self.pod_dir}`: {kernel_files.reason(error)}") from error
+            raise WriteError(f"cannot make `{self.pod_dir}`: {kernel_files.reason(error)}") from error
 
     @property
     def pod_dir(self) -> Path:

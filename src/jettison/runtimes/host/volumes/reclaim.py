@@ -20,7 +20,7 @@ from jettison.clock import Clock
 from jettison.engine.config.policy import ContainerCollection
 from jettison.engine.node.dead_containers import DeadContainer, PodState, plan_containers, plan_log_directories
 from jettison.engine.node.evictions import EVICTED
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ActionError, ObservationError
 from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.volumes.removal import remove_directory
@@ -75,7 +75,7 @@ class Collector:
             try:
                 runs = await loop.run_in_executor(self._pool, self._scan)
                 log_directories = await loop.run_in_executor(self._pool, _names, self._settings.logs_dir)
-            except ObservationFailed as failure:
+            except ObservationError as failure:
                 return Reclaimed(errors=(str(failure),))
             pods = {status.pod.uid: _state(status, is_starved) for status in self._statuses()}
             current = _current(self._active())
@@ -164,7 +164,7 @@ def _removed(path: Path, errors: list[str]) -> int | None:
         path.unlink()
     except FileNotFoundError:
         return 0
-    except (ActionFailed, ObservationFailed) as failure:
+    except (ActionError, ObservationError) as failure:
         errors.append(str(failure))
         return None
     except OSError as error:

@@ -12,7 +12,7 @@ import errno
 import os
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import RemovalError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
@@ -22,12 +22,12 @@ _OWNER_ONLY = 0o700
 
 
 def remove_directory(top: Path) -> None:
-    """Remove it with everything inside; harmless when it is gone. Raises ActionFailed and can be called again."""
+    """Remove it with everything inside; harmless when it is gone. Raises RemovalError and can be called again."""
     detach_below(top)
     try:
         _remove(top)
     except OSError as error:
-        raise ActionFailed(f"cannot remove `{top}`: {kernel_files.reason(error)}") from error
+        raise RemovalError(f"cannot remove `{top}`: {kernel_files.reason(error)}") from error
 
 
 def detach_below(top: Path) -> None:

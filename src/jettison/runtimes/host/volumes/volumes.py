@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
 from jettison.runtimes.host.volumes.descent import descended
@@ -36,7 +36,7 @@ class Volume:
 
 
 def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = None) -> tuple[Volume, ...]:
-    """Make what is missing; what is there from before is kept. Raises ActionFailed.
+    """Make what is missing; what is there from before is kept. Raises MountError.
 
     An emptyDir belongs to `group`, the pod's fsGroup, and so does what is made in it; a hostPath is left as it is.
     """
@@ -44,7 +44,7 @@ def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = 
 
 
 def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
-    """Let a container see its volumes. Raises ActionFailed."""
+    """Let a container see its volumes. Raises MountError."""
     done: list[MountSpec] = []
     for mount in mounts:
         volume = volumes[mount.volume].path
@@ -62,7 +62,7 @@ def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, 
                 _link(directory, rest.name, volume / mount.sub_path)
         except OSError as error:
             why = kernel_files.reason(error)
-            raise ActionFailed(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
+            raise MountError(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
         done.append(mount)
 
 
@@ -91,13 +91,13 @@ def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
         found.path.chmod(_SHARED if group is None else _SHARED | stat.S_ISGID)
         return found
     except OSError as error:
-        raise ActionFailed(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
+        raise MountError(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
 
 
 def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
     path.mkdir(parents=True, exist_ok=True)
     if path.is_symlink():
-        raise ActionFailed(f"cannot set up volume `{spec.name}`: `{path}` is a symbolic link")
+        raise MountError(f"cannot set up volume `{spec.name}`: `{path}` is a symbolic link")
     if spec.is_memory and (path.is_mount() or _mount(path, spec.size_limit)):
         return Volume(spec.name, path, is_memory=True)
     return Volume(spec.name, path)
@@ -106,7 +106,7 @@ def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
 def _mount(path: Path, size: int | None) -> bool:
     try:
         system_calls.mount_tmpfs(path, size)
-    except ActionFailed as failure:
+    except MountError as failure:
         if isinstance(failure.__cause__, PermissionError):
             return False
         raise
@@ -132,5 +132,5 @@ def _host_path(spec: VolumeSpec, path: Path) -> Path:
     elif kind == "FileOrCreate":
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o644))
     if kind and not _IS[kind](path.stat().st_mode):
-        raise ActionFailed(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
+        raise MountError(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
     return path

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jettison.errors import ActionFailed, InputError
+from jettison.errors import InputError, WriteError
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
 from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
@@ -64,7 +64,7 @@ class Cgroup:
             try:
                 directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise ActionFailed(f"cannot create cgroup `{directory}`: {kernel_files.reason(error)}") from error
+                raise WriteError(f"cannot create cgroup `{directory}`: {kernel_files.reason(error)}") from error
             if tree.is_unified and tree.controllers:
                 _enable_controllers(tree, self.name)
 
@@ -90,7 +90,7 @@ class Cgroup:
                     directory = tree.mount_point / self.name
                     if not kernel_files.write(directory / setting.file, setting.value):
                         if not directory.is_dir():
-                            raise ActionFailed(f"cannot limit cgroup `{directory}`: it does not exist")
+                            raise WriteError(f"cannot limit cgroup `{directory}`: it does not exist")
                         missing.add(setting.controller)
         return tuple(sorted(missing))
 
@@ -112,7 +112,7 @@ class Cgroup:
         for entrance in self.entrances:
             if not kernel_files.write(entrance, b"%d" % pid):
                 if not entrance.parent.is_dir():
-                    raise ActionFailed(f"cannot move process `{pid}` to `{entrance.parent}`: no such cgroup")
+                    raise WriteError(f"cannot move process `{pid}` to `{entrance.parent}`: no such cgroup")
                 return False
         return True
 
@@ -135,7 +135,7 @@ def _enable_controllers(tree: Hierarchy, name: str) -> None:
         for controller in sorted((CONTROLLERS & set(offered)) - set(passed_on)):
             try:
                 kernel_files.write(ancestor / cgroup_v2.SUBTREE_CONTROL, b"+" + controller.encode())
-            except ActionFailed as failure:
+            except WriteError as failure:
                 # Above a delegated cgroup nothing is ours to change: `limit` will tell which controllers are missing.
                 if not isinstance(failure.__cause__, PermissionError):
                     raise

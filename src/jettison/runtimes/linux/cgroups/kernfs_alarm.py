@@ -10,7 +10,7 @@ import os
 import select
 from pathlib import Path
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 
 _SIZE = 4096
@@ -20,7 +20,7 @@ class KernfsAlarm:
     """One file and its news. Removing the cgroup makes no news: `consume` finds out, so ask after the last process."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ObservationFailed where nothing would ever ring: no such file, or an ordinary one."""
+        """Raises ObservationError where nothing would ever ring: no such file, or an ordinary one."""
         self._path = path
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -31,7 +31,7 @@ class KernfsAlarm:
                 os.close(self._fd)
                 raise
         except OSError as error:
-            raise ObservationFailed(f"no news from `{path}`: {kernel_files.reason(error)}") from error
+            raise ObservationError(f"no news from `{path}`: {kernel_files.reason(error)}") from error
         self.consume()  # an unread file counts as changed
 
     def fileno(self) -> int:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from jettison.errors import ActionFailed
+from jettison.errors import SignalError, WriteError
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
 from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
@@ -86,7 +86,7 @@ def _signal(cgroup: Cgroup, pids: Iterable[int]) -> None:
             if pid in members:
                 _send(descriptor, pid)
     except OSError as error:
-        raise ActionFailed(f"cannot hold the processes of `{cgroup.name}`: {kernel_files.reason(error)}") from error
+        raise SignalError(f"cannot hold the processes of `{cgroup.name}`: {kernel_files.reason(error)}") from error
     finally:
         for descriptor in held.values():
             os.close(descriptor)
@@ -98,7 +98,7 @@ def _send(descriptor: int, pid: int) -> None:
     except ProcessLookupError:
         return
     except OSError as error:
-        raise ActionFailed(f"cannot kill process `{pid}`: {kernel_files.reason(error)}") from error
+        raise SignalError(f"cannot kill process `{pid}`: {kernel_files.reason(error)}") from error
 
 
 def _kill_unified(cgroup: Cgroup) -> frozenset[int]:
@@ -131,5 +131,5 @@ def _try(path: Path, value: bytes) -> bool:
     """The short cuts: an old kernel, a threaded cgroup or a foreign owner refuses them, and the sweep does without."""
     try:
         return kernel_files.write(path, value)
-    except ActionFailed:
+    except WriteError:
         return False

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
 from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
 from jettison.runtimes.linux.cgroups.kernfs_alarm import KernfsAlarm
@@ -61,7 +61,7 @@ def watch_oom(mounts: CgroupMounts, name: str) -> OomAlarm:
     """Arm the alarm that this machine has."""
     memory = mounts.holding("memory")
     if memory is None:
-        raise ObservationFailed(f"cannot watch `{name}` for kills: the memory controller is not mounted")
+        raise ObservationError(f"cannot watch `{name}` for kills: the memory controller is not mounted")
     return (OomAlarmV2 if memory.is_unified else OomAlarmV1)(memory.mount_point / name)
 
 
@@ -131,7 +131,7 @@ def _register(directory: Path, file: str, argument: bytes) -> int:
     except OSError as error:
         for descriptor in opened:
             os.close(descriptor)
-        raise ObservationFailed(f"no event on `{directory / file}`: {kernel_files.reason(error)}") from error
+        raise ObservationError(f"no event on `{directory / file}`: {kernel_files.reason(error)}") from error
     os.close(watched)
     os.close(control)
     return eventfd

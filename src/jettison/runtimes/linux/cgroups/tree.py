@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, RemovalError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
 
@@ -85,7 +85,7 @@ def remove(top: Path) -> bool:
             if error.errno in _BUSY:
                 is_gone = False
             elif error.errno not in kernel_files.GONE:
-                raise ActionFailed(f"cannot remove cgroup below `{top}`: {kernel_files.reason(error)}") from error
+                raise RemovalError(f"cannot remove cgroup below `{top}`: {kernel_files.reason(error)}") from error
     return is_gone
 
 
@@ -114,7 +114,7 @@ def _listed(fd: int) -> Iterator[int]:
     # has rested for a second; one that is read more often than that never changes.
     try:
         data = kernel_files.read("cgroup.procs", dir_fd=fd) or b""
-    except ObservationFailed as failure:
+    except ObservationError as failure:
         # A threaded cgroup has no list of its own: its processes are listed by the domain above it.
         if isinstance(failure.__cause__, OSError) and failure.__cause__.errno == errno.EOPNOTSUPP:
             return

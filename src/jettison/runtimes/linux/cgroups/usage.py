@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
 from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
@@ -138,7 +138,7 @@ def _number(data: bytes, name: str) -> int:
     try:
         return int(data)
     except ValueError:
-        raise ObservationFailed(f"cgroup `{name}` reports {data[:40]!r}, not a number") from None
+        raise ObservationError(f"cgroup `{name}` reports {data[:40]!r}, not a number") from None
 
 
 def _value(stat: bytes, key: bytes) -> int | None:
@@ -149,4 +149,4 @@ def _value(stat: bytes, key: bytes) -> int | None:
     try:
         return int(stat[start : stat.index(b"\n", start)])
     except ValueError:
-        raise ObservationFailed(f"{stat[start : start + 40]!r} is not the number after {key.strip()!r}") from None
+        raise ObservationError(f"{stat[start : start + 40]!r} is not the number after {key.strip()!r}") from None

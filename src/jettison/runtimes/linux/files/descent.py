@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,7 +62,7 @@ class Descent:
             fd = os.open("..", _DIRECTORY, dir_fd=self.fd)
         except OSError as error:
             if error.errno not in kernel_files.GONE:
-                raise ObservationFailed(f"cannot leave `{self.name}`: {kernel_files.reason(error)}") from error
+                raise ObservationError(f"cannot leave `{self.name}`: {kernel_files.reason(error)}") from error
             self._walk_down_again()
             return
         os.close(self.fd)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
 
@@ -75,7 +75,7 @@ class DirectoryWalk:
         except OSError as error:
             self.close()
             raise kernel_files.unreadable(self._top, error) from error
-        except ObservationFailed:
+        except ObservationError:
             self.close()
             raise
         return True

@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from jettison.errors import ActionFailed, ObservationFailed
+from jettison.errors import ObservationError, WriteError
 
 # ENODEV comes from a descriptor whose cgroup was removed, ESRCH from a process that was reaped while /proc was read,
 # ENOTDIR from a cgroup whose name is that of a control file.
@@ -55,7 +55,7 @@ def read_number(path: Path) -> int | None:
     except ValueError:
         if data.strip() == b"max":
             return None
-        raise ObservationFailed(f"`{path}` holds `{data[:40]!r}`, not a number") from None
+        raise ObservationError(f"`{path}` holds `{data[:40]!r}`, not a number") from None
 
 
 def write(path: Path | str, data: bytes, dir_fd: int | None = None) -> bool:
@@ -69,13 +69,13 @@ def write(path: Path | str, data: bytes, dir_fd: int | None = None) -> bool:
     except OSError as error:
         if error.errno in GONE:
             return False
-        raise ActionFailed(f"cannot write `{data.decode(errors='replace')}` to `{path}`: {reason(error)}") from error
+        raise WriteError(f"cannot write `{data.decode(errors='replace')}` to `{path}`: {reason(error)}") from error
     return True
 
 
-def unreadable(path: Path | str, error: OSError) -> ObservationFailed:
+def unreadable(path: Path | str, error: OSError) -> ObservationError:
     """The one way in which a failed reading is worded."""
-    return ObservationFailed(f"cannot read `{path}`: {reason(error)}")
+    return ObservationError(f"cannot read `{path}`: {reason(error)}")
 
 
 def reason(error: OSError) -> str:

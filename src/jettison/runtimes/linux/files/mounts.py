@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import ObservationFailed
+from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 
 PROC = Path("/proc")
@@ -37,7 +37,7 @@ def read_mounts(proc: Path = PROC) -> tuple[Mount, ...]:
     path = proc / "self" / "mountinfo"
     data = kernel_files.read(path)
     if data is None:
-        raise ObservationFailed(f"`{path}` does not exist, is /proc mounted?")
+        raise ObservationError(f"`{path}` does not exist, is /proc mounted?")
     return tuple(mount for line in data.split(b"\n") if (mount := _parse(line)) is not None)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jettison.errors import ActionFailed
+from jettison.errors import WriteError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import DiskUsage
 
@@ -94,7 +94,7 @@ def assign_project(directory: Path, project: int) -> NoQuota | None:
     except OSError as error:
         if error.errno in _NO_QUOTA:
             return NoQuota(f"the filesystem has no project ids: {kernel_files.reason(error)}")
-        raise ActionFailed(
+        raise WriteError(
             f"cannot give `{directory}` the project id `{project}`: {kernel_files.reason(error)}"
         ) from error
     return None

@@ -16,7 +16,7 @@ import msgspec
 from jettison.agent.journal import reading as journal_reading
 from jettison.agent.journal.recorded_steps import step_from
 from jettison.agent.journal.records import STEP, Encoder, Look, Step
-from jettison.cli.inspect.journal_lines import journal_lines
+from jettison.cli.inspect.journal import journal_lines
 from jettison.engine.config.kubelet_config import assemble
 from jettison.engine.config.policy import build_policy
 from jettison.engine.node.decide import Evict, decide

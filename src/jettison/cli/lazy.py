@@ -10,7 +10,11 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Commands by name, each with its module below `jettison.cli`, which holds it as `command`, and a line of help."""
+    """Commands by name, each with its place and a line of help.
+
+    A place is a module below `jettison.cli`, which holds the command as `command`. Where one module holds several
+    commands, the place ends in `:name`.
+    """
 
     def __init__(self, *arguments: Any, lazy: Mapping[str, tuple[str, str]], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -28,7 +32,8 @@ class LazyGroup(click.Group):
         """The command, imported now; None for a name that is not in the table."""
         if cmd_name not in self._lazy:
             return None
-        command = import_module(f"jettison.cli.{self._lazy[cmd_name][0]}").command
+        module, _, name = self._lazy[cmd_name][0].partition(":")
+        command = getattr(import_module(f"jettison.cli.{module}"), name or "command")
         assert isinstance(command, click.Command)
         return command
 

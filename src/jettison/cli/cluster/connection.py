@@ -1,8 +1,9 @@
-"""Which cluster, as whom, and for how long: the options that every command against an API has, named as kubectl's."""
+"""What every command against an API shares with kubectl: options, exit codes, and where its lines are printed."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any
@@ -11,7 +12,7 @@ import click
 
 from jettison.agent.safe_text import printable
 from jettison.cli.extras import require
-from jettison.cli.options.go_flags import GoCommand, GoFlag, go_switch
+from jettison.cli.options.go_flags import GoCommand, GoFlag, WholeNumber, go_switch
 from jettison.engine.numbers.durations import SECOND_NS, parse_duration
 from jettison.errors import ApiError, DurationError, InputError, JettisonError, RuntimeFailure
 from jettison.maintenance.settings import DryRun
@@ -94,6 +95,23 @@ dry_run_option = click.option(
 )
 
 
+grace_period_option = click.option(
+    "--grace-period",
+    type=WholeNumber(),
+    default=-1,
+    metavar="SECONDS",
+    help="Negative: what each pod says; 0: at once.",
+)
+progress_option = click.option(
+    "--progress/--no-progress", default=None, help="Counts and causes on standard error; by default on a terminal."
+)
+
+
+def grace_seconds(grace_period: int) -> int | None:
+    """None: the pod's own."""
+    return grace_period if grace_period >= 0 else None
+
+
 def read_dry_run(text: str) -> DryRun:
     """kubectl's three values, and its bare flag of old."""
     if text == "unchanged":
@@ -136,3 +154,23 @@ def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient
     except (ApiError, RuntimeFailure) as error:
         click.echo(printable(server_text(error)), err=True)
         return FAILED
+
+
+class Console:
+    """A `Voice`. Progress is told to a terminal, else only where it was asked for: scripts expect kubectl's lines."""
+
+    def __init__(self, progress: bool | None = None) -> None:
+        self._reports = sys.stderr.isatty() if progress is None else progress
+
+    def say(self, text: str) -> None:
+        """A line of the answer."""
+        click.echo(printable(text))
+
+    def complain(self, text: str) -> None:
+        """A line about what went wrong."""
+        click.echo(printable(text), err=True)
+
+    def report(self, text: str) -> None:
+        """A line of progress."""
+        if self._reports:
+            click.echo(f"progress: {printable(text)}", err=True)

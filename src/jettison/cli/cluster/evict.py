@@ -13,17 +13,19 @@ from jettison.agent.http.controls import LONGEST_WAIT
 from jettison.cli.cluster.connection import (
     FAILED,
     NOT_NOW,
+    Console,
     KubectlCommand,
     cluster_options,
     dry_run_option,
     duration_ns,
+    grace_period_option,
+    grace_seconds,
     plain_names,
+    progress_option,
     read_dry_run,
     run_against,
     within,
 )
-from jettison.cli.cluster.console import Console
-from jettison.cli.cluster.drain_options import grace_period_option, grace_seconds, progress_option
 from jettison.cli.host.ordering import give, node_of
 from jettison.cli.inspect.watched_node import WatchedNode, find_node, find_nodes
 from jettison.cli.options.go_flags import go_switch

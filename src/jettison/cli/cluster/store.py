@@ -1,17 +1,107 @@
-"""`jettison store`: the objects of `jettison serve` and `jettison up --nodes` on disk, while neither runs."""
+"""`jettison store`: the objects of `jettison serve` and `jettison up --nodes` on disk, while neither runs.
+
+`check` says whether everything there is as it was written; `repair` makes a new store of what can still be read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 
+from jettison.agent.safe_text import printable
+from jettison.apiserver.storage.log import shown_text
+from jettison.apiserver.storage.repair import Repaired, Report, examine, held, repair
+from jettison.apiserver.storage.store import shown
 from jettison.cli.lazy import LazyGroup
+from jettison.cli.options.host_options import absolute, state_dir_option
+from jettison.cli.output import Remarks, emit, output_option
 
 COMMANDS = {
-    "check": ("cluster.store_check", "What is wrong with the store; exits with 3 if anything is."),
-    "repair": ("cluster.store_repair", "A new store of every row that can be read; the damaged one is kept."),
+    "check": ("cluster.store:check_command", "What is wrong with the store; exits with 3 if anything is."),
+    "repair": ("cluster.store:repair_command", "A new store of every row that can be read; the damaged one is kept."),
 }
+
+DAMAGED = 3
+"""Not 1: that is what a store ends with that cannot be looked at, because a server runs on it."""
 
 
 @click.command("store", cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
     """Check or repair the store of a cluster, while no server runs on it."""
+
+
+@click.command("check", short_help="What is wrong with the store.")
+@state_dir_option
+@output_option
+def check_command(state_dir: Path, output: str) -> int:
+    """Every page, every row and the write-ahead log, and whether acknowledged writes are missing. Nothing is changed.
+
+    Exits with 0 if all is as it was written, with 3 if not, and with 1 if it cannot be looked at.
+    """
+    with held(absolute(state_dir)) as path:
+        report = examine(path)
+    emit(output, Remarks(), lambda: "\n".join(_report_lines(report)), lambda: {"kind": "StoreReport", **report.data()})
+    return 0 if report.is_sound else DAMAGED
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    for problem in report.problems:
+        yield printable(f"damaged: {problem}")
+    for each in report.damaged:
+        version, storage, namespace, name, *_ = map(shown_text, each.columns)
+        yield printable(f"damaged row: version {version}, {shown(storage, (namespace, name))}: {each.why}")
+    for storage, namespace, name in report.aside:
+        yield printable(f"set aside: {shown(storage, (namespace, name))}")
+    if report.seal is not None:
+        yield f"{report.rows} rows are as they were written, up to version {report.seal.version}"
+    if report.problems:
+        yield "a server does not start on it; try: jettison store repair"
+    elif not report.is_sound:
+        yield "a server starts without these; write them anew or delete them there"
+    else:
+        yield f"`{report.path}` is sound"
+
+
+@click.command("repair", short_help="A new store of every row that can be read.")
+@state_dir_option
+@click.option(
+    "--begin-anew",
+    is_flag=True,
+    help="Begin with an empty store, whatever is there: all objects are gone. Tokens and certificates stay.",
+)
+@output_option
+def repair_command(state_dir: Path, begin_anew: bool, output: str) -> int:
+    """Make a new store of every row that is what was written, and tell what is not in it. The damaged one is kept.
+
+    This is also how to go on with an older copy of the store, or without a write-ahead log that is lost: what is there
+    counts from then on. A store that is sound is left alone.
+    """
+    with held(absolute(state_dir)) as path:
+        if begin_anew:
+            done: Repaired | None = repair(path, begins_anew=True)
+        else:
+            report = examine(path)
+            done = repair(path, report.aside) if report.problems or report.damaged else None
+    emit(
+        output,
+        Remarks(),
+        lambda: f"`{path}` is sound, nothing was done" if done is None else "\n".join(_repaired_lines(done)),
+        lambda: {"kind": "StoreRepair", "isDone": done is not None, **({} if done is None else done.data())},
+    )
+    return 0
+
+
+def _repaired_lines(done: Repaired) -> Iterator[str]:
+    yield f"`{done.path}` has {done.rows} rows now and begins with version {done.version}"
+    for storage, namespace, name in done.aside:
+        yield printable(f"set aside: {shown(storage, (namespace, name))}; write it anew or delete it")
+    if done.missing is None:
+        yield "how many rows there were cannot be told"
+    elif done.missing:
+        yield f"{done.missing} rows are lost without a trace: objects may be older than they were, or missing"
+    if done.acknowledged > done.newest:
+        yield f"what was written from version {done.newest + 1} to {done.acknowledged} is lost"
+    if done.kept_as is not None:
+        yield f"the old store is kept as `{done.kept_as}`"

@@ -13,7 +13,7 @@ from jettison.agent.pods.directories import ManifestDirectory
 from jettison.agent.pods.sources import LastGood, wanted_pods
 from jettison.agent.safe_text import printable
 from jettison.cli.output import Remarks, emit, output_option
-from jettison.cli.policy.findings import counted
+from jettison.cli.policy.policy_input import counted
 from jettison.errors import InputError, ManifestError
 from jettison.events import Fact
 from jettison.runtimes.host.specs.spec import pod_spec

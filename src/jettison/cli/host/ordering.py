@@ -1,5 +1,6 @@
-"""What the commands have in common that change something on a node of this machine: whose pod it is, and for how long
-one waits for it.
+"""`jettison restart` and `jettison delete`, and what they share with `evict` and `exec`.
+
+They share how to find the node that has the pod, and how long to wait until an order is carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from jettison.agent.http.controls import LONGEST_WAIT
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
-from jettison.cli.inspect.watched_node import WatchedNode, names_of
+from jettison.cli.inspect.watched_node import WatchedNode, names_of, watched_nodes_options
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.errors import InputError, JettisonError, ObservationError
@@ -107,3 +108,37 @@ def knows(node: WatchedNode, query: PodQuery) -> bool:
     held = [each.partition("/") for each in node.held]
     names = [(each["namespace"], each["name"], each["uid"]) for each in items]
     return any(query.matches(each) for each in (*names, *((namespace, name, "") for namespace, _, name in held)))
+
+
+@click.command(short_help="End a pod of this machine and start it anew.")
+@click.argument("pod")
+@grace_option
+@timeout_option
+@watched_nodes_options
+def restart_command(nodes: Sequence[WatchedNode], pod: str, grace: int, wait_seconds: int) -> int:
+    """End POD with its grace period and start it again, with empty volumes and a count of restarts that begins anew.
+
+    Also for one that has ended, was evicted, or was deleted by hand. Whether it may run is decided as for a new pod:
+    on a node under pressure it may be refused. POD is a name, `namespace/name`, or a uid.
+    """
+    done = give(nodes, "restart", pod, grace, wait_seconds)
+    if done.said.is_done and done.said.phase == "Failed":
+        raise JettisonError(f"pod `{done.pod}` was ended, but may not start: {done.said.reason}: {done.said.message}")
+    return done.tell("restarted")
+
+
+@click.command(short_help="End a pod of this machine, and keep it away.")
+@click.argument("pod")
+@grace_option
+@timeout_option
+@watched_nodes_options
+def delete_command(nodes: Sequence[WatchedNode], pod: str, grace: int, wait_seconds: int) -> int:
+    """End POD and forget it; its logs stay until they are collected.
+
+    A pod of a manifest stays away, also after a restart of the agent, until the manifest changes, or `jettison restart
+    POD`. Remove the file to be rid of the pod for good. POD is a name, `namespace/name`, or a uid.
+    """
+    done = give(nodes, "delete", pod, grace, wait_seconds)
+    if done.said.manifest:
+        remark("note", f"it starts again when `{done.said.manifest}` changes, or with `jettison restart {done.pod}`")
+    return done.tell("deleted")

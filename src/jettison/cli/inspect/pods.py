@@ -10,8 +10,7 @@ import click
 
 from jettison.apiserver.objects.tables.ages import UNKNOWN
 from jettison.apiserver.objects.tables.pods import cells
-from jettison.cli.inspect.known_pods import known_pods
-from jettison.cli.inspect.recorded_pods import prospect, read_records
+from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_records
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.output import TABLE, output_option, print_document, remark
 from jettison.cli.tables import NOTHING, table

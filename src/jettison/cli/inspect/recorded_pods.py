@@ -1,20 +1,23 @@
-"""The pods of a node as their records tell it, for when the agent is down.
+"""The pods of a node: as its agent tells them, or from the records that it left when it is down.
 
-Only the agent may change records, so whatever is odd about one is passed over here and left for it to complain about.
-Of a container that has a process on record it is looked up whether it lives: nobody was there to notice its end, or
-that its program had begun to run.
+Only the agent may change records, so an odd record is skipped here and left for the agent to report. For a container
+with a process on record, this module looks up whether the process is alive: while no agent runs, nothing records that
+it ended, or that its program started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from jettison.agent.http.pod_statuses import pod_list
 from jettison.agent.pods.readmission import prospect_text
 from jettison.agent.pods.sources import ORIGIN
+from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.clock import Instant, SystemClock
 from jettison.errors import InputError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import bounded, decode
@@ -138,3 +141,28 @@ def _decode(line: bytes) -> PodRecord | None:
     except InputError:
         return None
     return record
+
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPods:
+    """Sorted by namespace and name. `note` says so when nobody answered."""
+
+    items: list[Document]
+    note: str = ""
+
+
+def known_pods(node: WatchedNode) -> KnownPods:
+    """All of them, ended ones included."""
+    try:
+        return KnownPods(_sorted(node.ask("/pods")["items"]))
+    except ObservationError as failure:
+        # Through JSON and back, so that it is in every respect what the agent would have sent.
+        recorded = msgspec.json.decode(msgspec.json.encode(pod_list(recorded_statuses(node.records))))
+        return KnownPods(_sorted(recorded["items"]), f"{failure}: this is what its records say")
+
+
+def _sorted(items: list[Document]) -> list[Document]:
+    return sorted(items, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))

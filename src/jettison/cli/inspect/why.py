@@ -11,8 +11,7 @@ import click
 from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.reading import PodName, PodQuery, Record, read_journal
 from jettison.agent.journal.stories import Story, tell
-from jettison.cli.inspect.known_pods import known_pods
-from jettison.cli.inspect.recorded_pods import prospect, read_record
+from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_record
 from jettison.cli.inspect.watched_node import WatchedNode, first_to_know, names_of, watched_nodes_options
 from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.policy.ranking_report import ranking_data

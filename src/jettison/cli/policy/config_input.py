@@ -1,37 +1,154 @@
-"""What `config show` and `config check` look at: a policy, where it comes from, and a node's capacities for it."""
+"""What `config` and the start of a node look at: a policy, where it comes from, and the capacities of the node.
+
+Capacities turn percentages into amounts. They come from options, from a summary, or are measured on this machine.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
 
+from jettison.agent.amounts import whole
 from jettison.cli.options.kubelet_flags import ConfigArguments, kubelet_options
 from jettison.cli.output import output_option
-from jettison.cli.policy.capacities import (
-    MEASURED,
-    OPTIONS,
-    Capacities,
-    capacities,
-    capacity_options,
-    existing,
-    with_shared_filesystems,
-)
-from jettison.cli.policy.node_input import LAYOUTS, only_one_from_standard_input
-from jettison.cli.policy.node_options import image_fs_option
+from jettison.cli.policy.node_input import LAYOUTS, image_fs_option, only_one_from_standard_input, read_summary, shown
 from jettison.cli.policy.policy_input import PolicyInput
 from jettison.engine.config.allocatable import Allocatable, Machine, node_allocatable
+from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.signals import Signal
+from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.node.signals import Signal, readings
 from jettison.engine.node.snapshot import Layout
-from jettison.engine.numbers.quantity import ZERO, binary
+from jettison.engine.numbers.quantity import ZERO, binary, parse
 from jettison.engine.pods.pod import CPU, MEMORY
+from jettison.errors import InputError, QuantityError
+from jettison.manifests.summary import layout_of
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux.files.filesystems import Filesystem, are_on_one_device, read_filesystem
 from jettison.runtimes.linux.proc import Machine as HostMachine
+
+# Where container runtimes keep images and writable layers unless told otherwise; the first that exists counts.
+IMAGE_STORES = ("/var/lib/containerd", "/var/lib/containers/storage", "/var/lib/docker")
+
+MEASURED = "measured on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """By signal; a signal that is missing is one whose capacity nobody told."""
+
+    by_signal: Mapping[Signal, int]
+    layout: Layout
+    origin: str
+    cores: int | None = None
+
+
+OPTIONS: dict[str, Signal] = {
+    "memory": Signal.MEMORY_AVAILABLE,
+    "disk": Signal.NODEFS_AVAILABLE,
+    "inodes": Signal.NODEFS_INODES_FREE,
+    "image-disk": Signal.IMAGEFS_AVAILABLE,
+    "image-inodes": Signal.IMAGEFS_INODES_FREE,
+    "pids": Signal.PID_AVAILABLE,
+}
+_HELP = {
+    "memory": "The node's memory, e.g. 16Gi.",
+    "disk": "Size of the filesystem with the kubelet's files.",
+    "inodes": "Inodes on it.",
+    "image-disk": "Size of a filesystem of their own for images.",
+    "image-inodes": "Inodes on it.",
+    "pids": "Process ids that there may be.",
+}
+
+
+def capacity_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--summary` and one `--capacity-…` per resource; see `capacities` for what they do together."""
+    for name in reversed(OPTIONS):
+        metavar = "NUMBER" if name in ("inodes", "image-inodes", "pids") else "QUANTITY"
+        command = click.option(f"--capacity-{name}", metavar=metavar, help=_HELP[name])(command)
+    summary = click.option(
+        "--summary", "summary_path", metavar="FILE", help="Take capacities from a node's /stats/summary."
+    )
+    return summary(command)
+
+
+def capacities(config: KubeletConfig, summary_path: str | None, told: Mapping[str, str | None]) -> Capacities:
+    """Of the summary if there is one, with what was told in its place; only without both of this machine."""
+    given = {name: _amount(name, text) for name, text in told.items() if text is not None}
+    if summary_path is None and not given:
+        return _measured(Path(config.root_dir))
+    found = Capacities({}, Layout(), "given")
+    if summary_path is not None:
+        node, _ = read_summary(summary_path)
+        by_signal = {signal: reading.capacity for signal, reading in readings(node).items()}
+        found = Capacities(by_signal, layout_of(node), shown(summary_path))
+    by_signal = {**found.by_signal, **{OPTIONS[name]: amount for name, amount in given.items()}}
+    has_images = "image-disk" in given or "image-inodes" in given
+    layout = Layout(True, found.layout.is_split) if has_images else found.layout
+    return replace(found, by_signal=by_signal, layout=layout)
+
+
+def with_shared_filesystems(found: Capacities) -> Capacities:
+    """Images and writable layers are somewhere, too: on nodefs, unless the layout says otherwise."""
+    nodefs = (Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE)
+    imagefs = (Signal.IMAGEFS_AVAILABLE, Signal.IMAGEFS_INODES_FREE)
+    containerfs = (Signal.CONTAINERFS_AVAILABLE, Signal.CONTAINERFS_INODES_FREE)
+    by_signal = dict(found.by_signal)
+    if not found.layout.has_image_fs:
+        _copy(by_signal, nodefs, imagefs)
+    _copy(by_signal, imagefs if found.layout.has_image_fs and not found.layout.is_split else nodefs, containerfs)
+    return replace(found, by_signal=by_signal)
+
+
+def _copy(by_signal: dict[Signal, int], sources: tuple[Signal, ...], targets: tuple[Signal, ...]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        if source in by_signal:
+            by_signal.setdefault(target, by_signal[source])
+
+
+def _amount(name: str, text: str) -> int:
+    try:
+        amount = parse(text)
+    except QuantityError as error:
+        raise InputError(f"--capacity-{name}: `{text}`: {quantity_advice(str(error), text)}") from error
+    if amount.sign <= 0 or not amount.fits_int64():
+        raise InputError(f"--capacity-{name}: `{text}` is not a positive number that fits into 64 bits")
+    return whole(amount)
+
+
+def _measured(root: Path) -> Capacities:
+    with closing(HostMachine()) as machine:
+        memory, pids = machine.memory().total, machine.most_tasks()
+    by_signal = {Signal.MEMORY_AVAILABLE: memory}
+    if pids is not None:
+        by_signal[Signal.PID_AVAILABLE] = pids
+    node = existing(root)
+    by_signal |= _of_filesystem(read_filesystem(node), Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE)
+    images = next((path for path in map(Path, IMAGE_STORES) if path.exists()), None)
+    layout = Layout(has_image_fs=images is not None and are_on_one_device(node, images) is False)
+    if images is not None and layout.has_image_fs:
+        by_signal |= _of_filesystem(read_filesystem(images), Signal.IMAGEFS_AVAILABLE, Signal.IMAGEFS_INODES_FREE)
+    return Capacities(by_signal, layout, f"{MEASURED}, nodefs at {node}", os.cpu_count())
+
+
+def existing(path: Path) -> Path:
+    """A machine without a kubelet has no such directory; its filesystem would be that of the nearest one above."""
+    # Not Path.exists, which raises for a name that is too long.
+    return next(each for each in (path, *path.parents) if os.path.exists(each) or each == each.parent)  # noqa: PTH110
+
+
+def _of_filesystem(found: Filesystem | None, available: Signal, inodes_free: Signal) -> dict[Signal, int]:
+    if found is None:
+        return {}
+    numbers = {available: found.capacity, inodes_free: found.inodes}
+    return {signal: number for signal, number in numbers.items() if number is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,6 @@ from typing import Any
 import click
 
 from jettison.agent.amounts import precise
-from jettison.cli.inspect.pressure_report import (
-    conditions_data,
-    conditions_text,
-    instant,
-    pressure_text,
-    thresholds_data,
-)
-from jettison.cli.inspect.threshold_states import ThresholdState, threshold_states
 from jettison.cli.options.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.output import Remarks, emit
 from jettison.cli.policy.decision_report import decision_data, decision_text
@@ -25,12 +17,21 @@ from jettison.cli.policy.history_file import load_history, save_history
 from jettison.cli.policy.node_input import (
     LAYOUT_NAMES,
     layout_from,
+    node_options,
     only_one_from_standard_input,
     read_node,
     read_summary,
 )
-from jettison.cli.policy.node_options import node_options
 from jettison.cli.policy.policy_input import PolicyInput, read_policy
+from jettison.cli.policy.pressure_report import (
+    ThresholdState,
+    conditions_data,
+    conditions_text,
+    instant,
+    pressure_text,
+    threshold_states,
+    thresholds_data,
+)
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim, decide
 from jettison.engine.node.history import History

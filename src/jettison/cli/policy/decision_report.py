@@ -8,8 +8,7 @@ from typing import Any
 
 from jettison.agent.amounts import precise
 from jettison.agent.safe_text import printable
-from jettison.cli.policy.ranking_report import pod_data, ranking_data
-from jettison.cli.policy.reasons import why_critical
+from jettison.cli.policy.ranking_report import pod_data, ranking_data, why_critical
 from jettison.engine.node.decide import Decision, Evict, Nothing, Reclaim
 from jettison.engine.node.evictions import Eviction, effective_grace, runtime_grace
 from jettison.engine.node.facts import CriticalPodSpared, Fact

@@ -1,14 +1,21 @@
-"""What a node measured and which pods it runs, from the files that kubectl prints, to one `Snapshot`."""
+"""What a node measured and which pods it runs: from the files that kubectl prints to one `Snapshot`.
+
+The options that `rank` and `decide` share are here too.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
+from jettison.cli.options.kubelet_flags import config_option, kubelet_options
+from jettison.cli.output import output_option
+from jettison.engine.config.policy import PROFILES
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
 from jettison.engine.pods.pod import Pod
 from jettison.errors import InputError, ManifestError
@@ -139,3 +146,36 @@ def _left_out(node: str, elsewhere: int, ended: int) -> list[str]:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+image_fs_option = click.option(
+    "--image-fs",
+    type=click.Choice(["auto", *LAYOUTS]),
+    default="auto",
+    show_default=True,
+    help="Where images lie: with everything else; with writable layers on a filesystem of their own; or alone there. "
+    "`auto` compares sizes.",
+)
+
+
+def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add them all, in the order in which help shall show them."""
+    for option in reversed(
+        (
+            click.option("--summary", "summary_path", required=True, metavar="FILE", help="The node's /stats/summary."),
+            click.option("--pods", "pods_path", required=True, metavar="FILE", help="Its pods, or all of them."),
+            config_option,
+            kubelet_options,
+            image_fs_option,
+            click.option(
+                "--profile",
+                type=click.Choice(list(PROFILES)),
+                default="kubelet",
+                show_default=True,
+                help="Exactly as Kubernetes does, or better where docs/faithfulness.md says so.",
+            ),
+            output_option,
+        )
+    ):
+        command = option(command)
+    return command

@@ -1,15 +1,19 @@
-"""Files, drop-ins and flags to a checked `Policy`; every mistake on the way becomes a `Finding` with its place."""
+"""Files, drop-ins and flags to a checked `Policy`.
+
+Every mistake on the way becomes a `Finding` with its file, line, key and value.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jettison.cli.options.kubelet_flags import ConfigArguments
 from jettison.cli.output import Remarks
-from jettison.cli.policy.findings import Finding, value_text
 from jettison.cli.policy.node_input import read_input, shown
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
@@ -17,6 +21,53 @@ from jettison.engine.config.policy import KUBELET, PROFILES, Policy, Switches, b
 from jettison.engine.config.suggestions import quantity_advice, signal_advice
 from jettison.errors import Complaint, InputError, ManifestError, PolicyError
 from jettison.manifests.files.config_files import LARGEST_FILE, ConfigFile, drop_in_paths, parse_config_file
+from jettison.manifests.files.decoding import shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake or one thing to think twice about."""
+
+    message: str
+    key: str = ""
+    # What the key is set to, as written; None where nobody set it, or where it is a whole map.
+    value: str | None = None
+    # A file or a flag; empty where nobody in particular is to blame.
+    source: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        said = self.message
+        if self.key:
+            # The engine's own sentences go on from the key: `maxPods is 'x', expected …`.
+            goes_on = said.startswith("is ")
+            value = "" if goes_on or self.value is None else f" is `{self.value}`"
+            said = f"{self.key}{value}{' ' if goes_on else ': '}{said}"
+        return f"{place}: {said}" if place else said
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "source": self.source or None,
+            "line": self.line,
+            "key": self.key or None,
+            "value": self.value,
+            "message": self.message,
+        }
+
+
+def value_text(raw: object) -> str | None:
+    """A scalar as a person would write it; None for maps and lists, which are too long to repeat."""
+    if raw is None or isinstance(raw, Mapping | list | tuple):
+        return None
+    return shortened(raw if isinstance(raw, str) else json.dumps(raw, default=str))
+
+
+def counted(number: int, what: str) -> str:
+    """`no errors`, `1 error`, `2 errors`."""
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
 
 DEFAULTS_ASSUMED = (
     "no --config: assuming the defaults, those of a kubelet with an empty configuration file; "

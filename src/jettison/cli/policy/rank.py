@@ -10,8 +10,14 @@ import click
 from jettison.agent.amounts import amount_data, precise
 from jettison.cli.options.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.output import Remarks, emit
-from jettison.cli.policy.node_input import LAYOUT_NAMES, NodeInput, layout_from, only_one_from_standard_input, read_node
-from jettison.cli.policy.node_options import node_options
+from jettison.cli.policy.node_input import (
+    LAYOUT_NAMES,
+    NodeInput,
+    layout_from,
+    node_options,
+    only_one_from_standard_input,
+    read_node,
+)
 from jettison.cli.policy.policy_input import read_policy
 from jettison.cli.policy.ranking_report import ranking_data, ranking_text
 from jettison.engine.config.policy import Policy

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jettison.cli.policy.reasons import why_before_next, why_critical, why_here
+from jettison.cli.policy.ranking_report import why_before_next, why_critical, why_here
 from jettison.engine.node.ranking import Ranking, rank
 from jettison.engine.node.signals import ROWS, Signal
 from jettison.engine.node.snapshot import ContainerUsage, PodUsage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.cli.cluster.controller_choice import CONTROLLERS, choose_controllers
+from jettison.cli.cluster.controller_options import CONTROLLERS, choose_controllers
 from jettison.errors import InputError
 
 ALL = frozenset(CONTROLLERS)

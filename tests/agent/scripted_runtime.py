@@ -5,14 +5,13 @@ The real runtimes are tested by the contract and by the live tests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.history import History
-from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import ContainerUsage, MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.engine.pods.pod import Container, Pod
 from jettison.errors import JettisonError, ObservationError
@@ -116,7 +115,6 @@ class ScriptedRuntime:
     fails_to_observe: bool = False
     evictions: list[Eviction] = field(default_factory=list)
     unfinished: set[str] = field(default_factory=set)
-    reported: list[frozenset[Condition]] = field(default_factory=list)
     # What the next eviction raises instead of ending.
     refusal: JettisonError | None = None
     # What an earlier agent has left.
@@ -155,9 +153,6 @@ class ScriptedRuntime:
 
     def is_finished(self, uid: str) -> bool:
         return uid not in self.unfinished
-
-    async def report(self, conditions: Iterable[Condition]) -> None:
-        self.reported.append(frozenset(conditions))
 
     async def alarms(self) -> AsyncIterator[Alarm]:
         alarms: Sequence[Alarm] = ()

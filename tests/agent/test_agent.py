@@ -89,7 +89,7 @@ def test_an_idle_node_is_left_alone() -> None:
     stage.step()
     assert stage.evicted() == []
     assert stage.records.steps == []
-    assert stage.runtime.reported == [frozenset()]
+    assert stage.agent.history.conditions == frozenset()
 
 
 def test_a_crossing_that_is_near_is_rehearsed() -> None:
@@ -199,9 +199,9 @@ def test_conditions_are_reported_while_a_pod_is_on_its_way_out() -> None:
     """Waiting never blinds the node: each look reports, unlike a kubelet that blocks for up to 40 s."""
     stage = Stage(holds_back=True)
     stage.runtime.available = 50 * MI
-    stage.step()
-    stage.step()
-    assert stage.runtime.reported == [frozenset({Condition.MEMORY_PRESSURE})] * 2
+    for _ in range(2):
+        stage.step()
+        assert stage.agent.history.conditions == {Condition.MEMORY_PRESSURE}
     stage.close()
 
 
@@ -342,9 +342,9 @@ def test_a_clock_that_is_set_neither_hastens_nor_delays_an_eviction(jump_ns: int
     stage.clock.ahead_ns = -2 * jump_ns
     stage.runtime.available = 1000 * MI
     stage.step(299)
-    assert stage.runtime.reported[-1] == {Condition.MEMORY_PRESSURE}
+    assert stage.agent.history.conditions == {Condition.MEMORY_PRESSURE}
     stage.step(1)
-    assert stage.runtime.reported[-1] == frozenset()
+    assert stage.agent.history.conditions == frozenset()
 
 
 def _left(name: str, *, has_stopped: bool = False, ago: float = 1.0, clock: HandClock) -> Untold:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.mounts import discover
+from tests.emptying import kill_until_empty
 from tests.live.cluster import PODS, LiveCluster
 
 _PATIENCE = 30

@@ -18,12 +18,12 @@ from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
 from jettison.runtimes.host.notice.outlook import MemoryPair
 from jettison.runtimes.host.notice.wakeups import Bell
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
 from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.protocol import CLOSE_ALARM
+from tests.emptying import kill_until_empty
 from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in
 
 DISK = Path("/dev/nvme0n1")

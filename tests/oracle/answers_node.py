@@ -22,7 +22,7 @@ from jettison.engine.node.conditions import NodeCondition, report
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.node.history import History
-from jettison.engine.node.notifier import memory_alarm
+from jettison.engine.node.notifier import memory_alarm_usage
 from jettison.engine.node.ranking import rank
 from jettison.engine.node.snapshot import Layout, Snapshot
 from jettison.engine.node.thresholds import Amount, Percentage, Threshold, for_layout, parse_thresholds
@@ -352,10 +352,15 @@ def answer_memcg(case: Json) -> Json:
         return {"ignored": True}
     threshold = replace(parsed[0], grace_ns=round(wanted["gracePeriodSeconds"] * SECOND_NS))
     node, _ = summary_from(case["summary"])
-    alarm = memory_alarm(threshold, node)
-    if alarm.error is not None:
-        return {"error": alarm.error, "description": alarm.description}
-    return {"threshold": alarm.usage, "description": alarm.description}
+    is_allocatable = threshold.signal is signals.Signal.ALLOCATABLE_MEMORY_AVAILABLE
+    kind = "hard" if threshold.is_hard else "soft"
+    description = f"{kind} {'allocatable ' if is_allocatable else ''}memory eviction threshold"
+    if is_allocatable and not node.has_pods_container:
+        return {"error": 'system container "pods" not found in metrics', "description": description}
+    usage = memory_alarm_usage(threshold, node.pods_memory if is_allocatable else node.memory)
+    if usage is None:
+        return {"error": "summary was incomplete", "description": description}
+    return {"threshold": usage, "description": description}
 
 
 def answer_rank(case: Json) -> Json:

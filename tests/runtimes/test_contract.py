@@ -16,7 +16,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.node.decide import Nothing, Reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.signals import Condition, Reclaimable, Signal, readings
+from jettison.engine.node.signals import Reclaimable, Signal, readings
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.pods.pod import Pod
 from jettison.errors import PodGone
@@ -240,14 +240,5 @@ def test_a_reclaim_with_nothing_to_free_frees_nothing(open_: Open, tmp_path: Pat
         order = Reclaim((Reclaimable.CONTAINERS, Reclaimable.IMAGES), starved, Reading(0, 1, 1), Nothing(""), ())
         done = await runtime.reclaim(order)
         assert (done.containers, done.images, done.freed_bytes, done.errors) == (0, 0, 0, ())
-
-    play(open_, tmp_path, scenario)
-
-
-@every_runtime
-def test_conditions_can_be_reported(open_: Open, tmp_path: Path) -> None:
-    async def scenario(runtime: Hosting) -> None:
-        await runtime.report([Condition.MEMORY_PRESSURE])
-        await runtime.report([])
 
     play(open_, tmp_path, scenario)

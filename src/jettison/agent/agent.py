@@ -179,7 +179,6 @@ class Agent:
         self._say(*outcome.facts)
         for say in begun:
             self._soon(say)
-        await self.runtime.report(self.history.conditions)
 
     def _cut_short(self, outcome: Outcome) -> None:
         """Kill who is on his way out when the node would not survive the rest of his time."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jettison.engine.config.allocatable import Machine
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
-from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.pods.pod import Pod
 
@@ -71,9 +70,6 @@ class Runtime(Protocol):
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""
-
-    async def report(self, conditions: Iterable[Condition]) -> None:
-        """Make the node's conditions known to whoever looks at this runtime."""
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Whenever something says: look now. Never ends."""

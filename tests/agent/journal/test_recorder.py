@@ -30,6 +30,7 @@ from jettison.errors import ObservationError
 from jettison.manifests.history import SavedHistory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import Alarm
+from tests.agent.journal.deciding_again import decide_again
 from tests.agent.scripted_runtime import Facts, HandClock
 from tests.builders import GI, MI, filesystem, memory_used, node, pod, policy, snapshot
 
@@ -85,7 +86,7 @@ def test_a_step_says_what_made_the_agent_look_and_how_long_it_took(desk: Desk) -
     step = step_from(record.data)
     assert (step.alarm, step.latency_ns, step.acts, step.node) == ("memcg", 2 * 10**6, True, "node1")
     assert record.evicts == ["b"]
-    assert [each.history for each in step.decide_again()] == [outcome.history]
+    assert [each.history for each in decide_again(step)] == [outcome.history]
 
 
 def test_after_a_reclaim_both_looks_stand_in_one_record(desk: Desk) -> None:
@@ -97,8 +98,8 @@ def test_after_a_reclaim_both_looks_stand_in_one_record(desk: Desk) -> None:
     assert [look.decision.kind for look in one.looks] == ["reclaim"]
     assert [look.decision.kind for look in two.looks] == ["reclaim", "evict"]
     assert two.history == History()
-    assert isinstance(two.decide_again()[0].decision, Reclaim)
-    assert two.decide_again()[1].history.reclaiming is None
+    assert isinstance(decide_again(two)[0].decision, Reclaim)
+    assert decide_again(two)[1].history.reclaiming is None
 
 
 def test_a_node_that_could_not_be_measured_after_a_reclaim_has_no_second_snapshot(desk: Desk) -> None:
@@ -109,7 +110,7 @@ def test_a_node_that_could_not_be_measured_after_a_reclaim_has_no_second_snapsho
     step = step_from(desk.records()[-1].data)
 
     assert [look.snapshot is None for look in step.looks] == [False, True]
-    assert step.decide_again()[1] == replace(give_up_reclaim(first.history), decision=step.decide_again()[1].decision)
+    assert decide_again(step)[1] == replace(give_up_reclaim(first.history), decision=decide_again(step)[1].decision)
 
 
 def test_a_choice_that_stays_the_same_is_recorded_once_a_second(desk: Desk) -> None:
@@ -339,7 +340,7 @@ def test_on_record_times_are_the_wall_clocks(desk: Desk) -> None:
     (look,) = step.looks
     assert look.snapshot is not None
     assert look.snapshot.now_ns == STARVED.now_ns + HOUR
-    assert [each.history for each in step.decide_again()] == [outcome.history.shifted(HOUR)]
+    assert [each.history for each in decide_again(step)] == [outcome.history.shifted(HOUR)]
 
 
 def test_what_is_said_of_a_pod_is_said_since_it_was_told_to_go(desk: Desk) -> None:

@@ -26,6 +26,7 @@ from jettison.errors import ManifestError
 from jettison.events import EvictionStarted, OutOfMemoryKill
 from jettison.manifests.pod_writer import pod_document
 from jettison.manifests.pods import pod_from
+from tests.agent.journal.deciding_again import decide_again
 from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
 from tests.manifests.worlds import nodes, pod_usages, pods
 
@@ -62,7 +63,7 @@ def orders(outcome: Outcome) -> list[object]:
 
 def assert_decided_again(step: Step) -> RecordedStep:
     again = recorded(step)
-    outcomes = again.decide_again()
+    outcomes = decide_again(again)
     assert outcomes == [look.outcome for look in step.looks]
     assert [orders(each) for each in outcomes] == [orders(look.outcome) for look in step.looks]
     assert again.policy == step.policy

@@ -24,12 +24,12 @@ from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.notice.oom import OomWatch
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.mounts import CgroupVersion, discover
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.protocol import PodManifest
 from tests.builders import MI, policy
 from tests.builders import pod as make_pod
+from tests.emptying import kill_until_empty
 
 _numbers = count()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from tests.emptying import kill_until_empty
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "subprocess.Popen[bytes]"]

@@ -1,7 +1,7 @@
 """The journal: what was decided and what came of it, kept through crashes and bounded in size.
 
-One agent writes; anybody may read, while it writes and while it is down. A record handed over with `durable` is on
-disk when `append` returns, so the agent can act on it: a pod that ended always has its reason on record.
+One agent writes; any process may read, while it writes and while it is down. What was appended is on disk once `sync`
+has returned, so that a pod that ended has its reason on record even after a power cut.
 
 A full disk is when the journal is needed most, so each segment's blocks are reserved before anything is written to it,
 and the oldest segment makes room for a new one if it must. Nothing here raises because the disk is bad: the node is
@@ -89,8 +89,8 @@ class Journal:
             raise WriteError(f"cannot continue the journal in `{directory}`: {reason(error)}") from error
         return journal
 
-    def append(self, record: Mapping[str, Any], *, durable: bool = False) -> bool:
-        """Add a record. False when it could not be written, or not be made safe though that was asked for."""
+    def append(self, record: Mapping[str, Any]) -> bool:
+        """Add a record. False when it could not be written."""
         data = self.encode(record)
         if len(data) > LARGEST_PAYLOAD:
             return self._failed(f"a record of {len(data)} bytes is too large, at most {LARGEST_PAYLOAD} are kept")
@@ -100,8 +100,6 @@ class Journal:
             elif self._end > len(MAGIC) and self._end + len(data) > self._segment_bytes:
                 self._rotate()
             self._write(data)
-            if durable:
-                os.fdatasync(self._fd)
         except OSError as error:
             return self._failed(reason(error))
         return True

@@ -11,7 +11,6 @@ from msgspec import field
 from jettison.agent.journal.policy_records import policy_from
 from jettison.agent.journal.records import STEP, VERSION
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.decide import Outcome, decide, give_up_reclaim
 from jettison.engine.node.history import History
 from jettison.engine.node.ranking import Ranking
 from jettison.engine.node.signals import Signal
@@ -146,18 +145,6 @@ class RecordedStep:
     def waits(self) -> bool:
         """Somebody is to go, but not before one who was told earlier has cleared away."""
         return self.looks[-1].decision.kind == "evict" and not self.evicts
-
-    def decide_again(self) -> list[Outcome]:
-        """What this program decides on each look; it should be what the record says."""
-        outcomes: list[Outcome] = []
-        history = self.history
-        for look in self.looks:
-            if look.snapshot is None:
-                outcomes.append(give_up_reclaim(history))
-            else:
-                outcomes.append(decide(self.policy, history, look.snapshot))
-            history = outcomes[-1].history
-        return outcomes
 
 
 def step_from(data: bytes) -> RecordedStep:

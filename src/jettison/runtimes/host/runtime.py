@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jettison import events
@@ -149,10 +149,6 @@ class HostRuntime:
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod."""
         return self._supervisor.is_finished(uid)
-
-    async def report(self, conditions: Iterable[Condition]) -> None:
-        """For whoever holds this runtime."""
-        self.conditions = frozenset(conditions)
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, kills by the kernel, and containers that ended."""

@@ -23,8 +23,6 @@ class MemoryInfo:
     total: int
     free: int
     available: int | None
-    swap_total: int | None
-    swap_free: int | None
 
 
 class Machine:
@@ -46,8 +44,6 @@ class Machine:
             total=total,
             free=free,
             available=_kibibytes(data, b"\nMemAvailable:"),
-            swap_total=_kibibytes(data, b"\nSwapTotal:"),
-            swap_free=_kibibytes(data, b"\nSwapFree:"),
         )
 
     def tasks(self) -> int:

@@ -11,9 +11,10 @@ from subprocess import Popen
 import pytest
 
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill, kill_until_empty
+from jettison.runtimes.linux.cgroups.kill import kill
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from tests.emptying import kill_until_empty
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "Popen[bytes]"]

@@ -12,11 +12,11 @@ import pytest
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.kill import kill_until_empty
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy, discover
 from jettison.runtimes.linux.cgroups.usage import ROOT, Memory, UsageReader
 from jettison.runtimes.linux.files.kept_files import DescriptorBudget
+from tests.emptying import kill_until_empty
 
 Count = Callable[[], int]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,21 +38,6 @@ def kill(cgroup: Cgroup) -> frozenset[int]:
     elif reached:
         _thaw(cgroup)
     return cgroup.processes()
-
-
-def kill_until_empty(cgroup: Cgroup, timeout: float) -> frozenset[int]:
-    """Kill until nobody is left, sleeping in between; returns who remains after `timeout` seconds, normally nobody.
-
-    This is the one function in the package that waits: call it from a thread, or call `kill` from a loop of your own.
-    """
-    deadline = time.monotonic() + timeout
-    pause = 0.0005
-    while survivors := kill(cgroup):
-        if time.monotonic() >= deadline:
-            return survivors
-        time.sleep(pause)
-        pause = min(pause * 2, 0.02)
-    return frozenset()
 
 
 def _sweep(cgroup: Cgroup) -> None:

@@ -1,8 +1,8 @@
 """Disk usage that the filesystem has counted all along: project quotas, on ext4 and xfs.
 
-A directory gets a project id, everything below inherits it, and the kernel answers in microseconds what a walk would
-take minutes for. Often it cannot: the kernel was built without, the filesystem was mounted without, or it is another
-filesystem. That is a value with a reason, because the caller then walks.
+Where a directory has a project id, everything below inherits it, and the kernel answers in microseconds what a walk
+would take minutes for. Often it cannot: the kernel was built without, the filesystem was mounted without, or it is
+another filesystem. That is a value with a reason, because the caller then walks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jettison.errors import WriteError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import DiskUsage
 
@@ -28,8 +27,6 @@ _GET_QUOTA: Final = 0x800007 << 8 | _PROJECT_QUOTA
 # struct fsxattr: flags, extent size, extent count, project id, copy-on-write extent size, padding.
 _FSXATTR: Final = struct.Struct("=IIIII8x")
 _GET_FSXATTR: Final = 0x801C581F
-_SET_FSXATTR: Final = 0x401C5820
-_INHERIT_PROJECT: Final = 0x200
 
 _NO_QUOTA: Final = frozenset(
     {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.ESRCH, errno.EINVAL, errno.EPERM, errno.EACCES}
@@ -38,7 +35,7 @@ _NO_QUOTA: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NoQuota:
-    """Nobody has counted; `reason` says what is missing."""
+    """The filesystem has not counted; `reason` says what is missing."""
 
     reason: str
 
@@ -76,28 +73,6 @@ def project_usage(directory: Path) -> DiskUsage | NoQuota | None:
         raise kernel_files.unreadable(directory, error) from error
     finally:
         os.close(fd)
-
-
-def assign_project(directory: Path, project: int) -> NoQuota | None:
-    """Give an empty directory a project id that everything in it will inherit. None when that worked.
-
-    Files that are already there keep the id they have.
-    """
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            flags, extent, extents, _old, cow_extent = _attributes(fd)
-            wanted = _FSXATTR.pack(flags | _INHERIT_PROJECT, extent, extents, project, cow_extent)
-            fcntl.ioctl(fd, _SET_FSXATTR, wanted)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        if error.errno in _NO_QUOTA:
-            return NoQuota(f"the filesystem has no project ids: {kernel_files.reason(error)}")
-        raise WriteError(
-            f"cannot give `{directory}` the project id `{project}`: {kernel_files.reason(error)}"
-        ) from error
-    return None
 
 
 def _attributes(fd: int) -> tuple[int, int, int, int, int]:

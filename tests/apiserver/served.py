@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from jettison.apiserver.access.auth import Authenticator
 from jettison.apiserver.access.tokens import TokenEntry
-from jettison.apiserver.bootstrap import ensure_system_objects
+from jettison.apiserver.cluster import ensure_system_objects
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.http.app import Application
 from jettison.apiserver.storage.store import Store

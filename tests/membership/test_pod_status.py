@@ -9,7 +9,7 @@ import pytest
 
 from jettison.engine.node.evictions import PodCondition
 from jettison.engine.pods.pod import Container, Pod
-from jettison.membership.pod_status import lost_patch, status_patch
+from jettison.membership.pod_reports import lost_patch, status_patch
 from jettison.runtimes.protocol import ContainerStatus, PodStatus
 
 Json = dict[str, Any]

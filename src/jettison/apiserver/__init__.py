@@ -1,10 +1,13 @@
 """SERVES: the part of the Kubernetes API that eviction needs, on one machine.
 
-Here live the resources (`resources`, the one table that everything else reads), their storage (`store`), what happens
-to a request (`app`, `rest`, `deletion`, `eviction`, `patch`, `validation`, `admission`, `watch`) and the edge that real
-clients touch (`auth`, `discovery`, `tables`, `server`).
+* `storage`: objects on disk and in memory
+* `connections`: sockets, TLS, and what connections and requests may cost
+* `access`: authentication and authorization
+* `http`: from the bytes of a request to the bytes of its answer
+* `objects`: the kinds; `objects/resources.py` is the one table that all other rooms read
+* `verbs`: what a request does to objects
+* `cluster` puts them together over one state directory, `housekeeping` is what the server does without being asked
 
-Objects are plain JSON values: a field that we have never heard of survives. Whatever can be decided without a store
-or a clock is decided in `jettison.engine`; nothing in here reconciles anything, that is what controllers do, through
-the API like everybody else.
+Objects are plain JSON values: unknown fields survive. Whatever can be decided without a store or a clock is decided in
+`jettison.engine`. Nothing in here reconciles anything: controllers do that, through the API like every other client.
 """

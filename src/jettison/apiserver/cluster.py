@@ -16,24 +16,27 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.access.identity import IdentityInTheMaking, ServerIdentity
-from jettison.apiserver.access.kubeconfig import write_kubeconfig
-from jettison.apiserver.access.tokens import ensure_tokens
-from jettison.apiserver.bootstrap import ensure_system_objects
+from jettison.apiserver.access.tokens import ensure_tokens, write_kubeconfig
 from jettison.apiserver.connections.server import Endpoint, listen, serve
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.http.app import Application
+from jettison.apiserver.objects.admission import SYSTEM_NAMESPACES
+from jettison.apiserver.objects.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from jettison.apiserver.objects.schema import read_document
+from jettison.apiserver.objects.writing import prepare_new
 from jettison.apiserver.storage.private_files import make_private_folder
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.eviction import Settings
-from jettison.apiserver.verbs.far_logs import FarLogs
 from jettison.apiserver.verbs.log_query import LogSource
+from jettison.apiserver.verbs.remote_logs import FarLogs
 from jettison.clock import Clock, SystemClock
 from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.errors import InputError
+from jettison.manifests.files.documents import SYSTEM_CLASSES
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
 """Users that every cluster has, with their roles; a node is added by whoever runs one."""
@@ -136,3 +139,36 @@ def _calm_garbage_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(_LOOK_FOR_GARBAGE_AT)
+
+
+# The namespaces and priority classes that every cluster has.
+_DESCRIPTIONS = {
+    "system-cluster-critical": (
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+    ),
+    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
+}
+
+
+async def ensure_system_objects(store: Store, clock: Clock) -> None:
+    """Make what is missing; what is there is left alone."""
+    for name in SYSTEM_NAMESPACES:
+        _ensure(store, clock, NAMESPACES, {"metadata": {"name": name}})
+    for name, value in SYSTEM_CLASSES.items():
+        metadata = {"name": name}
+        _ensure(
+            store, clock, PRIORITY_CLASSES, {"metadata": metadata, "value": value, "description": _DESCRIPTIONS[name]}
+        )
+    await store.settled()
+
+
+def _ensure(store: Store, clock: Clock, resource: Resource, source: dict[str, Any]) -> None:
+    name = source["metadata"]["name"]
+    if store.head(resource, "", name) is None:
+        value, _ = read_document(resource.struct, source)
+        store.put(resource, "", name, prepare_new(resource, value, "", clock.now_ns(), _admitted))
+
+
+def _admitted(value: dict[str, Any]) -> None:
+    """What the system itself needs is not asked about."""
+    del value

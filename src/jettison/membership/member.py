@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from jettison import events
 from jettison.agent.admission import NodeIdentity
 from jettison.agent.pods.keeper import Keeper
 from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
 from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
+from jettison.errors import JettisonError
 from jettison.events import Emit
 from jettison.manifests.taints import taints_from
-from jettison.membership.lease import RENEW_SECONDS, NodeLease
 from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
 from jettison.membership.mirrors import Mirrors
 from jettison.membership.missing_pods import CONFIRM_SECONDS, MissingPods
@@ -25,13 +28,16 @@ from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
 from jettison.membership.pod_reports import PodReports
 from jettison.membership.pod_source import ApiPods
 from jettison.membership.registration import LOOK_SECONDS as NODE_SECONDS
-from jettison.membership.registration import Registration
-from jettison.membership.rounds import Rounds
+from jettison.membership.registration import RENEW_SECONDS, NodeLease, Registration
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.event_posts import EventPosts
 from jettison.runtimes.kube.kinds import NODES, PODS
 from jettison.runtimes.protocol import Hosting
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 7.0
+"""As a kubelet that cannot renew its lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +130,57 @@ class Member:
         self._keeper.admitter.node = NodeIdentity(self._profile.name, metadata.get("labels") or {}, taints_from(node))
         if not change.is_resync:
             self._node_rounds.wake()
+
+
+class Rounds:
+    """Work that is repeated for as long as the node runs: at intervals, at once when woken, later while it fails.
+
+    A failure is reported once, until the work succeeds or fails for another reason.
+    """
+
+    def __init__(self, what: str, work: Callable[[], Awaitable[None]], seconds: float, emit: Emit) -> None:
+        self._what = what
+        self._work = work
+        self._seconds = seconds
+        self._emit = emit
+        self._woken = asyncio.Event()
+        self._complaint = ""
+
+    def wake(self) -> None:
+        """There is something to do. A round that is under way is followed by another; after a failure it waits."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            self._woken.clear()
+            if await self._attempt():
+                pause = _FIRST_PAUSE
+                await self._rest()
+            else:
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _attempt(self) -> bool:
+        try:
+            await self._work()
+        except JettisonError as error:
+            return self._failed(str(error))
+        except Exception as error:  # noqa: BLE001  a bug in here must not end the pods of a node that is cut off
+            return self._failed(f"{type(error).__name__}: {error}")
+        self._complaint = ""
+        return True
+
+    def _failed(self, why: str) -> bool:
+        if why != self._complaint:
+            self._complaint = why
+            self._emit(events.ActionFailed(self._what, why))
+        return False
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return

@@ -1,7 +1,12 @@
-"""Makes the node known and keeps its status true: at once when something changes, and every five minutes at least."""
+"""A node's presence in the API: its Node object, kept true, and its Lease, renewed every ten seconds.
+
+The status is written at once when something changes, and every five minutes at least. Without a renewed lease, a node
+counts as lost after 50 seconds and its pods as not ready; so the lease has a loop of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -9,7 +14,8 @@ from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import Event
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import NotFound
+from jettison.errors import Conflict, NotFound, UnreachableError
+from jettison.manifests.times import exact_time_text
 from jettison.membership.node_object import (
     NODE_NOT_READY,
     NODE_READY,
@@ -22,13 +28,16 @@ from jettison.membership.node_object import (
 )
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
-from jettison.runtimes.kube.kinds import NODES
+from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES, NODES
 
 LOOK_SECONDS: Final = 10.0
 """nodeStatusUpdateFrequency: how often it is looked whether anything has changed."""
 
 REPORT_SECONDS: Final = 300
 """nodeStatusReportFrequency: how often an unchanged status is told all the same."""
+
+LEASE_SECONDS: Final = 40
+RENEW_SECONDS: Final = 10.0
 
 
 class Registration:
@@ -122,3 +131,49 @@ def _without_conditions(status: Document) -> Document:
 
 def _timeless(condition: Document) -> Document:
     return {key: value for key, value in condition.items() if key in ("status", "reason", "message")}
+
+
+class NodeLease:
+    """The Lease of one node in `kube-node-lease`; `node_uid` is that of its Node, so that both are deleted together."""
+
+    def __init__(self, client: KubeClient, name: str, clock: Clock) -> None:
+        self._client = client
+        self._name = name
+        self._clock = clock
+        self._lease: Document | None = None
+        self.node_uid = ""
+
+    async def renew(self) -> None:
+        """The heartbeat."""
+        try:
+            async with asyncio.timeout(RENEW_SECONDS):
+                self._lease = await self._write()
+        except TimeoutError:
+            raise UnreachableError(f"the lease was not renewed within {RENEW_SECONDS:g} s") from None
+        except (Conflict, NotFound):
+            self._lease = None
+            raise
+
+    async def _write(self) -> Document:
+        if self._lease is None:
+            try:
+                self._lease = await self._client.get(LEASES, self._name, NODE_LEASES)
+            except NotFound:
+                return await self._client.create(LEASES, self._renewed({}), NODE_LEASES)
+        return await self._client.replace(LEASES, self._renewed(self._lease))
+
+    def _renewed(self, before: Document) -> Document:
+        metadata = {**(before.get("metadata") or {}), "name": self._name, "namespace": NODE_LEASES}
+        if self.node_uid:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self.node_uid}
+            metadata["ownerReferences"] = [owner]
+        # A MicroTime has six digits after the point, no more and no fewer.
+        microseconds = self._clock.now_ns() // 1000 * 1000
+        text = exact_time_text(microseconds).removesuffix("Z").partition(".")
+        spec = {
+            **(before.get("spec") or {}),
+            "holderIdentity": self._name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": f"{text[0]}.{text[2][:6].ljust(6, '0')}Z",
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

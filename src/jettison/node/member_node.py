@@ -12,9 +12,8 @@ from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION
 from jettison.clock import SystemClock
 from jettison.engine.config.allocatable import node_allocatable
 from jettison.errors import ApiError, RuntimeFailure
-from jettison.membership.machine_facts import machine_labels
 from jettison.membership.member import Guarded, Member
-from jettison.membership.node_object import NodeProfile
+from jettison.membership.node_object import NodeProfile, machine_labels
 from jettison.node.host_node import HostNode
 from jettison.node.until_told import greet
 from jettison.runtimes.kube.client import KubeClient

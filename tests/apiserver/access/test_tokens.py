@@ -1,15 +1,18 @@
-"""The file of tokens: made once, kept, private, and checked before anybody relies on it."""
+"""Tokens are made once, kept, private and checked; a kubeconfig with one is read by clients and by no other user."""
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from lightkube.config.kubeconfig import KubeConfig
 
-from jettison.apiserver.access.tokens import ensure_tokens
+from jettison.apiserver.access.tokens import ensure_tokens, write_kubeconfig
 from jettison.errors import InputError
 
 WANTED = {"admin": "admin", "viewer": "viewer"}
@@ -72,3 +75,22 @@ def test_another_file_is_not_overwritten(tmp_path: Path, content: bytes) -> None
     with pytest.raises(InputError, match="not a file of tokens"):
         ensure_tokens(path, WANTED)
     assert path.read_bytes() == content
+
+
+def test_clients_read_a_kubeconfig_and_other_users_cannot(tmp_path: Path) -> None:
+    path = tmp_path / "ann.kubeconfig"
+    write_kubeconfig(path, "https://127.0.0.1:6443", b"PEM", "ann", "t" * 43)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    config = KubeConfig.from_file(path).get()
+    assert config is not None
+    assert config.user is not None
+    assert (config.cluster.server, config.user.token) == ("https://127.0.0.1:6443", "t" * 43)
+    cluster = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
+    assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
+
+
+def test_a_second_kubeconfig_replaces_the_first(tmp_path: Path) -> None:
+    for token in ("a" * 43, "b" * 43):
+        write_kubeconfig(tmp_path / "x", "https://127.0.0.1:1", b"", "ann", token)
+    assert "b" * 43 in (tmp_path / "x").read_text()
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.http import discovery, openapi
-from jettison.apiserver.http.media_types import parse_accept
-from jettison.apiserver.objects.protobuf.wire import fields
+from jettison.apiserver.http.forms import parse_accept
+from jettison.apiserver.objects.protobuf import fields
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.apiserver.objects import protobuf
-from jettison.apiserver.objects.protobuf.schema import INLINE, numbers
-from jettison.apiserver.objects.schema.reading import read_document
+from jettison.apiserver.objects.protobuf import INLINE, numbers
+from jettison.apiserver.objects.schema import read_document
 from jettison.errors import ApiError
 from jettison.manifests.files.kinds import structs
 

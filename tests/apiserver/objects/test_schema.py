@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.apiserver.objects.resources import RESOURCES
-from jettison.apiserver.objects.schema.reading import empty_struct, read_document
+from jettison.apiserver.objects.schema import empty_struct, read_document
 from jettison.errors import InputError
 from jettison.manifests.files.kinds import SCALARS, structs
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.objects.tables import render
-from jettison.apiserver.objects.tables.ages import age, short_duration
+from jettison.apiserver.objects.tables.cells import age, short_duration
 from jettison.apiserver.objects.tables.printers import PRINTERS
 from jettison.errors import ApiError
 from jettison.manifests.times import parse_time

@@ -17,8 +17,8 @@ from jettison.apiserver.storage.log import FILE
 from jettison.apiserver.storage.repair import examine, repair
 from jettison.apiserver.storage.salvage import salvage
 from jettison.apiserver.storage.store import Store
-from tests.apiserver.test_store_damage import State, damage_row, lease, on_store, state_of, write_some
-from tests.apiserver.test_store_damage import written as written  # noqa: PLC0414  a fixture
+from tests.apiserver.storage.test_store_damage import State, damage_row, lease, on_store, state_of, write_some
+from tests.apiserver.storage.test_store_damage import written as written  # noqa: PLC0414  a fixture
 from tests.cli.running import process
 
 Json = dict[str, Any]

@@ -1,19 +1,22 @@
-"""The file of bearer tokens: who may come in, and as what.
+"""Bearer tokens: the file that lists them with their users and roles, and the kubeconfigs that carry them.
 
     {"tokens": [{"token": "…", "user": "admin", "role": "admin"}, …]}
 
-It holds the tokens themselves and not their hashes, because the kubeconfigs beside it are written from it at every
-start; both are mode 0600. An operator may add lines; they count from the next start on.
+The file holds the tokens themselves and not their hashes, because the kubeconfigs beside it are written from it at
+every start; both are mode 0600. An operator may add lines; they count from the next start on.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import yaml
 
 from jettison.apiserver.access.roles import ROLES
 from jettison.apiserver.storage.private_files import read_private, write_private
@@ -81,3 +84,27 @@ def _check(path: Path, entries: Iterable[TokenEntry]) -> None:
         if entry.token in seen:
             raise InputError(f"`{path}`: the token of `{entry.user}` is somebody else's too")
         seen.add(entry.token)
+
+
+# Kubeconfig files, one per user: all that kubectl and every client library need.
+_CLUSTER = "jettison"
+
+
+def kubeconfig(url: str, authority_pem: bytes, user: str, token: str) -> dict[str, Any]:
+    """The document. The certificate is embedded, so that the file works wherever it is copied to."""
+    authority = base64.b64encode(authority_pem).decode("ascii")
+    context = f"{user}@{_CLUSTER}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _CLUSTER, "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": context, "context": {"cluster": _CLUSTER, "user": user}}],
+        "current-context": context,
+    }
+
+
+def write_kubeconfig(path: Path, url: str, authority_pem: bytes, user: str, token: str) -> None:
+    """Mode 0600: kubectl warns about anything wider, with reason, for the token is in it."""
+    document = kubeconfig(url, authority_pem, user, token)
+    write_private(path, yaml.safe_dump(document, sort_keys=False).encode(), is_remade=True)

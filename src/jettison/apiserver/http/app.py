@@ -23,13 +23,12 @@ from jettison.apiserver.access.reviews import answer_review
 from jettison.apiserver.connections.limits import Answers, read_body
 from jettison.apiserver.http import discovery, health, openapi
 from jettison.apiserver.http.bodies import read_object
-from jettison.apiserver.http.forms import form_of, wants_yaml
-from jettison.apiserver.http.media_types import JSON, PLAIN, YAML
+from jettison.apiserver.http.forms import JSON, PLAIN, YAML, form_of, wants_yaml
 from jettison.apiserver.http.options import write_options
 from jettison.apiserver.http.presenting import Response, encode, show_document
 from jettison.apiserver.http.requests import Request, Target, method_not_allowed
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
-from jettison.apiserver.http.yaml_writing import yaml_of
+from jettison.apiserver.http.yaml_texts import yaml_of
 from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS
 from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.storage.store import Store

@@ -10,7 +10,7 @@ from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.http.yaml_texts import parse_yaml
 from jettison.apiserver.objects import protobuf
 from jettison.apiserver.objects.resources import RESOURCES
-from jettison.apiserver.objects.schema.reading import found_kind, read_document
+from jettison.apiserver.objects.schema import found_kind, read_document
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from jettison.apiserver.http.media_types import JSON, parse_accept
+from jettison.apiserver.http.forms import JSON, parse_accept
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES, Resource, Subresource
 
 KUBERNETES = "1.36.4"

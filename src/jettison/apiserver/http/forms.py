@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
-from jettison.apiserver.http.media_types import JSON, YAML, MediaType, parse_accept
 from jettison.apiserver.http.requests import Request
 from jettison.errors import ApiError
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PLAIN: Final = "text/plain; charset=utf-8"
 
 TABLE: Final = "Table"
 METADATA: Final = "PartialObjectMetadata"
@@ -100,3 +105,36 @@ def _not_acceptable(request: Request) -> ApiError:
     known = ", ".join(each for each in listed if each.partition(";")[0] not in refused)
     message = f"406: Not Acceptable\n\nAvailable representations: {known}"
     return ApiError(message, code=406, reason="NotAcceptable", details={})
+
+
+# Accept headers, as far as clients of Kubernetes use them: a list in order of preference, with parameters.
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """One choice of the list: `application/json;as=Table;v=v1;g=meta.k8s.io`."""
+
+    name: str
+    parameters: Mapping[str, str]
+
+    @property
+    def content_type(self) -> str:
+        """What we answer it with, empty if we cannot; `as=` asks for another shape, the caller looks at that."""
+        return JSON if self.name in (JSON, "application/*", "*/*") else YAML if self.name == YAML else ""
+
+
+# A client sends the same few headers all the time; hostile ones are cut by the limit on headers.
+@lru_cache(maxsize=256)
+def parse_accept(header: str) -> tuple[MediaType, ...]:
+    """Every choice, first wish first. No header at all means anything.
+
+    Quality values are ignored: every known client of Kubernetes lists by preference.
+    """
+    choices = []
+    for part in header.split(","):
+        name, *rest = (piece.strip() for piece in part.split(";"))
+        pairs = (piece.partition("=") for piece in rest)
+        parameters = {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
+        if name:
+            choices.append(MediaType(name.lower(), MappingProxyType(parameters)))
+    return tuple(choices) or (MediaType("*/*", MappingProxyType({})),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from jettison.apiserver.http.media_types import PLAIN
+from jettison.apiserver.http.forms import PLAIN
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.storage.store import Store
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from jettison.apiserver.http.discovery import Document, encoded, tagged
-from jettison.apiserver.http.media_types import parse_accept
+from jettison.apiserver.http.forms import parse_accept
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES, Resource
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

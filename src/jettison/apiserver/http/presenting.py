@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from jettison.apiserver.http import forms
-from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
-from jettison.apiserver.http.media_types import JSON
+from jettison.apiserver.http.forms import JSON, form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.objects import tables
 from jettison.apiserver.objects.event_forms import shown_event

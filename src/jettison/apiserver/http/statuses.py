@@ -95,6 +95,17 @@ def internal_error(message: str) -> ApiError:
     return ApiError(f"Internal error occurred: {message}", code=500, reason="InternalError", details=details)
 
 
+def unfit_patch() -> ApiError:
+    """The patch does not fit the object: a test failed, or a path leads nowhere. Kubernetes does not say which."""
+    message = "the server rejected our request due to an error in our request"
+    return ApiError(message, code=422, reason="Invalid", details={})
+
+
+def undecodable_patch(why: str) -> ApiError:
+    """The patch is no patch."""
+    return bad_request(f"error decoding patch: {why}")
+
+
 def _named(resource: Resource, name: str) -> Json:
     return _details(resource.group, resource.plural, name)
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jettison.apiserver.objects.defaults.pods import default_pod
-from jettison.apiserver.objects.defaults.workloads import (
+from jettison.apiserver.objects.defaults import (
     default_daemon_set,
     default_deployment,
     default_job,
+    default_pod,
     default_replica_set,
     default_stateful_set,
 )
-from jettison.apiserver.objects.schema.reading import empty_struct
+from jettison.apiserver.objects.schema import empty_struct
 from jettison.apiserver.objects.validation.budgets import (
     validate_budget,
     validate_budget_status,
@@ -31,7 +31,6 @@ from jettison.apiserver.objects.validation.mistakes import Mistake
 from jettison.apiserver.objects.validation.names import NameRule, label_name, path_segment_name, subdomain_name
 from jettison.apiserver.objects.validation.nodes import validate_node, validate_node_status, validate_node_update
 from jettison.apiserver.objects.validation.pods import validate_pod, validate_pod_status, validate_pod_update
-from jettison.apiserver.objects.validation.priorities import validate_priority_class, validate_priority_class_update
 from jettison.apiserver.objects.validation.resources import fractional_bytes
 from jettison.apiserver.objects.validation.small_kinds import (
     validate_event,
@@ -40,6 +39,8 @@ from jettison.apiserver.objects.validation.small_kinds import (
     validate_lease_update,
     validate_new_event,
     validate_new_event_update,
+    validate_priority_class,
+    validate_priority_class_update,
     validate_revision,
     validate_revision_update,
 )

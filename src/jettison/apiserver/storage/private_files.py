@@ -1,17 +1,23 @@
-"""Files that only their owner may read, written so that a crash leaves the old content or the new, never half of it."""
+"""Files that only their owner may read, written so that a crash leaves the old content or the new, never half of it;
+and the lock that gives one process a state directory.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from jettison.errors import InputError
+from jettison.errors import InputError, JettisonError
 from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
 
 _OTHERS: Final = 0o077
+_HOLDER_LENGTH: Final = 20
+"""Of the process id in the lock file, padded: it is overwritten in place."""
 
 
 def make_private_folder(folder: Path, *, is_ours: bool = True) -> None:
@@ -97,3 +103,25 @@ def read_private(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror}") from error
+
+
+def lock_folder(folder: Path) -> int:
+    """Hold the folder until the descriptor is closed, at the latest when the process ends, however it ends.
+
+    Two servers in one state directory would each count versions on their own.
+    """
+    path = folder / "lock"
+    descriptor = open_private(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, _HOLDER_LENGTH, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        said = (
+            f"the state directory `{folder}` is in use by process `{holder}`: stop it first, or take another directory"
+        )
+        raise JettisonError(said) from error
+    # In place: a disk that is full has no room for a file that was emptied first. Without it only the name is missing.
+    with suppress(OSError):
+        os.pwrite(descriptor, f"{os.getpid()}\n".ljust(_HOLDER_LENGTH).encode(), 0)
+    return descriptor

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from jettison.apiserver.storage import mark
-from jettison.apiserver.storage.locking import lock_folder
 from jettison.apiserver.storage.log import (
     FILE,
     Content,
@@ -36,7 +35,7 @@ from jettison.apiserver.storage.log import (
     write_rows,
 )
 from jettison.apiserver.storage.mark import Mark
-from jettison.apiserver.storage.private_files import open_private, tighten
+from jettison.apiserver.storage.private_files import lock_folder, open_private, tighten
 from jettison.apiserver.storage.salvage import Salvaged, salvage
 from jettison.apiserver.storage.store import lost_objects
 from jettison.errors import JettisonError

@@ -14,7 +14,7 @@ from jettison.apiserver.http.options import boolean, dry_run_mistakes, integer, 
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.http.statuses import bad_request, conflict, not_found
 from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, Resource
-from jettison.apiserver.objects.schema.reading import read_document
+from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, unsupported
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored

@@ -12,12 +12,12 @@ from jettison.apiserver.http.presenting import Response, encode, show_document
 from jettison.apiserver.http.requests import Request, Target
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
 from jettison.apiserver.objects.patch import PATCHERS
-from jettison.apiserver.objects.patched import read_patch
 from jettison.apiserver.objects.resources import BUDGETS, PODS
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal, required, unsupported
 from jettison.apiserver.objects.writing import check_address, check_namespace, check_unchanged, check_version
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
+from jettison.apiserver.verbs.patching import read_patch
 from jettison.apiserver.verbs.rest import Objects, warned
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.engine.numbers.durations import parse_duration

@@ -20,7 +20,6 @@ from jettison.apiserver.http.statuses import already_exists, success_status
 from jettison.apiserver.objects.admission import Admission, check_class_deletion, check_namespace_deletion
 from jettison.apiserver.objects.event_forms import shown_event, stored_event
 from jettison.apiserver.objects.patch import APPLY_PATCH, PATCHERS
-from jettison.apiserver.objects.patched import check_patched, read_patch
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
 from jettison.apiserver.objects.writing import (
     called,
@@ -35,6 +34,7 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.verbs.listing import read_page, wait_for_version, watched_version
+from jettison.apiserver.verbs.patching import check_patched, read_patch
 from jettison.clock import Clock
 from jettison.errors import ApiError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jettison.apiserver.objects.tables.ages import UNKNOWN
+from jettison.apiserver.objects.tables.cells import UNKNOWN
 from jettison.apiserver.objects.tables.pods import cells
 from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_records
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jettison.apiserver.objects.patch.json_patch import apply_json_patch
-from jettison.apiserver.objects.patch.merge import apply_merge_patch
 from jettison.apiserver.objects.patch.strategic import apply_strategic_patch
 
 Json = dict[str, Any]
@@ -27,3 +26,19 @@ PATCHERS: Final[dict[str, Patcher]] = {
     # Without a record of who owns which field, what is applied is merged in; nothing is taken away by not being said.
     APPLY_PATCH: apply_strategic_patch,
 }
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386): an object says what changes, null removes, everything else replaces.
+
+    The new value shares with the old one whatever the patch does not touch.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = apply_merge_patch(merged.get(key), value)
+    return merged

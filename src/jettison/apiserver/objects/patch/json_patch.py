@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from jettison.apiserver.http.json_texts import depth_of
-from jettison.apiserver.objects.patch.refusals import impossible, undecodable
+from jettison.apiserver.http.statuses import undecodable_patch, unfit_patch
 from jettison.errors import ApiError
 from jettison.manifests.files.decoding import DEEPEST
 
@@ -24,7 +24,7 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 def apply_json_patch(document: Any, patch: Any) -> Any:
     """The new document."""
     if not isinstance(patch, list) or not all(isinstance(each, dict) for each in patch):
-        raise undecodable("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise undecodable_patch("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if len(patch) > MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
         raise ApiError(message, code=413, reason="RequestEntityTooLarge")
@@ -40,7 +40,7 @@ def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
     """Do it; the answer is how many bytes were copied, at most those."""
     name, path = operation.get("op"), _split(operation.get("path"))
     if name in ("add", "replace", "test") and "value" not in operation and name != "test":
-        raise impossible()
+        raise unfit_patch()
     match name:
         case "add":
             _add(root, path, _at_depth(path, copy.deepcopy(operation["value"])))
@@ -52,7 +52,7 @@ def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
         case "move":
             source = _split(operation.get("from"))
             if path[: len(source)] == source and path != source:
-                raise impossible()
+                raise unfit_patch()
             value = _find(root, source)
             # It grows nothing, but to look how deep a value is takes as long as to copy it.
             size = _size(value, most_bytes)
@@ -67,28 +67,28 @@ def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
         case "test":
             _test(root, path, operation.get("value"))
         case _:
-            raise impossible()
+            raise unfit_patch()
     return 0
 
 
 def _size(value: Any, most_bytes: int) -> int:
     size = len(_encode(value))
     if size > most_bytes:
-        raise impossible()
+        raise unfit_patch()
     return size
 
 
 def _at_depth(path: list[str], value: Any) -> Any:
     """The value, if the document does not become deeper by it than one that is sent whole may be."""
     if len(path) - 1 + depth_of(value) > DEEPEST:
-        raise impossible()
+        raise unfit_patch()
     return value
 
 
 def _split(path: object) -> list[str]:
     """The way from the root, which is itself the only element of a list: its first step is always there."""
     if not isinstance(path, str) or (path and not path.startswith("/")):
-        raise impossible()
+        raise unfit_patch()
     return ["0", *(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])]
 
 
@@ -100,13 +100,13 @@ def _find(root: list[Any], path: list[str]) -> Any:
         elif isinstance(value, list):
             value = value[_index(step, len(value) - 1)]
         else:
-            raise impossible()
+            raise unfit_patch()
     return value
 
 
 def _index(step: str, last: int) -> int:
     if not _INDEX.fullmatch(step) or int(step) > last:
-        raise impossible()
+        raise unfit_patch()
     return int(step)
 
 
@@ -126,19 +126,19 @@ def _set(root: list[Any], path: list[str], value: Any) -> None:
     elif isinstance(parent, list):
         parent[_index(path[-1], len(parent) - 1)] = value
     else:
-        raise impossible()
+        raise unfit_patch()
 
 
 def _remove(root: list[Any], path: list[str]) -> None:
     parent = _find(root, path[:-1])
     if parent is root:
-        raise impossible()
+        raise unfit_patch()
     if isinstance(parent, dict) and path[-1] in parent:
         del parent[path[-1]]
     elif isinstance(parent, list):
         del parent[_index(path[-1], len(parent) - 1)]
     else:
-        raise impossible()
+        raise unfit_patch()
 
 
 def _test(root: list[Any], path: list[str], expected: Any) -> None:
@@ -150,4 +150,4 @@ def _test(root: list[Any], path: list[str], expected: Any) -> None:
         raise
     # 1 and true are equal to Python.
     if found != expected or isinstance(found, bool) is not isinstance(expected, bool):
-        raise impossible()
+        raise unfit_patch()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from jettison.apiserver.objects.patch.refusals import impossible, undecodable
+from jettison.apiserver.http.statuses import undecodable_patch, unfit_patch
 from jettison.manifests.files.kinds import Field, Type, structs
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ _DROP: Final = "$deleteFromPrimitiveList/"
 def apply_strategic_patch(document: Json, patch: Any, struct: str) -> Json:
     """The new document; `struct` is the name under which the schema has its fields."""
     if not isinstance(patch, dict):
-        raise undecodable("json: cannot unmarshal array into Go value of type map[string]interface {}")
+        raise undecodable_patch("json: cannot unmarshal array into Go value of type map[string]interface {}")
     return _merge(document, patch, structs()[struct].fields)
 
 
@@ -42,7 +42,7 @@ def _merge(old: Json, patch: Json, fields: Fields) -> Json:
         case "delete":
             return {}
         case _:
-            raise impossible()
+            raise unfit_patch()
     if _RETAIN in patch:
         merged = _retained(merged, patch)
     for key, value in patch.items():
@@ -92,7 +92,7 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> l
         merged = list(_hashable([*old, *patch]))
         return _ordered(merged, old, order if order is not None else patch, None)
     if not all(isinstance(each, dict) for each in patch):
-        raise impossible()
+        raise unfit_patch()
     if any(each.get(_DIRECTIVE) == "replace" for each in patch):
         return [each for each in patch if _DIRECTIVE not in each]
     patched = [each for each in patch if each.get(_DIRECTIVE) != "delete"]
@@ -108,7 +108,7 @@ def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields)
         places.setdefault(_identity(old[at], key), []).append(at)
     for place, each in enumerate(patch, len(old)):
         if key not in each:
-            raise impossible()
+            raise unfit_patch()
         found = places.setdefault(_identity(each, key), [])
         if each.get(_DIRECTIVE) == "delete":
             if found:
@@ -124,7 +124,7 @@ def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields)
 def _hashable(values: Any) -> dict[Any, None]:
     """Each text or number once, in their order. To look in a list for every element of another one takes hours."""
     if not isinstance(values, list) or any(isinstance(each, dict | list) for each in values):
-        raise impossible()
+        raise unfit_patch()
     return dict.fromkeys(values)
 
 
@@ -132,14 +132,14 @@ def _identity(item: Any, key: str | None) -> Any:
     """What an element is known by: its key, or itself if it is a text."""
     found = item if key is None else item.get(key) if isinstance(item, dict) else None
     if isinstance(found, dict | list):
-        raise impossible()
+        raise unfit_patch()
     return found
 
 
 def _ranks(values: Any, key: str | None) -> dict[Any, int]:
     """The place of each; of one that is there twice, the first."""
     if not isinstance(values, list):
-        raise impossible()
+        raise unfit_patch()
     return {_identity(values[at], key): at for at in reversed(range(len(values)))}
 
 

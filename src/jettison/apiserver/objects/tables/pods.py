@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jettison.apiserver.objects.tables.ages import age
-from jettison.apiserver.objects.tables.reading import Json, holds_condition, is_true, number, part, parts, text
+from jettison.apiserver.objects.tables.cells import Json, age, holds_condition, is_true, number, part, parts, text
 from jettison.errors import ManifestError
 from jettison.manifests.times import parse_time
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.amounts import validate_amount, validate_share
+from jettison.apiserver.objects.validation.metadata import validate_selector
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, invalid, required, too_long, unsupported
-from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE
-from jettison.apiserver.objects.validation.selectors import validate_selector
+from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, validate_amount, validate_share
 from jettison.engine.labels.syntax import label_key_complaints
 
 Json = dict[str, Any]

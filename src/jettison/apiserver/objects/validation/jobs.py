@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.metadata import validate_selector
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, required, unsupported
-from jettison.apiserver.objects.validation.pod_difference import spec_value
+from jettison.apiserver.objects.validation.pod_updates import spec_value
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE
-from jettison.apiserver.objects.validation.selectors import validate_selector
-from jettison.apiserver.objects.validation.templates import selects, sorted_labels, validate_template
+from jettison.apiserver.objects.validation.workloads import selects, sorted_labels, validate_template
 from jettison.engine.labels.syntax import label_key_complaints
 from jettison.errors import InputError
 

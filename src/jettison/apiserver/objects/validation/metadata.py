@@ -104,3 +104,30 @@ def _known_finalizers(metadata: Json) -> Iterator[Mistake]:
         if "/" not in each and each not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid(f"metadata.finalizers[{index}]", each, why)
+
+
+# Label selectors inside objects.
+def validate_selector(selector: Json, field: str, *, takes_any_value: bool = False) -> Iterator[Mistake]:
+    """Everything wrong with it; an absent selector is for the caller to judge.
+
+    `takes_any_value`: the values of expressions may be such as no label can have.
+    """
+    yield from validate_labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+    for index, each in enumerate(selector.get("matchExpressions") or ()):
+        place = f"{field}.matchExpressions[{index}]"
+        yield from _validate_expression(each, place, takes_any_value=takes_any_value)
+
+
+def _validate_expression(expression: Json, field: str, *, takes_any_value: bool) -> Iterator[Mistake]:
+    operator, values = expression["operator"], expression.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    else:
+        yield invalid(f"{field}.operator", operator, "not a valid selector operator")
+    yield from (invalid(f"{field}.key", expression["key"], why) for why in label_key_complaints(expression["key"]))
+    for index, value in enumerate(() if takes_any_value else values):
+        yield from (invalid(f"{field}.values[{index}]", value, why) for why in label_value_complaints(value))

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.containers import validate_containers
-from jettison.apiserver.objects.validation.gated_pods import restored_affinity, validate_narrowing
 from jettison.apiserver.objects.validation.metadata import validate_labels
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.names import NameRule, label_name, subdomain_name
-from jettison.apiserver.objects.validation.pod_difference import spec_difference
-from jettison.apiserver.objects.validation.tolerations import validate_tolerations
-from jettison.apiserver.objects.validation.volumes import validate_volumes
+from jettison.apiserver.objects.validation.nodes import EFFECTS
+from jettison.apiserver.objects.validation.pod_updates import restored_affinity, spec_difference, validate_narrowing
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
+from jettison.engine.numbers.quantity import parse
 
 Json = dict[str, Any]
 
@@ -237,3 +236,84 @@ def _take(target: Json, source: Json, key: str) -> None:
         target[key] = source[key]
     else:
         target.pop(key, None)
+
+
+# Volumes: their names, and as much of what they mount as a bare host has.
+# Of two in one volume the first of this list is the one that counts.
+_SOURCES: Final = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+_HOST_PATH_TYPES: Final = (
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
+)  # fmt: skip
+
+
+def validate_volumes(volumes: Any, field: str) -> Iterator[Mistake]:
+    """Those of a pod or of a template."""
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes):
+        where = f"{field}[{index}]"
+        yield from _validate_source(volume, where)
+        if not volume["name"]:
+            yield required(f"{where}.name")
+        else:
+            yield from (invalid(f"{where}.name", volume["name"], why) for why in label_name(volume["name"]))
+        if volume["name"] in seen:
+            yield duplicate(f"{where}.name", volume["name"])
+        seen.add(volume["name"])
+
+
+def _validate_source(volume: Json, field: str) -> Iterator[Mistake]:
+    sources = [each for each in _SOURCES if each in volume]
+    if "emptyDir" in sources:
+        limit = volume["emptyDir"].get("sizeLimit")
+        if limit is not None and parse(limit).sign < 0:
+            yield forbidden(f"{field}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
+    elif "hostPath" in sources:
+        yield from _validate_host_path(volume["hostPath"], f"{field}.hostPath")
+    for extra in sources[1:]:
+        yield forbidden(f"{field}.{extra}", "may not specify more than 1 volume type")
+
+
+def _validate_host_path(source: Json, field: str) -> Iterator[Mistake]:
+    path = source["path"]
+    if not path:
+        yield required(f"{field}.path")
+        return
+    if ".." in path.split("/"):
+        yield invalid(f"{field}.path", path, "must not contain '..'")
+    if source.get("type", "") not in _HOST_PATH_TYPES:
+        yield unsupported(f"{field}.type", source["type"], _HOST_PATH_TYPES)
+
+
+# Tolerations.
+def validate_tolerations(tolerations: list[Json], field: str) -> Iterator[Mistake]:
+    """All of them."""
+    for index, each in enumerate(tolerations):
+        yield from _validate_toleration(each, f"{field}[{index}]")
+
+
+def _validate_toleration(toleration: Json, field: str) -> Iterator[Mistake]:
+    key, operator, value = toleration.get("key", ""), toleration.get("operator", ""), toleration.get("value", "")
+    effect = toleration.get("effect", "")
+    if key:
+        yield from (invalid(f"{field}.key", key, why) for why in label_key_complaints(key))
+    elif operator != "Exists":
+        why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{field}.operator", operator, why)
+    if "tolerationSeconds" in toleration and effect != "NoExecute":
+        yield invalid(f"{field}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+    if operator in ("", "Equal"):
+        yield from (invalid(f"{field}.operator", value, why) for why in label_value_complaints(value))
+    elif operator == "Exists":
+        if value:
+            yield invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
+    elif operator in ("Lt", "Gt"):
+        yield unsupported(f"{field}.operator", operator, ("Equal", "Exists", "Lt", "Gt"))
+    else:
+        yield unsupported(f"{field}.operator", operator, ("Equal", "Exists"))
+    if effect and effect not in EFFECTS:
+        yield unsupported(f"{field}.effect", effect, EFFECTS)

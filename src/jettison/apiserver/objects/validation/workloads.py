@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.amounts import is_nothing, validate_amount, validate_share
+from jettison.apiserver.objects.validation.metadata import validate_annotations, validate_labels, validate_selector
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.names import label_name
-from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE
-from jettison.apiserver.objects.validation.rollouts import validate_deadline, validate_strategy
-from jettison.apiserver.objects.validation.selectors import validate_selector
-from jettison.apiserver.objects.validation.templates import selects, sorted_labels, validate_template
+from jettison.apiserver.objects.validation.pods import validate_pod_spec
+from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
+from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.errors import InputError
 
 Json = dict[str, Any]
@@ -274,3 +273,74 @@ def _not_negative(values: Json, *keys: str, field: str = "spec") -> Iterator[Mis
     for key in keys:
         if values.get(key, 0) < 0:
             yield invalid(f"{field}.{key}", values[key], NOT_NEGATIVE)
+
+
+# How a Deployment is rolled out.
+_RECREATE: Final = "Recreate"
+_ROLLING: Final = "RollingUpdate"
+_LIMITS: Final = "spec.strategy.rollingUpdate"
+
+
+def validate_strategy(strategy: Json) -> Iterator[Mistake]:
+    """The strategy with its limits."""
+    limits: Any = strategy.get("rollingUpdate")
+    if strategy["type"] == _ROLLING:
+        yield from _validate_limits(limits)
+    elif strategy["type"] != _RECREATE:
+        shown = {"Type": strategy["type"], "RollingUpdate": None}
+        if limits is not None:
+            shown["RollingUpdate"] = {
+                "MaxUnavailable": limits.get("maxUnavailable", 0),
+                "MaxSurge": limits.get("maxSurge", 0),
+            }
+        yield unsupported("spec.strategy", shown, (_RECREATE, _ROLLING))
+    elif limits is not None:
+        yield forbidden(_LIMITS, f"may not be specified when strategy `type` is '{_RECREATE}'")
+
+
+def validate_deadline(spec: Json) -> Iterator[Mistake]:
+    """One that can be met."""
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is None:
+        return
+    if deadline < 0:
+        yield invalid("spec.progressDeadlineSeconds", deadline, NOT_NEGATIVE)
+    if deadline <= spec.get("minReadySeconds", 0):
+        yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def _validate_limits(limits: Json) -> Iterator[Mistake]:
+    """Not both 0: no pod could ever be replaced."""
+    unavailable, surge = limits["maxUnavailable"], limits["maxSurge"]
+    yield from validate_amount(unavailable, f"{_LIMITS}.maxUnavailable")
+    yield from validate_amount(surge, f"{_LIMITS}.maxSurge")
+    if is_nothing(unavailable) and is_nothing(surge):
+        yield invalid(f"{_LIMITS}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
+    yield from validate_share(unavailable, f"{_LIMITS}.maxUnavailable")
+
+
+# Templates for pods, and whether a selector takes what is made from them.
+def validate_template(template: Json, field: str, times: int = 1) -> Iterator[Mistake]:
+    """Kubernetes says `template.labels`, though they are in its metadata; of a StatefulSet it says so twice."""
+    labels, annotations = template["metadata"].get("labels") or {}, template["metadata"].get("annotations") or {}
+    for number in range(times):
+        yield from validate_labels(labels, f"{field}.labels")
+        yield from validate_annotations(annotations, f"{field}.annotations")
+        if number == 0:
+            yield from validate_pod_spec(template["spec"], f"{field}.spec")
+
+
+def selects(selector: Json | None, labels: dict[str, str]) -> bool:
+    """Whether a selector takes these labels; none takes nothing. InputError for one that makes no sense."""
+    if selector is None:
+        return False
+    expressions = (
+        MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in selector.get("matchExpressions") or ()
+    )
+    return select(SelectorObject(selector.get("matchLabels") or {}, tuple(expressions))).matches(labels)
+
+
+def sorted_labels(labels: dict[str, str] | None) -> dict[str, str] | None:
+    """As a complaint shows them."""
+    return None if labels is None else dict(sorted(labels.items()))

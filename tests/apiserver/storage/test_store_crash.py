@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jettison.apiserver.objects.resources import LEASES
 from jettison.apiserver.storage.store import Store
-from tests.apiserver.write_load import WRITERS
+from tests.apiserver.storage.write_load import WRITERS
 
 ROUNDS = 100
 Acknowledged = dict[int, tuple[int, int]]

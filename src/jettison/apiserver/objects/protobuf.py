@@ -9,13 +9,14 @@ them out as it does with those of JSON documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jettison.apiserver.http.json_texts import parse_json
-from jettison.apiserver.objects.protobuf.schema import INLINE, numbers, struct_of
-from jettison.apiserver.objects.protobuf.wire import fields, malformed, signed
-from jettison.errors import InputError
+from jettison.apiserver.http.statuses import bad_request
+from jettison.errors import ApiError, InputError
 from jettison.manifests.files.kinds import Struct, Type, structs
 from jettison.manifests.times import time_text
 
@@ -133,3 +134,82 @@ def _json(raw: bytes) -> Any:
         return parse_json(raw) if raw else None
     except InputError as error:
         raise malformed(f"embedded JSON does not parse: {error}") from error
+
+
+# The wire format: a message is a row of (field number, value) pairs; nothing more is known without a schema.
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED = {_FIXED64: 8, _FIXED32: 4}
+# Seven bits a byte: ten hold 64.
+_LONGEST_VARINT = 10
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Every pair in order; numbers are unsigned, whoever knows the field's type knows better."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, position = _varint(message, position)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            length, position = _varint(message, position)
+        elif kind in _FIXED:
+            length = _FIXED[kind]
+        else:
+            raise malformed(f"wire type {kind} of field {number} is unknown")
+        end = position + length
+        if end > len(message):
+            raise malformed(f"field {number} ends behind the message")
+        yield number, message[position:end]
+        position = end
+
+
+def signed(value: int) -> int:
+    """Negative numbers travel as their 64-bit complement, also those of 32 bits."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def malformed(what: str) -> ApiError:
+    """The refusal of a body that is no message."""
+    return bad_request(f"the object provided is unrecognized: malformed protobuf: {what}")
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for index in range(_LONGEST_VARINT):
+        if position >= len(message):
+            raise malformed("a number ends behind the message")
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value & (2**64 - 1), position
+    raise malformed(f"a number is longer than {_LONGEST_VARINT} bytes")
+
+
+# The numbers that fields travel under, from `protobuf_numbers.txt`; `schema` knows what they hold.
+INLINE = "+"
+"""Begins the name of a struct whose fields are its parent's in JSON and a message of their own here."""
+
+_STRUCTS = {("events.k8s.io/v1", "Event"): "EventsV1Event"}
+
+
+def struct_of(api_version: str, kind: str) -> str:
+    """The struct that describes a kind: two of them share the name Event."""
+    return _STRUCTS.get((api_version, kind), kind)
+
+
+@cache
+def numbers() -> Mapping[str, Mapping[int, str]]:
+    """Per struct, the field behind each number."""
+    found: dict[str, dict[int, str]] = {}
+    current: dict[int, str] = {}
+    for line in files(__package__).joinpath("protobuf_numbers.txt").read_text("ascii").splitlines():
+        if line.startswith("  "):
+            pairs = (each.partition(":") for each in line.split())
+            current.update({int(number): name for name, _, number in pairs})
+        elif line and not line.startswith("#"):
+            current = found[line] = {}
+    return found

@@ -1,4 +1,4 @@
-"""What differs between two pod specs, drawn as Kubernetes draws it: its Go values as JSON, compared line by line.
+"""What may change in a pod's spec, and how Kubernetes shows what must not: Go values as JSON, compared line by line.
 
 The names, their order and the empty fields are Go's; that is why a line number in a complaint is what it is.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.mistakes import Mistake, invalid
 from jettison.manifests.files.kinds import Field, Type, structs
 
 Json = dict[str, Any]
@@ -88,3 +90,53 @@ def _typed(kind: Type, value: Any) -> Any:
     if kind.is_struct:
         return {_name(key): _value(field, value) for key, field in structs()[kind.base].fields.items()}
     return value
+
+
+# While scheduling gates hold a pod, where it may run can be narrowed down, and only narrowed: what it asked for stays.
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS: Final = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+
+
+def validate_narrowing(spec: Json, former: Json) -> Iterator[Mistake]:
+    """The node selector and the terms of the node affinity may grow. What a pod merely prefers may change at will."""
+    selector = spec.get("nodeSelector")
+    if any((selector or {}).get(key) != value for key, value in (former.get("nodeSelector") or {}).items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid("spec.nodeSelector", selector, why)
+    terms, before = _terms(spec), _terms(former)
+    if not before:
+        return
+    if len(terms or ()) != len(before):
+        shown = None if terms is None else [term_value(each) for each in terms]
+        yield invalid(_TERMS, shown, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        return
+    for index, (term, old) in enumerate(zip(terms or (), before, strict=True)):
+        if not _only_grows(term, old):
+            why = "only additions are allowed (no mutations or deletions)"
+            yield invalid(f"{_TERMS}[{index}]", term_value(term), why)
+
+
+def restored_affinity(spec: Json, former: Json) -> Json | None:
+    """The affinity with its part about nodes set back to what it was; pods must be near the same pods for ever."""
+    affinity, old = spec.get("affinity"), former.get("affinity")
+    before = (old or {}).get("nodeAffinity")
+    if (affinity or {}).get("nodeAffinity") == before:
+        return affinity
+    others = {key: value for key, value in (affinity or {}).items() if key != "nodeAffinity"}
+    if before is not None:
+        return {**others, "nodeAffinity": before}
+    return others if others or old is not None else None
+
+
+def _terms(spec: Json) -> list[Json] | None:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms: list[Json] | None = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    return terms
+
+
+def _only_grows(term: Json, old: Json) -> bool:
+    """A term that asks for nothing fits no node; something in it would make it fit some."""
+    pairs = [(term.get(key) or [], old.get(key) or []) for key in ("matchExpressions", "matchFields")]
+    if not any(before for _, before in pairs):
+        return not any(now for now, _ in pairs)
+    return all(now[: len(before)] == before for now, before in pairs)

@@ -9,10 +9,9 @@ from typing import Any, Final
 from jettison.apiserver.http.bodies import YAML, Expected, check_object, parse_body
 from jettison.apiserver.http.json_texts import parse_json
 from jettison.apiserver.http.presenting import encode
-from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.http.statuses import bad_request, undecodable_patch
 from jettison.apiserver.objects.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_PATCH
-from jettison.apiserver.objects.patch.refusals import undecodable
-from jettison.apiserver.objects.schema.reading import found_kind, read_document
+from jettison.apiserver.objects.schema import found_kind, read_document
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
@@ -33,7 +32,7 @@ def read_patch(body: bytes, media_type: str, expected: Expected) -> Any:
         if patch is not None and not isinstance(patch, wanted):
             raise InputError(f"json: cannot unmarshal {found_kind(patch)} into Go value of type {shape}")
     except InputError as error:
-        raise bad_request(str(error)) if media_type == STRATEGIC_PATCH else undecodable(str(error)) from error
+        raise bad_request(str(error)) if media_type == STRATEGIC_PATCH else undecodable_patch(str(error)) from error
     return patch
 
 

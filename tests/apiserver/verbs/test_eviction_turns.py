@@ -1,13 +1,15 @@
-"""Whoever counts a budget and was overtaken by evictions gets through the next time, and holds nobody up for long."""
+"""A client that counts a budget and lost to evictions wins the next time, and does not hold evictions up for long."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jettison.apiserver.verbs import turns
+from jettison.apiserver.verbs.eviction import Settings
 from tests.apiserver.served import BUDGETS, PODS, Answer, Served
 
 Json = dict[str, Any]
@@ -24,18 +26,20 @@ async def lose(api: Served, name: str = "pdb") -> None:
     assert (await api.ask("PUT", f"{BUDGETS}/{name}/status", stale)).code == 409
 
 
-@pytest.fixture(autouse=True)
-def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LONGEST_SECONDS", 5.0)
-
-
-@pytest.fixture
-def guarded(api: Served) -> Served:
+def served(folder: Path, turn_seconds: float) -> Served:
+    api = Served(folder, Settings(turn_seconds=turn_seconds))
     for name in ("first", "second"):
         api.pod(name)
     api.pod("free", labels={"app": "other"})
     api.budget(minAvailable=1, status={"disruptionsAllowed": 5, "currentHealthy": 6, "desiredHealthy": 1})
     return api
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Served]:
+    api = served(tmp_path / "cluster", turn_seconds=30.0)
+    yield api
+    api.close()
 
 
 def test_an_eviction_waits_for_the_next_count(guarded: Served) -> None:
@@ -66,14 +70,15 @@ def test_what_the_count_withdraws_is_refused(guarded: Served) -> None:
     guarded.run(work())
 
 
-def test_nobody_waits_for_long(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LONGEST_SECONDS", 0.05)
+def test_a_turn_that_is_not_taken_ends(tmp_path: Path) -> None:
+    api = served(tmp_path / "cluster", turn_seconds=0.05)
 
     async def work() -> None:
-        await lose(guarded)
-        assert (await asyncio.wait_for(evict(guarded, "second"), 3)).code == 201
+        await lose(api)
+        assert (await asyncio.wait_for(evict(api, "second"), 30)).code == 201
 
-    guarded.run(work())
+    api.run(work())
+    api.close()
 
 
 def test_a_client_that_stops_waiting_does_not_wake_the_others(guarded: Served) -> None:

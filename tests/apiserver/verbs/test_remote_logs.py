@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
-from jettison.apiserver.verbs import far_logs
-from jettison.apiserver.verbs.far_logs import FarLogs
+from jettison.apiserver.verbs import remote_logs
 from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION, LogQuery
+from jettison.apiserver.verbs.remote_logs import FarLogs
 from jettison.errors import ApiError
 from tests.apiserver.served import Served
 
@@ -217,6 +217,6 @@ def test_a_refusal_without_end_is_cut(api: Served, tmp_path: Path) -> None:
 
 
 def test_a_node_that_says_nothing(api: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_logs, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(remote_logs, "_ANSWER_SECONDS", 0.3)
     found = refusal(api, tmp_path, b"", stays=True)
     assert (found.code, "does not answer" in found.message) == (503, True)

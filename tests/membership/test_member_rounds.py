@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from jettison import events
 from jettison.errors import RuntimeFailure
 from jettison.events import Fact
-from jettison.membership.rounds import Rounds
+from jettison.membership.member import Rounds
 
 
 def _run(work: Callable[[], Awaitable[None]], seconds: float, until: Callable[[Rounds], Awaitable[None]]) -> list[str]:

@@ -1,4 +1,10 @@
-"""Documents, checked and normalised against the fields of their kind."""
+"""Documents, checked and normalised against the fields of their kind (`manifests/files/kinds.py`).
+
+A document is read once, when it arrives. What comes out has the right type in every known field, so that no code
+behind it has to check types again; it is written as Go would write it (quantities in their canonical form, times in
+UTC, zero values left out), so that equal objects are equal values. Unknown fields pass unchanged. Whether values make
+sense together is not asked here: that is validation.
+"""
 
 from __future__ import annotations
 

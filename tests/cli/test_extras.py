@@ -14,7 +14,7 @@ from jettison.cli.extras import EXTRAS
 from jettison.cli.program import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [name for names in EXTRAS.values() for name in names] + ["starlette"]
+PACKAGES = [name for names in EXTRAS.values() for name in names]
 
 # One process for all calls: each import happens as in a process of its own, because failed imports are not remembered.
 CALLER = """
@@ -66,10 +66,9 @@ def test_help_needs_no_extra() -> None:
 
 @pytest.mark.parametrize("extra", ["kube", "server"])
 def test_the_table_is_that_of_the_package(extra: str) -> None:
-    """starlette lends its types to a type checker and is never imported."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = [each.partition(">")[0] for each in project["optional-dependencies"][extra]]
-    assert sorted(set(listed) - {"starlette"}) == sorted(EXTRAS[extra])
+    assert sorted(listed) == sorted(EXTRAS[extra])
 
 
 def test_a_command_says_which_extra_it_lacks(tmp_path: Path) -> None:

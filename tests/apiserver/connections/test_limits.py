@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
 
 from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.connections.limits import (
@@ -16,6 +15,10 @@ from jettison.apiserver.connections.limits import (
     Allowance,
     Answers,
     Limits,
+    Message,
+    Receive,
+    Scope,
+    Send,
     Share,
     is_long_running,
     read_body,

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from starlette.types import Receive, Scope, Send
 
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.connections import connection as connections
 from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
+from jettison.apiserver.connections.limits import Receive, Scope, Send
 from jettison.apiserver.connections.server import Endpoint, is_loopback, listen, parse_endpoint, serve
 from jettison.errors import InputError, JettisonError
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,8 +22,12 @@ from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.http.statuses import failure_status, too_large
 from jettison.errors import ApiError
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+# ASGI, as far as it is used here: a framework's types would be all that is used of the framework.
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 3 * 1024 * 1024
 """As in Kubernetes, where it keeps an object below etcd's limit. No object becomes larger by what clients add to it."""

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING
 from jettison.apiserver.access.auth import ANONYMOUS
 from jettison.apiserver.access.identity import LOOPBACK_NAMES, ServerIdentity
 from jettison.apiserver.connections.crowds import Crowds, shares_within
-from jettison.apiserver.connections.limits import Allowance, Identify, Limits
+from jettison.apiserver.connections.limits import Allowance, ASGIApp, Identify, Limits
 from jettison.errors import InputError, JettisonError
 
 if TYPE_CHECKING:
     import uvicorn
-    from starlette.types import ASGIApp
 
 
 _TLS_BUFFER = 16 * 1024

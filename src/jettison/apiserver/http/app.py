@@ -1,7 +1,7 @@
 """The ASGI application: from the bytes of a request to the bytes of its answer.
 
 The order is Kubernetes': who are you (401), may you (403), is there such a thing (404), can it do that (405), and only
-then what the handler says. Nothing here is Starlette's: a route table and request objects would cost more than an
+then what the handler says. No web framework is used: a route table and request objects would cost more than an
 eviction.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
 from jettison.apiserver.access.authorization import Authorizer
 from jettison.apiserver.access.reviews import answer_review
-from jettison.apiserver.connections.limits import Answers, read_body
+from jettison.apiserver.connections.limits import Answers, Receive, Scope, Send, read_body
 from jettison.apiserver.http import discovery, health, openapi
 from jettison.apiserver.http.bodies import read_object
 from jettison.apiserver.http.forms import JSON, PLAIN, YAML, form_of, wants_yaml
@@ -40,9 +40,6 @@ from jettison.apiserver.verbs.rest import Objects, expected
 from jettison.apiserver.verbs.watch import Watcher, open_watch
 from jettison.clock import Clock
 from jettison.errors import ApiError
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 Handler = Callable[[Request, Target], Awaitable[Response]]
 

@@ -19,6 +19,7 @@ from jettison.apiserver.storage.salvage import salvage
 from jettison.apiserver.storage.store import Store
 from tests.apiserver.storage.test_store_damage import State, damage_row, lease, on_store, state_of, write_some
 from tests.apiserver.storage.test_store_damage import written as written  # noqa: PLC0414  a fixture
+from tests.apiserver.storage.writes import create, delete
 from tests.cli.running import process
 
 Json = dict[str, Any]
@@ -79,9 +80,9 @@ def test_what_was_deleted_does_not_come_back(tmp_path: Path) -> None:
 
     async def write(store: Store) -> None:
         for number in range(60):
-            await store.create(LEASES, lease(f"l{number}", text="y" * 3000))
+            await create(store, LEASES, lease(f"l{number}", text="y" * 3000))
             if number > 2:
-                await store.delete(LEASES, "x", f"l{number - 3}")
+                await delete(store, LEASES, "x", f"l{number - 3}")
         shutil.copytree(tmp_path / "a", tmp_path / "b")
 
     on_store(tmp_path / "a", write, history=5)
@@ -95,7 +96,7 @@ def test_repair_goes_on_with_an_older_copy_and_above_all_versions(tmp_path: Path
     shutil.copy(tmp_path / FILE, tmp_path / "copy")
 
     async def more(store: Store) -> None:
-        await store.create(LEASES, lease("later"))
+        await create(store, LEASES, lease("later"))
 
     on_store(tmp_path, more)
     expected = reopened(tmp_path)

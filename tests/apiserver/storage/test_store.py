@@ -18,6 +18,7 @@ from jettison.apiserver.storage.log import Log
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change
 from jettison.errors import ApiError, JettisonError, NotFound
+from tests.apiserver.storage.writes import create, delete, update
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ def test_every_write_has_the_next_version_of_one_counter_across_kinds_and_restar
 
     async def write(store: Store) -> None:
         for resource in (LEASES, NODES, LEASES):
-            stored = await store.create(resource, named(f"o{len(seen)}"))
+            stored = await create(store, resource, named(f"o{len(seen)}"))
             assert stored.metadata["resourceVersion"] == str(stored.version)
             seen.append(stored.version)
 
@@ -51,10 +52,10 @@ def test_every_write_has_the_next_version_of_one_counter_across_kinds_and_restar
 
 def test_a_write_that_changes_nothing_is_none(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
-        first = await store.create(LEASES, named("a", spec={"x": 1}))
+        first = await create(store, LEASES, named("a", spec={"x": 1}))
         changes: list[Change] = []
         store.follow(LEASES, store.version, changes.append)
-        again = await store.update(LEASES, "x", "a", lambda old: {**old, "spec": {"x": 1}})
+        again = await update(store, LEASES, "x", "a", lambda old: {**old, "spec": {"x": 1}})
         assert again is first
         assert store.version == first.version
         assert not changes
@@ -64,9 +65,9 @@ def test_a_write_that_changes_nothing_is_none(tmp_path: Path) -> None:
 
 def test_concurrent_changes_of_one_object_are_all_there(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
-        await store.create(LEASES, named("a", count=0))
+        await create(store, LEASES, named("a", count=0))
         versions = await asyncio.gather(
-            *(store.update(LEASES, "x", "a", lambda old: {**old, "count": old["count"] + 1}) for _ in range(200))
+            *(update(store, LEASES, "x", "a", lambda old: {**old, "count": old["count"] + 1}) for _ in range(200))
         )
         found = store.get(LEASES, "x", "a")
         assert found is not None
@@ -79,7 +80,7 @@ def test_concurrent_changes_of_one_object_are_all_there(tmp_path: Path) -> None:
 def test_a_name_is_given_once(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
         outcomes = await asyncio.gather(
-            *(store.create(LEASES, named("a", by=each)) for each in range(20)), return_exceptions=True
+            *(create(store, LEASES, named("a", by=each)) for each in range(20)), return_exceptions=True
         )
         refused = [each for each in outcomes if isinstance(each, ApiError)]
         assert len(refused) == 19
@@ -115,7 +116,7 @@ def test_writes_of_one_turn_share_a_transaction(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Log, "commit", count)
 
     async def work(store: Store) -> None:
-        await asyncio.gather(*(store.create(LEASES, named(f"o{each}")) for each in range(500)))
+        await asyncio.gather(*(create(store, LEASES, named(f"o{each}")) for each in range(500)))
 
     on_store(tmp_path, work)
     assert len(commits) == 1
@@ -125,7 +126,7 @@ def test_a_disk_that_refuses_fails_the_writes_and_leaves_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(store: Store) -> None:
-        await store.create(LEASES, named("a", n=1))
+        await create(store, LEASES, named("a", n=1))
         real = Log.commit
 
         def refuse(log: Log) -> None:
@@ -142,7 +143,7 @@ def test_a_disk_that_refuses_fails_the_writes_and_leaves_the_state(
         found = store.head(LEASES, "x", "a")
         assert found is not None
         assert found.object["n"] == 1
-        stored = await store.create(LEASES, named("c"))
+        stored = await create(store, LEASES, named("c"))
         assert stored.version > later.version
 
     on_store(tmp_path, work)
@@ -151,7 +152,7 @@ def test_a_disk_that_refuses_fails_the_writes_and_leaves_the_state(
 def test_lists_are_in_order_of_namespace_and_name(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
         for namespace, name in (("b", "a"), ("a", "b"), ("a", "a"), ("a-b", "c"), ("a", "ä")):
-            await store.create(LEASES, named(name, namespace))
+            await create(store, LEASES, named(name, namespace))
         keys = [each.key for each in store.list(LEASES)[0]]
         assert keys == sorted(keys)
         assert [each.key[1] for each in store.list(LEASES, "a")[0]] == ["a", "b", "ä"]
@@ -161,16 +162,16 @@ def test_lists_are_in_order_of_namespace_and_name(tmp_path: Path) -> None:
 
 def test_the_past_can_be_listed_as_far_as_it_is_kept(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
-        await store.create(LEASES, named("a", n=1))
-        await store.create(LEASES, named("b"))
+        await create(store, LEASES, named("a", n=1))
+        await create(store, LEASES, named("b"))
         then = store.version
-        await store.update(LEASES, "x", "a", lambda old: {**old, "n": 2})
-        await store.delete(LEASES, "x", "b")
-        await store.create(LEASES, named("c"))
+        await update(store, LEASES, "x", "a", lambda old: {**old, "n": 2})
+        await delete(store, LEASES, "x", "b")
+        await create(store, LEASES, named("c"))
         shown = {each.key[1]: each.object.get("n") for each in store.list_at(LEASES, "x", then)}
         assert shown == {"a": 1, "b": None}
         for each in range(20):
-            await store.create(LEASES, named(f"later{each}"))
+            await create(store, LEASES, named(f"later{each}"))
         with pytest.raises(ApiError) as refused:
             store.list_at(LEASES, "x", then)
         assert (refused.value.code, refused.value.reason) == (410, "Expired")
@@ -180,12 +181,12 @@ def test_the_past_can_be_listed_as_far_as_it_is_kept(tmp_path: Path) -> None:
 
 def test_what_is_superseded_and_forgotten_leaves_the_disk(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
-        await store.create(LEASES, named("a", n=0))
+        await create(store, LEASES, named("a", n=0))
         for _ in range(100):
-            await store.update(LEASES, "x", "a", lambda old: {**old, "n": old["n"] + 1})
+            await update(store, LEASES, "x", "a", lambda old: {**old, "n": old["n"] + 1})
         for each in range(30):
-            await store.create(LEASES, named(f"gone{each}"))
-            await store.delete(LEASES, "x", f"gone{each}")
+            await create(store, LEASES, named(f"gone{each}"))
+            await delete(store, LEASES, "x", f"gone{each}")
 
     on_store(tmp_path, work, history=10)
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
@@ -236,11 +237,11 @@ def test_a_restart_finds_the_same_state_and_the_same_history(
 def test_a_follower_misses_nothing_and_gets_nothing_twice(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
         told: list[int] = []
-        await store.create(PODS, named("a"))
+        await create(store, PODS, named("a"))
         since = store.version
-        await store.create(PODS, named("b"))
+        await create(store, PODS, named("b"))
         missed = store.follow(PODS, since, lambda change: told.append(change.stored.version))
-        await asyncio.gather(*(store.create(PODS, named(f"o{each}")) for each in range(10)))
+        await asyncio.gather(*(create(store, PODS, named(f"o{each}")) for each in range(10)))
         versions = [change.stored.version for change in missed] + told
         assert versions == list(range(since + 1, store.version + 1))
 
@@ -251,12 +252,12 @@ def test_a_removed_object_is_told_as_it_was_last_at_the_version_of_its_removal(t
     async def work(store: Store) -> None:
         changes: list[Change] = []
         store.follow(LEASES, 0, changes.append)
-        await store.create(LEASES, named("a", n=1))
-        gone = await store.delete(LEASES, "x", "a")
+        await create(store, LEASES, named("a", n=1))
+        gone = await delete(store, LEASES, "x", "a")
         assert (gone.object["n"], gone.metadata["resourceVersion"]) == (1, str(store.version))
         assert changes[-1].stored is gone
         with pytest.raises(NotFound):
-            await store.delete(LEASES, "x", "a")
+            await delete(store, LEASES, "x", "a")
 
     on_store(tmp_path, work)
 
@@ -284,7 +285,7 @@ def test_what_was_given_up_stays_so_whatever_is_written_later(tmp_path: Path, mo
         with pytest.raises(ApiError):
             await store.settled()
         monkeypatch.setattr(Log, "append", real)
-        later = await store.create(LEASES, named("b"))
+        later = await create(store, LEASES, named("b"))
         assert later.version > lost.version
         with pytest.raises(ApiError, match="given up"):
             await store.durable(lost)
@@ -302,7 +303,7 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(tmp_path: Path) -> 
 
         store.follow(LEASES, 0, fail)
         store.follow(LEASES, 0, heard.append)
-        await asyncio.gather(*(store.create(LEASES, named(name)) for name in "abc"))
+        await asyncio.gather(*(create(store, LEASES, named(name)) for name in "abc"))
         assert len(heard) == len(store.list(LEASES)[0]) == 3
 
     on_store(tmp_path, work)
@@ -340,7 +341,7 @@ def test_compacting_changes_nothing_that_can_be_seen(tmp_path: Path) -> None:
         before = seen(store)
         store.compact()
         assert seen(store) == before
-        changed = await store.update(LEASES, "ns", "a", lambda value: {**value, "turn": 9})
+        changed = await update(store, LEASES, "ns", "a", lambda value: {**value, "turn": 9})
         assert store.feed(LEASES)[store.feed(LEASES).end - 1].stored is changed
         await store.close()
         again = Store(tmp_path)

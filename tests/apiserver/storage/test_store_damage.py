@@ -23,6 +23,7 @@ from jettison.errors import ApiError, JettisonError, NotFound
 from tests.apiserver.served import BUDGETS as BUDGETS_PATH
 from tests.apiserver.served import PODS as PODS_PATH
 from tests.apiserver.served import Served
+from tests.apiserver.storage.writes import create, delete, update
 
 Json = dict[str, Any]
 State = dict[tuple[str, str], Json]
@@ -48,11 +49,11 @@ def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], **options: 
 async def write_some(store: Store) -> None:
     """Objects of every age: written once, often, and removed."""
     for number in range(40):
-        await store.create(LEASES, lease(f"l{number:02}", text="y" * (number * 97)))
+        await create(store, LEASES, lease(f"l{number:02}", text="y" * (number * 97)))
     for number in range(0, 40, 3):
-        await store.update(LEASES, "x", f"l{number:02}", lambda old: {**old, "turn": 2})
+        await update(store, LEASES, "x", f"l{number:02}", lambda old: {**old, "turn": 2})
     for number in range(0, 40, 5):
-        await store.delete(LEASES, "x", f"l{number:02}")
+        await delete(store, LEASES, "x", f"l{number:02}")
 
 
 def state_of(store: Store) -> State:
@@ -141,9 +142,9 @@ def test_a_damaged_object_is_set_aside_and_said_so(tmp_path: Path, caplog: pytes
     """Not the older state that the log still has, and no 404: who owns something is not gone."""
 
     async def write(store: Store) -> None:
-        await store.create(LEASES, lease("a", turn=1))
-        await store.update(LEASES, "x", "a", lambda old: {**old, "turn": 2})
-        await store.create(LEASES, lease("b"))
+        await create(store, LEASES, lease("a", turn=1))
+        await update(store, LEASES, "x", "a", lambda old: {**old, "turn": 2})
+        await create(store, LEASES, lease("b"))
 
     on_store(tmp_path, write)
     damage_row(tmp_path, "a", b'"turn":2', b'"turn":3')
@@ -151,7 +152,7 @@ def test_a_damaged_object_is_set_aside_and_said_so(tmp_path: Path, caplog: pytes
     async def look(store: Store) -> None:
         assert [each.key[1] for each in store.list(LEASES)[0]] == ["b"]
         with pytest.raises(ApiError, match="is damaged and set aside") as refusal:
-            await store.update(LEASES, "x", "a", lambda old: old)
+            await update(store, LEASES, "x", "a", lambda old: old)
         assert refusal.value.code == 500
         with pytest.raises(ApiError, match="too old"):
             store.follow(LEASES, 3, lambda _: None)
@@ -168,15 +169,15 @@ def test_a_damaged_object_is_set_aside_and_said_so(tmp_path: Path, caplog: pytes
 def test_what_was_set_aside_can_be_written_anew_or_deleted(tmp_path: Path) -> None:
     async def write(store: Store) -> None:
         for name in "abc":
-            await store.create(LEASES, lease(name, turn=1))
+            await create(store, LEASES, lease(name, turn=1))
 
     on_store(tmp_path, write)
     for name in "ab":
         damage_row(tmp_path, name, b'"turn":1', b'"turn":0')
 
     async def mend(store: Store) -> None:
-        await store.create(LEASES, lease("a", turn=5))
-        await store.delete(LEASES, "x", "b")
+        await create(store, LEASES, lease("a", turn=5))
+        await delete(store, LEASES, "x", "b")
         assert isinstance(store.missing(LEASES, "x", "b"), NotFound)
 
     on_store(tmp_path, mend)
@@ -190,8 +191,8 @@ def test_what_was_set_aside_can_be_written_anew_or_deleted(tmp_path: Path) -> No
 
 def test_a_damaged_history_is_no_damaged_object(tmp_path: Path) -> None:
     async def write(store: Store) -> None:
-        await store.create(LEASES, lease("a", turn=1))
-        await store.update(LEASES, "x", "a", lambda old: {**old, "turn": 2})
+        await create(store, LEASES, lease("a", turn=1))
+        await update(store, LEASES, "x", "a", lambda old: {**old, "turn": 2})
 
     on_store(tmp_path, write)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -211,9 +212,9 @@ def test_a_key_that_was_damaged_into_that_of_another_object_harms_neither(tmp_pa
     """`l1` and `l3` are one bit apart."""
 
     async def write(store: Store) -> None:
-        await store.create(LEASES, lease("l1", turn=1))
-        await store.create(LEASES, lease("l3", turn=1))
-        await store.update(LEASES, "x", "l1", lambda old: {**old, "turn": 2})
+        await create(store, LEASES, lease("l1", turn=1))
+        await create(store, LEASES, lease("l3", turn=1))
+        await update(store, LEASES, "x", "l1", lambda old: {**old, "turn": 2})
 
     on_store(tmp_path, write)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -244,7 +245,7 @@ def test_a_wal_that_is_not_what_it_was_is_missed(written: tuple[Path, State], ho
 
 def test_an_older_copy_and_another_store_are_refused(tmp_path: Path) -> None:
     async def one(store: Store) -> None:
-        await store.create(LEASES, lease(f"l{store.version}"))
+        await create(store, LEASES, lease(f"l{store.version}"))
 
     on_store(tmp_path / "a", one)
     shutil.copy(tmp_path / "a" / FILE, tmp_path / "copy")
@@ -275,7 +276,7 @@ def test_an_empty_store_beside_what_a_cluster_has_left_is_refused(tmp_path: Path
 def test_a_hidden_row_is_missed(tmp_path: Path) -> None:
     async def write(store: Store) -> None:
         for name in "abc":
-            await store.create(LEASES, lease(name))
+            await create(store, LEASES, lease(name))
 
     on_store(tmp_path, write)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -305,7 +306,7 @@ def test_a_store_of_the_first_form_is_taken_over(tmp_path: Path) -> None:
     async def look(store: Store) -> None:
         assert [each.object["turn"] for each in store.list(LEASES)[0]] == [2]
         assert store.set_aside == {(LEASES.storage, ("x", "b"))}
-        stored = await store.create(LEASES, lease("c"))
+        stored = await create(store, LEASES, lease("c"))
         assert stored.version > 7
 
     on_store(tmp_path, look)
@@ -336,7 +337,7 @@ def test_nobody_else_can_read_any_of_it(tmp_path: Path) -> None:
     try:
 
         async def look(store: Store) -> None:
-            await store.create(LEASES, lease("a"))
+            await create(store, LEASES, lease("a"))
             assert {each.name for each in folder.iterdir()} >= {FILE, f"{FILE}-wal", "store.mark", "lock"}
             for each in folder.iterdir():
                 assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
@@ -353,7 +354,7 @@ def test_nobody_else_can_read_any_of_it(tmp_path: Path) -> None:
 
 def _reread(look: Callable[[Store], Awaitable[None]]) -> Callable[[Store], Awaitable[None]]:
     async def again(store: Store) -> None:
-        await store.delete(LEASES, "x", "a")
+        await delete(store, LEASES, "x", "a")
         await look(store)
 
     return again

@@ -227,7 +227,7 @@ def test_a_watcher_that_lags_too_far_is_told_410_and_nobody_waits_for_it(
     assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "p0")
     assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert last["object"]["message"] == f"too old resource version: {api.store.version - 19} ({api.store.oldest})"
-    assert not api.store.feed(PODS).waiting
+    assert not api.store.feed(PODS)._waiting
 
 
 def test_a_thousand_watchers_that_do_not_read_hold_nothing(api: Served) -> None:
@@ -356,12 +356,12 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
 
         watching = asyncio.create_task(api.app(scope, receive, send))
         await asyncio.sleep(0.02)
-        assert api.store.feed(PODS).waiting
+        assert api.store.feed(PODS)._waiting
         gone.set()
         await asyncio.wait_for(watching, 2)
 
     api.run(work())
-    assert not api.store.feed(PODS).waiting
+    assert not api.store.feed(PODS)._waiting
 
 
 def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:

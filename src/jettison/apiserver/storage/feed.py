@@ -77,11 +77,6 @@ class Feed:
         """It does not wait any longer."""
         self._waiting.discard(wake)
 
-    @property
-    def waiting(self) -> int:
-        """How many watchers have heard of everything."""
-        return len(self._waiting)
-
     def text(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         """What `make` returns, or has returned for this key a short while ago."""
         text = self._texts.get(key)

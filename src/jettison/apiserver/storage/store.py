@@ -28,7 +28,7 @@ from typing import Final
 
 import msgspec
 
-from jettison.apiserver.http.statuses import already_exists, expired, internal_error, not_found, too_large
+from jettison.apiserver.http.statuses import expired, internal_error, not_found, too_large
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.storage.commits import Batch, Disk
 from jettison.apiserver.storage.feed import Feed
@@ -388,25 +388,6 @@ class Store:
         batch = self._open or self._committing
         if batch is not None:
             await batch.done()
-
-    async def create(self, resource: Resource, value: Json) -> Stored:
-        """Write a new object under the name in its metadata; 409 when the name is taken."""
-        metadata = value["metadata"]
-        namespace, name = metadata.get("namespace", ""), metadata["name"]
-        if self.head(resource, namespace, name) is not None:
-            raise already_exists(resource, name)
-        return await self.durable(self.put(resource, namespace, name, value))
-
-    async def update(self, resource: Resource, namespace: str, name: str, change: Callable[[Json], Json]) -> Stored:
-        """Write what `change` makes of the object. It gets the newest one, must not alter it, and may raise."""
-        found = self.head(resource, namespace, name)
-        if found is None:
-            raise self.missing(resource, namespace, name)
-        return await self.durable(self.put(resource, namespace, name, change(found.object)))
-
-    async def delete(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """Remove the object, without grace and without a look at its finalizers."""
-        return await self.durable(self.remove(resource, namespace, name))
 
     async def close(self) -> None:
         """Wait for the writes that are under way, then let go of the directory."""

@@ -8,7 +8,7 @@ everything that is timed. Whoever needs both in one number, as a snapshot does, 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -44,6 +44,9 @@ class SystemClock:
 
 
 _BOOT_NS = time.time_ns() - time.monotonic_ns()
+
+SYSTEM_CLOCK: Final = SystemClock()
+"""The default of functions that take a clock."""
 
 
 class Instant(NamedTuple):

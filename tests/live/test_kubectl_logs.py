@@ -41,7 +41,7 @@ class Shelf:
 @contextmanager
 def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
     """A server in this process, with the shelf above."""
-    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), near_logs={"shelf": Shelf()})
+    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), local_logs={"shelf": Shelf()})
     loop, stop, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(cluster.run(stop, lambda _: ready.set())))
     thread.start()

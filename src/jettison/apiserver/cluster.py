@@ -32,7 +32,7 @@ from jettison.apiserver.storage.private_files import make_private_folder
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.eviction import Settings
 from jettison.apiserver.verbs.log_query import LogSource
-from jettison.apiserver.verbs.remote_logs import FarLogs
+from jettison.apiserver.verbs.remote_logs import RemoteLogs
 from jettison.clock import Clock, SystemClock
 from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.errors import InputError
@@ -54,7 +54,7 @@ class Cluster:
     users: Mapping[str, str] = field(default_factory=lambda: PEOPLE)
     clock: Clock = field(default_factory=SystemClock)
     # Of nodes in this process; they come when they are there.
-    near_logs: Mapping[str, LogSource] = field(default_factory=dict)
+    local_logs: Mapping[str, LogSource] = field(default_factory=dict)
     switches: ApiSwitches = EXACT
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Cluster:
     async def run(self, stop: asyncio.Event, on_ready: Callable[[Endpoint], None]) -> None:
         """Serve until `stop` is set. The directory is locked first: two servers would fight over everything in it."""
         make_private_folder(self.state_dir, is_ours=False)
-        store = Store(self.folder)
+        store = Store(self.folder, clock=self.clock)
         try:
             making = IdentityInTheMaking(self.folder / "pki", self.endpoint.names)
             await ensure_system_objects(store, self.clock)
@@ -108,14 +108,14 @@ class Cluster:
             if entry.user in self.users or self._has_joined(entry.user):
                 path = self.kubeconfig(entry.user)
                 write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
-        far_logs = FarLogs(store, identity.client)
+        remote_logs = RemoteLogs(store, identity.client)
         app = Application(
             store,
             self.clock,
             Authenticator(entries),
             evictions=Settings(switches=self.switches),
-            near_logs=self.near_logs,
-            far_logs=far_logs,
+            local_logs=self.local_logs,
+            remote_logs=remote_logs,
         )
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:

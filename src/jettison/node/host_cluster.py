@@ -48,7 +48,7 @@ class _HostCluster:
             settings[0].state_dir,
             Endpoint(*orders.listen),
             {**PEOPLE, _CONTROLLERS: "admin", **users},
-            near_logs=self._logs,
+            local_logs=self._logs,
             switches=self._switches,
         )
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jettison.apiserver.objects.resources import LEASES, NODES, PODS
 from jettison.apiserver.storage.log import Log
-from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.store import HISTORY, Store
 from jettison.apiserver.storage.stored import Change
 from jettison.errors import ApiError, JettisonError, NotFound
 from tests.apiserver.storage.writes import create, delete, update
@@ -27,9 +27,9 @@ def named(name: str, namespace: str = "x", **rest: Any) -> Json:
     return {"metadata": {"name": name, "namespace": namespace}, **rest}
 
 
-def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], **options: int) -> None:
+def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], history: int = HISTORY) -> None:
     async def run() -> None:
-        store = Store(folder, **options)
+        store = Store(folder, history)
         await work(store)
         await store.close()
 

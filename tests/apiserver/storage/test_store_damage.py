@@ -18,7 +18,7 @@ import pytest
 
 from jettison.apiserver.objects.resources import BUDGETS, LEASES, PODS
 from jettison.apiserver.storage.log import FILE
-from jettison.apiserver.storage.store import Store
+from jettison.apiserver.storage.store import HISTORY, Store
 from jettison.errors import ApiError, JettisonError, NotFound
 from tests.apiserver.served import BUDGETS as BUDGETS_PATH
 from tests.apiserver.served import PODS as PODS_PATH
@@ -35,9 +35,9 @@ def lease(name: str, **rest: Any) -> Json:
     return {"metadata": {"name": name, "namespace": "x", "uid": f"uid-of-{name}"}, **rest}
 
 
-def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], **options: int) -> None:
+def on_store(folder: Path, work: Callable[[Store], Awaitable[None]], history: int = HISTORY) -> None:
     async def run() -> None:
-        store = Store(folder, **options)
+        store = Store(folder, history)
         try:
             await work(store)
         finally:

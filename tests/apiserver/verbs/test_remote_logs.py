@@ -14,7 +14,7 @@ import pytest
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
 from jettison.apiserver.verbs import remote_logs
 from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION, LogQuery
-from jettison.apiserver.verbs.remote_logs import FarLogs
+from jettison.apiserver.verbs.remote_logs import RemoteLogs
 from jettison.errors import ApiError
 from tests.apiserver.served import Served
 
@@ -71,7 +71,7 @@ async def know(api: Served, port: int, certificate: str, address: str = "127.0.0
 
 async def read(api: Served, directory: Path, query: LogQuery = WHOLE) -> bytes:
     """All of it; or the refusal, raised."""
-    logs = FarLogs(api.store, ensure_identity(directory / "pki").client)
+    logs = RemoteLogs(api.store, ensure_identity(directory / "pki").client)
     return b"".join([piece async for piece in logs.read_log(POD, query)])
 
 

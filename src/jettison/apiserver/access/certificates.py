@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from jettison.apiserver.access.identity import AUTHORITY, CHAIN, CLIENT_NAME, LOOPBACK_NAMES, ServerIdentity
 from jettison.apiserver.storage.private_files import make_private_folder, read_private, write_private
+from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import InputError
 
 _LIFETIME = timedelta(days=3650)
@@ -35,7 +36,7 @@ class _Signed:
     certificate: x509.Certificate
 
 
-def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> ServerIdentity:
+def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES, clock: Clock = SYSTEM_CLOCK) -> ServerIdentity:
     """Read what is there; make what is missing, about to expire, or does not hold all of `names`.
 
     `ca.crt` is a copy for people with curl; the others hold key and certificate together, because two files can be
@@ -43,7 +44,7 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> Serv
     """
     make_private_folder(folder)
     wanted = frozenset(names)
-    now = datetime.now(UTC)
+    now = _now(clock)
     authority = _load(folder / "ca.pem")
     if authority is None or _expires_soon(authority.certificate, now):
         authority = _sign_authority(now)
@@ -61,9 +62,13 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES) -> Serv
     return identity
 
 
-def self_signed(name: str) -> bytes:
+def self_signed(name: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
     """Key and certificate of a server whose clients know this very certificate, so that no authority has to vouch."""
-    return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, datetime.now(UTC)))
+    return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, _now(clock)))
+
+
+def _now(clock: Clock) -> datetime:
+    return datetime.fromtimestamp(clock.now_ns() // 10**9, UTC)
 
 
 def _expires_soon(certificate: x509.Certificate, now: datetime) -> bool:

@@ -61,8 +61,8 @@ class Application:
         authenticator: Authenticator,
         *,
         evictions: Settings | None = None,
-        near_logs: Mapping[str, LogSource] | None = None,
-        far_logs: LogSource | None = None,
+        local_logs: Mapping[str, LogSource] | None = None,
+        remote_logs: LogSource | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -70,7 +70,7 @@ class Application:
         self._authorizer = Authorizer(store)
         objects = Objects(store, clock, self._authorizer)
         parts = Parts(objects, Evictions(store, clock, evictions))
-        self._logs = ContainerLogs(store, {} if near_logs is None else near_logs, far_logs)
+        self._logs = ContainerLogs(store, clock, {} if local_logs is None else local_logs, remote_logs)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
             ("list", ""): objects.list_all,

@@ -38,6 +38,7 @@ from jettison.apiserver.storage.mark import Mark
 from jettison.apiserver.storage.private_files import lock_folder, open_private, tighten
 from jettison.apiserver.storage.salvage import Salvaged, salvage
 from jettison.apiserver.storage.store import lost_objects
+from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import JettisonError
 
 
@@ -170,7 +171,9 @@ def _wal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def repair(path: Path, aside: Sequence[ObjectKey] = (), *, begins_anew: bool = False) -> Repaired:
+def repair(
+    path: Path, aside: Sequence[ObjectKey] = (), *, begins_anew: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> Repaired:
     """Put a store in its place that has every row which is what was written. The old files are kept, and objects that
     are set aside stay so.
 
@@ -200,7 +203,7 @@ def repair(path: Path, aside: Sequence[ObjectKey] = (), *, begins_anew: bool = F
         quarantine(connection, [*lost, *aside], found.damaged, older)
         seal = seal_all(connection, store, acknowledged + 1)
         connection.execute("COMMIT")
-    kept = _keep(path)
+    kept = _keep(path, clock.now_ns())
     fresh.replace(path)
     record.path.unlink(missing_ok=True)
     record.open(seal.store, seal.version)
@@ -213,12 +216,12 @@ def repair(path: Path, aside: Sequence[ObjectKey] = (), *, begins_anew: bool = F
 _NONE: Final = Seal("", 0, 0, 0, 0)
 
 
-def _keep(path: Path) -> Path | None:
+def _keep(path: Path, now_ns: int) -> Path | None:
     """The old store under another name, its WAL beside it: the new one must not find that."""
     if not path.exists():
         _wal(path).unlink(missing_ok=True)
         return None
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    now = datetime.fromtimestamp(now_ns // 10**9, UTC).strftime("%Y%m%dT%H%M%S")
     names = (path.with_name(f"{path.name}.damaged-{now}{suffix}") for suffix in ("", *(f".{n}" for n in range(1, 100))))
     kept = next(each for each in names if not each.exists())
     os.link(path, kept)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import time
 from pathlib import Path
 from typing import Final
 
 from jettison.apiserver.http.statuses import internal_error
 from jettison.apiserver.storage.private_files import open_private, tighten
+from jettison.clock import Clock
 from jettison.errors import ApiError
 
 FILE: Final = "store.reserve"
@@ -26,14 +26,15 @@ MOST_BYTES: Final = 4 * 2**20
 """An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
 _SHARE: Final = 16
 """Of a small disk the reserve is one part in so many."""
-_LOOK_SECONDS: Final = 0.01
+_LOOK_NS: Final = 10_000_000
 _FEWEST_BYTES: Final = 64 * 2**10
 
 
 class Room:
     """Beside the store, for one server."""
 
-    def __init__(self, folder: Path, wal: Path) -> None:
+    def __init__(self, folder: Path, wal: Path, clock: Clock) -> None:
+        self._clock = clock
         self._folder = folder
         self._path = folder / FILE
         self._wal = wal
@@ -41,16 +42,16 @@ class Room:
         self._size = min(MOST_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
         # Below this, ordinary writes stop; above twice as much they go on.
         self._least = self._size // 8
-        self._next_look = 0.0
+        self._next_look_ns = 0
         tighten(self._path)
         self.is_full = not self._keep() or self._free() < self._least
 
     def look(self) -> bool:
         """Whether there is room for all that may be written, as of some milliseconds ago: every write asks."""
-        now = time.monotonic()
-        if now < self._next_look:
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._next_look_ns:
             return not self.is_full
-        self._next_look = now + _LOOK_SECONDS
+        self._next_look_ns = now_ns + _LOOK_NS
         free = self._free()
         if free < self._least:
             self.is_full = True

@@ -36,6 +36,7 @@ from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
 from jettison.apiserver.storage.reserve import Room, is_out_of_room
 from jettison.apiserver.storage.stored import Change, ChangeType, Json, Stored
+from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import ApiError
 
 Key = tuple[str, str]
@@ -121,12 +122,12 @@ class _Packed:
 class Store:
     """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
 
-    def __init__(self, folder: Path, history: int = HISTORY) -> None:
+    def __init__(self, folder: Path, history: int = HISTORY, clock: Clock = SYSTEM_CLOCK) -> None:
         make_private_folder(folder)
         self._lock = lock_folder(folder)
         try:
             self._log = Log(folder / FILE)
-            self.room = Room(folder, folder / f"{FILE}-wal")
+            self.room = Room(folder, folder / f"{FILE}-wal", clock)
         except BaseException:
             os.close(self._lock)
             raise

@@ -5,7 +5,6 @@ Whoever keeps logs is asked; here is only what the request means and how it is r
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from jettison.apiserver.objects.resources import PODS
 from jettison.apiserver.objects.validation.mistakes import forbidden, invalid, refusal
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.log_query import LogQuery, LogSource
+from jettison.clock import Clock
 from jettison.errors import ApiError, ManifestError
 from jettison.manifests.times import parse_time
 
@@ -23,12 +23,13 @@ Json = dict[str, Any]
 
 
 class ContainerLogs:
-    """The handler. `near` are the nodes of this process, by name, and may change; all others are asked by `far`."""
+    """The handler. `local` are the nodes of this process, by name, and may change; `remote` asks all others."""
 
-    def __init__(self, store: Store, near: Mapping[str, LogSource], far: LogSource | None) -> None:
+    def __init__(self, store: Store, clock: Clock, local: Mapping[str, LogSource], remote: LogSource | None) -> None:
         self._store = store
-        self._near = near
-        self._far = far
+        self._clock = clock
+        self._local = local
+        self._remote = remote
 
     def open(self, request: Request, target: Target) -> AsyncGenerator[bytes, None]:
         """What is to be sent; raises ApiError, too."""
@@ -41,7 +42,7 @@ class ContainerLogs:
             _amount(request, "limitBytes", 1),
             request.is_set("previous"),
             request.is_set("follow"),
-            _since_ns(request),
+            _since_ns(request, self._clock),
             # Everything but a clear no is a yes here, as upstream reads it.
             request.parameters.get("timestamps", ["false"])[0].lower() not in ("false", "0"),
         )
@@ -53,7 +54,7 @@ class ContainerLogs:
             raise bad_request(f"container {query.container} is not valid for pod {name}")
         if not node:
             raise bad_request(f"pod {name} does not have a host assigned")
-        source = self._near.get(node, self._far)
+        source = self._local.get(node, self._remote)
         if source is None:
             message = "no node of this server keeps logs"
             raise ApiError(message, code=503, reason="ServiceUnavailable", details={})
@@ -68,13 +69,13 @@ def _amount(request: Request, name: str, least: int) -> int | None:
     return number
 
 
-def _since_ns(request: Request) -> int | None:
+def _since_ns(request: Request, clock: Clock) -> int | None:
     seconds, moment = _amount(request, "sinceSeconds", 1), request.parameter("sinceTime")
     if seconds is not None and moment:
         why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
         raise refusal("", "PodLogOptions", "", [forbidden("", why)])
     if seconds is not None:
-        return time.time_ns() - seconds * 10**9
+        return clock.now_ns() - seconds * 10**9
     try:
         return parse_time(moment) if moment else None
     except ManifestError as error:

@@ -137,7 +137,7 @@ class Evictions:
         # Budgets as values, by name: reading one takes longer than judging by it.
         self._known: dict[tuple[str, str], _Known] = {}
         # Which generation of a budget's spec is the newest, and since when.
-        self._specified: dict[tuple[str, str], tuple[int, float]] = {}
+        self._specified: dict[tuple[str, str], tuple[int, int]] = {}
         store.follow(BUDGETS, store.version, self._notice)
 
     async def evict(self, order: Order, seconds: float = LONGEST_SECONDS) -> None:
@@ -185,9 +185,9 @@ class Evictions:
         budget = verdict.budget
         if budget is None or not verdict.retry_after_seconds:
             return False
-        generation, since = self._specified.get((budget.namespace, budget.name), (0, 0.0))
+        generation, since_ns = self._specified.get((budget.namespace, budget.name), (0, 0))
         is_new = generation > budget.status.observed_generation
-        return is_new and asyncio.get_running_loop().time() < since + self._settings.patience_seconds
+        return is_new and self._clock.monotonic_ns() < since_ns + int(self._settings.patience_seconds * 10**9)
 
     def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
         """Of whoever counts a budget that was asked."""
@@ -285,8 +285,8 @@ class Evictions:
         if change.type is ChangeType.DELETED:
             self._known.pop(key, None)
             self._specified.pop(key, None)
-        elif self._specified.get(key, (0, 0.0))[0] != generation:
-            self._specified[key] = (generation, asyncio.get_running_loop().time())
+        elif self._specified.get(key, (0, 0))[0] != generation:
+            self._specified[key] = (generation, self._clock.monotonic_ns())
 
 
 def _read_budget(stored: Stored) -> _Known:

@@ -52,7 +52,7 @@ class _Place:
     certificate: str
 
 
-class FarLogs:
+class RemoteLogs:
     """`chain` is what nodes know us by: key and certificate in one file."""
 
     def __init__(self, store: Store, chain: Path) -> None:

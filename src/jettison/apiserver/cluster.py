@@ -3,7 +3,7 @@
 <state_dir>/admin.kubeconfig, …        one per user, for people and programs
 <state_dir>/cluster/store.sqlite       the objects
 <state_dir>/cluster/pki/               the authority and the server's certificate
-<state_dir>/cluster/tokens.json        who may come in
+<state_dir>/cluster/tokens.json        tokens, with their users and roles
 <state_dir>/cluster/store.mark         the newest acknowledged version
 <state_dir>/cluster/store.reserve      room for deletions on a full disk
 """
@@ -39,7 +39,7 @@ from jettison.errors import InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
-"""Users that every cluster has, with their roles; a node is added by whoever runs one."""
+"""Users that every cluster has, with their roles; the process that runs a node adds that."""
 
 _LOOK_FOR_GARBAGE_AT: Final = 10_000
 """New objects."""
@@ -53,7 +53,7 @@ class Cluster:
     endpoint: Endpoint
     users: Mapping[str, str] = field(default_factory=lambda: PEOPLE)
     clock: Clock = field(default_factory=SystemClock)
-    # Of nodes in this process; they come when they are there.
+    # Of nodes in this process; filled in when they have started.
     local_logs: Mapping[str, LogSource] = field(default_factory=dict)
     switches: ApiSwitches = EXACT
 
@@ -62,7 +62,7 @@ class Cluster:
         for user in self.users:
             path = self.kubeconfig(user)
             if path in taken:
-                raise InputError(f"a node cannot be called `{path.stem}`: `{path.name}` is that of somebody else")
+                raise InputError(f"a node cannot be called `{path.stem}`: `{path.name}` is the file of another user")
             taken.add(path)
 
     @property
@@ -75,7 +75,7 @@ class Cluster:
         return self.state_dir / f"{user.removeprefix(NODE_PREFIX)}.kubeconfig"
 
     def _has_joined(self, user: str) -> bool:
-        """A node of an earlier start is still let in, and finds the server only where its file says."""
+        """A node of an earlier start keeps its token, and finds the server only where its file says."""
         path = self.kubeconfig(user)
         is_free = path not in map(self.kubeconfig, self.users)
         return user.startswith(NODE_PREFIX) and "/" not in user and is_free and path.exists()
@@ -134,8 +134,8 @@ class Cluster:
 
 
 def _calm_garbage_collector() -> None:
-    """What is loaded stays. Objects of the API refer to each other in no circle, so that there is little to find: to
-    look at every 700th of them costs a tenth of all time.
+    """Modules stay loaded, and objects of the API are in no reference cycles, so there is little to collect: a
+    collection per 700 new objects, the default, costs a tenth of all time.
     """
     gc.freeze()
     gc.set_threshold(_LOOK_FOR_GARBAGE_AT)
@@ -170,5 +170,5 @@ def _ensure(store: Store, clock: Clock, resource: Resource, source: dict[str, An
 
 
 def _admitted(value: dict[str, Any]) -> None:
-    """What the system itself needs is not asked about."""
+    """Admission is for clients, not for what the server itself needs."""
     del value

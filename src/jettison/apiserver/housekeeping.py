@@ -1,4 +1,4 @@
-"""What the server does on its own account: it empties namespaces that are to go, and drops old events.
+"""What the server does without being asked: it empties namespaces that are being deleted, and drops old events.
 
 Both belong here and not to the controllers: emptying must know all resources there are, and a store without either
 would only ever grow.
@@ -41,7 +41,7 @@ class Housekeeping:
         self._wake.set()
 
     async def run(self) -> None:
-        """For ever: whenever something in a terminating namespace is gone, look what is left."""
+        """Until cancelled: whenever something in a terminating namespace is gone, look what is left."""
         for resource in (*_CONTENT, NAMESPACES):
             self._store.follow(resource, self._store.version, self._notice)
         try:
@@ -52,7 +52,7 @@ class Housekeeping:
                     self._drop_old_events()
                     await self._store.settled()
                 except ApiError:
-                    # The disk refuses, which every client hears as well; the next round tries again.
+                    # The disk refuses, as every client is told; the next round tries again.
                     _log.exception("housekeeping failed")
                 timer = asyncio.get_running_loop().call_later(_EVENT_ROUND_SECONDS, self._wake.set)
                 await self._wake.wait()
@@ -74,7 +74,7 @@ class Housekeeping:
                 self._finish(namespace)
 
     def _empty(self, namespace: Stored) -> bool:
-        """Whether anything is left after all was asked to go. Pods have their grace, finalizers their say.
+        """Whether anything is left after everything was deleted. Pods have their grace, finalizers hold the others.
 
         Pods go first: what they need, the budgets among it, stays until they are gone.
         """
@@ -87,7 +87,7 @@ class Housekeeping:
         return any(left.values())
 
     def _ask(self, resource: Resource, namespace: Stored) -> list[Stored]:
-        """Ask all of them to go, and say who has not gone yet."""
+        """Delete all of them; the answer is those that are still there."""
         left = []
         for item in self._store.list(resource, namespace.key[1])[0]:
             current = self._store.head(resource, *item.key)
@@ -117,7 +117,7 @@ class Housekeeping:
         value = current.object
         kept = [each for each in value["spec"].get("finalizers") or () if each != "kubernetes"]
         last = {**value, "spec": {**value["spec"], "finalizers": kept}}
-        # Nothing belongs to it any more, so nobody has to wait for what does.
+        # Nothing belongs to it any more, so there is nothing to wait for.
         others = [each for each in current.metadata.get("finalizers") or () if each not in GARBAGE_FINALIZERS]
         last["metadata"] = {key: each for key, each in value["metadata"].items() if key != "finalizers"}
         if others:

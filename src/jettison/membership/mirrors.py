@@ -1,7 +1,7 @@
-"""Static pods in the API: each is shown by a mirror, so that the scheduler counts it and everybody sees it.
+"""Static pods in the API: each is shown by a mirror, so that the scheduler counts it and users see it.
 
-A mirror is nobody's wish. Who deletes it gets another one and the pod runs on; it goes when the manifest does. It
-belongs to the Node, so that it goes with that, too.
+A mirror does not make the pod run. When it is deleted, the node creates another one and the pod runs on; it is removed
+when the manifest is. It is owned by the Node, so that it is deleted with that, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAYS: Final = {"operator": "Exists", "effect": "NoExecute"}
 
 
 def mirror_name(pod: str, node: str) -> str:
-    """The same manifest may lie on many nodes."""
+    """With the node's name, because the same manifest may be on many nodes."""
     return f"{pod}-{node.lower()}"
 
 
@@ -88,10 +88,10 @@ class Mirrors:
 
 
 def _shown(spec: Mapping[str, Any]) -> Document:
-    """The number of a priority is for the API to find, and no taint drives such a pod away.
+    """The API computes the priority's number, and such a pod tolerates every taint.
 
-    An account or a secret to pull with would have the mirror refused (a node must not name objects that it then may
-    read), and a bare host has no use for either.
+    A mirror with a service account or an image pull secret would be refused (a node could read the objects that its
+    pods name), and a bare host has no use for either.
     """
     kept = {key: value for key, value in spec.items() if key not in _NOT_SHOWN}
     for kind in ("initContainers", "containers"):

@@ -1,7 +1,7 @@
-"""Pods that run here and are in no list of the API, though no deletion of them was seen.
+"""Pods that run on this node and are in no list of the API, though no deletion of them was seen.
 
-A kubelet ends such pods at once. That is right when they were deleted while it could not hear, and the end of
-everything when the server has lost its state, or is another one. So they run on until the API has confirmed it twice,
+A kubelet ends such pods at once. That is right when they were deleted while it was disconnected, and ends every pod of
+the node when the server has lost its state, or is another one. So they run on until the API has confirmed it twice,
 some seconds apart, each time with a list of its own and an answer about each pod; and all that only if it is the
 cluster that the pods are from. A cluster that knows this node has its Node object, whose uid is on file here, so that a
 restarted agent knows it too: one that had to be told of the node anew may have forgotten more than that.
@@ -91,7 +91,7 @@ class MissingPods:
                 self.wake()
 
     def _hear(self, change: Change) -> None:
-        """A deletion that the API tells of is meant; that something is not in a list may be a mistake."""
+        """A deletion that the API reports is meant; a pod that is merely missing from a list may be a mistake."""
         if change.new is None and not self._pods.is_listing:
             self._gone.add(change.newest["metadata"]["uid"])
 
@@ -123,7 +123,7 @@ class MissingPods:
         try:
             found = (await self._client.get(NODES, self._node_name))["metadata"]["uid"]
         except NotFound:
-            # About to be told of this node. That it has just forgotten it is a reason to wait, too.
+            # The Node is about to be created. If the API has just lost it, that is a reason to wait, too.
             if not count:
                 return
             found = ""

@@ -27,7 +27,7 @@ READY: Final = "Ready"
 NODE_READY: Final = "NodeReady"
 NODE_NOT_READY: Final = "NodeNotReady"
 KUBERNETES: Final = "v1.36.4"
-"""The release of the kubelet whose part we play: schedulers and clients choose by it what a node can do."""
+"""The release of the kubelet that this node stands for: schedulers and clients choose by it what a node can do."""
 
 _GO_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 

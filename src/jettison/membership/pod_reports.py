@@ -25,7 +25,7 @@ from jettison.runtimes.kube.kinds import PODS
 from jettison.runtimes.protocol import Hosting, PodStatus
 
 LOOK_SECONDS: Final = 0.5
-"""Readiness changes without a word from anybody; all else wakes us."""
+"""Readiness changes without an event; everything else wakes the loop."""
 
 _AT_ONCE: Final = 8
 
@@ -150,8 +150,8 @@ _LOST: Final = {
 def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) -> Document:
     """For a strategic merge: only what differs from the API's pod, so it is empty where nothing does.
 
-    Conditions of others stay as they are, and a pod that has ended never lives again: whoever saw it end has acted on
-    that.
+    Conditions of others stay as they are, and a pod that has ended does not become alive again: controllers have acted
+    on its end.
     """
     before = pod.get("status") or {}
     if before.get("phase") in TERMINAL and status.phase not in TERMINAL:
@@ -197,7 +197,7 @@ def _changed(conditions: Iterable[Document], before: Document, generation: int |
         if generation:
             condition = {**condition, "observedGeneration": generation}
         old = known.get(condition["type"], {})
-        # Kubernetes writes null where nobody probes.
+        # Kubernetes writes null for a probe time that is not set.
         if {key: value for key, value in old.items() if value and not key.startswith("last")} == condition:
             continue
         moment = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None

@@ -1,4 +1,4 @@
-"""The pods that an API has bound to this node, as one who wants pods."""
+"""The pods that an API has bound to this node: one of the sources of pods that the agent runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUR_NOTES = "jettison.dev/"
 
 
 class ApiPods:
-    """What the cache holds. `wake` is called at every change: nobody who creates a pod wants to wait for a look.
+    """What the cache holds. `wake` is called at every change, so that a new pod need not wait for the next look.
 
     `is_finished` tells whether anything of a pod is left on this node, `missing` what stays although the cache does not
     have it.
@@ -66,7 +66,7 @@ class ApiPods:
         return {**self._missing(), **self._leaving, **here}
 
     def look_again(self) -> None:
-        """What is missing is something else by now."""
+        """`missing` has changed."""
         self._has_changed = True
         self._wake()
 
@@ -90,7 +90,7 @@ class ApiPods:
             return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
         # What it is now is for the API to know; a record of it here would be old, and managedFields are half of a pod.
         metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
-        # What the agent notes of its own pods counts when it finds them again, and nobody else may say it.
+        # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
         annotations = metadata.get("annotations") or {}
         metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
         bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
@@ -102,7 +102,7 @@ class ApiPods:
 
 
 def uid_of(document: Document) -> str:
-    """Names are used again, this is not."""
+    """Names are used again, uids are not."""
     uid: str = document["metadata"]["uid"]
     return uid
 
@@ -114,7 +114,7 @@ def local_uid(document: Document) -> str:
 
 
 def is_terminating(document: Document) -> bool:
-    """Somebody has deleted it, and it stays until we say that it has ended."""
+    """It was deleted, and stays in the API until the node reports that it has ended."""
     return "deletionTimestamp" in document["metadata"]
 
 

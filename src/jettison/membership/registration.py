@@ -41,7 +41,7 @@ RENEW_SECONDS: Final = 10.0
 
 
 class Registration:
-    """One node. `nodes` is a cache that holds at least this one; `tell` is given what became of its conditions."""
+    """One node. `nodes` is a cache that holds at least this one; `tell` gets an event for each changed condition."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Registration:
         self._reported_ns = 0
 
     async def report(self) -> None:
-        """One round. A node that somebody deleted is made again by the agent's next start, as with a kubelet."""
+        """One round. A Node that was deleted is created again at the agent's next start, as with a kubelet."""
         if not self._is_registered:
             await self._register()
             self._is_registered = True

@@ -64,7 +64,7 @@ def test_a_wrong_entry_is_named(tmp_path: Path, change: dict[str, Any], complain
 
 def test_a_token_belongs_to_one_user(tmp_path: Path) -> None:
     path = written(tmp_path / "tokens.json", GOOD, GOOD | {"user": "bob"})
-    with pytest.raises(InputError, match="the token of `bob` is somebody else's too"):
+    with pytest.raises(InputError, match="the token of `bob` is that of another user, too"):
         ensure_tokens(path, {})
 
 

@@ -191,7 +191,7 @@ def test_nobody_has_to_read_its_greeting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["admin", "viewer", "evictor", "controllers"])
 def test_a_node_takes_nobody_s_kubeconfig(tmp_path: Path, name: str) -> None:
     said = refused("--state-dir", str(tmp_path / "state"), "--node", name).stderr
-    assert said == f"error: a node cannot be called `{name}`: `{name}.kubeconfig` is that of somebody else\n"
+    assert said == f"error: a node cannot be called `{name}`: `{name}.kubeconfig` is the file of another user\n"
     assert not (tmp_path / "state").exists()
 
 

@@ -1,4 +1,4 @@
-"""Who is asking: the user behind a token, or the one that an administrator asks to be.
+"""Which user sends a request: that of its token, or the one that an administrator impersonates.
 
 A request without credentials is the user `system:anonymous`, as in Kubernetes, so it is told with 403 what it may not
 do; only health and version are open to it.

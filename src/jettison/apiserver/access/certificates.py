@@ -1,6 +1,6 @@
-"""A certificate authority of our own, and what it signs: the server's certificate, and the one that nodes know it by.
+"""A certificate authority of our own, and what it signs: the server's certificate, and the one it shows to nodes.
 
-TLS is no luxury on loopback: client-go, and so kubectl, silently drops tokens when the server's URL is plain http.
+TLS is needed on loopback, too: client-go, and so kubectl, silently drops tokens when the server's URL is plain http.
 The authority stays in the state directory, so that a kubeconfig that was handed out keeps working over restarts.
 """
 
@@ -26,7 +26,7 @@ from jettison.errors import InputError
 _LIFETIME = timedelta(days=3650)
 # All are renewed at a start only, and a server may run for months.
 _RENEW_BEFORE = timedelta(days=365)
-# Clocks of guests and containers lag behind; a certificate must not be from the future for them.
+# Clocks of virtual machines lag behind; a certificate must not be from the future for them.
 _BACKDATE = timedelta(hours=1)
 
 
@@ -63,7 +63,7 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES, clock: 
 
 
 def self_signed(name: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
-    """Key and certificate of a server whose clients know this very certificate, so that no authority has to vouch."""
+    """Key and certificate of a server whose clients know this very certificate, so that no authority has to sign it."""
     return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, _now(clock)))
 
 

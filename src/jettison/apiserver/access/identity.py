@@ -1,7 +1,7 @@
-"""What the server shows to its clients, made by somebody else.
+"""The server's certificates, made by another process.
 
-Making and checking certificates takes `cryptography`, which is 12 MB of memory for what is done once per start. So a
-process of its own does it, while this one opens the store.
+Making and checking them takes `cryptography`, which is 12 MB of memory for what is done once per start. So a process of
+its own does it, while this one opens the store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 AUTHORITY = "ca.crt"
 CHAIN = "server.pem"
 CLIENT_NAME = "kube-apiserver-kubelet-client"
-"""Whom nodes tell what their containers wrote: the name that API servers have at kubelets."""
+"""The name under which nodes let the API server read logs: the one that API servers have at kubelets."""
 
 _CLIENT = "kubelet-client.pem"
 _MAKER = "jettison.apiserver.access.certificates"
@@ -28,7 +28,7 @@ _MAKER = "jettison.apiserver.access.certificates"
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What the server shows to clients (`chain`: key and certificate in one file), and what makes them believe it."""
+    """What the server shows to clients (`chain`: key and certificate in one file), and the authority that signed it."""
 
     authority_pem: bytes
     chain: Path
@@ -44,7 +44,7 @@ class IdentityInTheMaking:
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self._folder = folder
-        # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
+        # -P: nothing is imported from the working directory, in which any user may have written.
         command = [sys.executable, "-P", "-m", _MAKER, str(folder), *names]
         # Not to be stopped by a Ctrl-C that is meant for the server: it is done in a moment.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module

@@ -1,6 +1,6 @@
 """What a node may touch: itself, its lease, and the pods that are bound to it.
 
-A machine that was broken into must not reach the others. These are the rules of Kubernetes' Node authorizer
+A compromised machine must not reach the others. These are the rules of Kubernetes' Node authorizer
 (`objection`) and of its admission plugin NodeRestriction (`refusal`), with their words, for what this API serves. One
 is ours: a node does not lift its own cordon.
 """
@@ -97,7 +97,7 @@ class NodeRestriction:
         if not access.name:
             return "can only list/watch pods with spec.nodeName field selector" if is_collection else _NAMELESS
         if self._objects.is_set_aside(PODS, access.namespace, access.name):
-            # Whose it is cannot be told. Who runs it is to hear that it is damaged, and not that it is gone.
+            # Its node is unknown. The node that runs it must be told that it is damaged, not that it is gone.
             return ""
         found = self._objects.get(PODS, access.namespace, access.name)
         return "" if found is not None and _node_of(found.object) == node else _unrelated(node)

@@ -1,6 +1,6 @@
 """Questions about permissions, which clients ask by creating an object that is answered and never kept.
 
-`kubectl auth can-i`, `auth can-i --list` and `auth whoami` live from these.
+`kubectl auth can-i`, `auth can-i --list` and `auth whoami` use these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ATTRIBUTES = ("group", "resource", "subresource", "namespace", "name")
 def answer_review(
     resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer
 ) -> dict[str, Any]:
-    """The review with its status filled in. Its fields have the right types; who may ask was decided before."""
+    """The review with its status filled in. Its fields have the right types, and the asker may ask."""
     spec = review.get("spec") or {}
     match resource.kind:
         case "SelfSubjectReview":
@@ -39,7 +39,7 @@ def answer_review(
 
 
 def _check(kind: str, spec: Json, metadata: Json, group: str) -> None:
-    """422, and Kubernetes has forgotten by then of which kind the question was."""
+    """422, without a kind, as Kubernetes answers."""
     if mistakes := list(_mistakes(kind, spec, metadata)):
         raise refusal(group, "", "", mistakes)
 

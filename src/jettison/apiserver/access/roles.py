@@ -1,4 +1,4 @@
-"""Who may do what: four roles, each a few lines of verbs, resources and, where a whole object is too much, fields.
+"""Four roles, each a few lines of verbs, resources and, where a whole object is too much, fields.
 
 Kubernetes' RBAC objects would let a cluster define its own; one machine has four kinds of callers and needs no more.
 A resource is written as kubectl writes it: `pods`, `pods/eviction`, `poddisruptionbudgets.policy`, and `*` for all.
@@ -112,5 +112,5 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
 
 @cache
 def grants(role: str) -> tuple[Grant, ...]:
-    """All grants of a role, those of everybody included. A user without a role has these alone."""
+    """All grants of a role, with those that every known user has. A user without a role has the latter alone."""
     return (*ROLES.get(role, ()), *EVERYBODY)

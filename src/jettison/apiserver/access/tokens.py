@@ -82,7 +82,7 @@ def _check(path: Path, entries: Iterable[TokenEntry]) -> None:
         if len(entry.token) < _SHORTEST or not _TOKEN.fullmatch(entry.token):
             raise InputError(f"`{path}`: the token of `{entry.user}` must be {_SHORTEST} printable characters or more")
         if entry.token in seen:
-            raise InputError(f"`{path}`: the token of `{entry.user}` is somebody else's too")
+            raise InputError(f"`{path}`: the token of `{entry.user}` is that of another user, too")
         seen.add(entry.token)
 
 

@@ -1,8 +1,9 @@
 """What a connection may cost: bytes and seconds of its heads, and what is written to it and not read.
 
-uvicorn parses with llhttp, which collects headers without any limit, and waits for them for ever. It also sends the
-head of an answer apart from its body: two records of TLS, two calls of the kernel and two wake-ups of the client, for
-answers that mostly have 200 bytes. asyncio would buffer 576 KiB for a client that does not read, and wait for ever.
+uvicorn parses with llhttp, which collects headers without any limit, and waits for them without a deadline. It also
+sends the head of an answer apart from its body: two records of TLS, two calls of the kernel and two wake-ups of the
+client, for answers that mostly have 200 bytes. asyncio would buffer 576 KiB for a client that does not read, and wait
+for it without a deadline.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from jettison.apiserver.connections.crowds import Crowds
+from jettison.apiserver.connections.quotas import ConnectionQuotas
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
@@ -20,11 +21,11 @@ MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 15.0
 """From the first byte of a request (or from the handshake) to the end of its headers."""
 
-FAREWELL_SECONDS = 0.5
+CLOSE_SECONDS = 0.5
 """How long a connection may take to close when the server stops."""
 
 STALL_SECONDS = 20.0
-"""After so long without taking anything that waits for it, a client is not waited for."""
+"""A client that has read nothing of its answer for so long is disconnected."""
 
 MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
@@ -69,13 +70,13 @@ class _OnePiece:
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's connection with limits on its heads, on the time they take and on what is not read.
 
-    It belongs to a crowd from before its handshake, when there is only a task that can be cancelled.
+    It is counted from before its handshake, when there is only a task that can be cancelled.
     """
 
-    def __init__(self, crowds: Crowds, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, quotas: ConnectionQuotas, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.handshake: asyncio.Task[None] | None = None
-        self._crowds = crowds
+        self._quotas = quotas
         self._stall: asyncio.TimerHandle | None = None
         self._ignoring: asyncio.TimerHandle | None = None
         self._head_bytes = 0
@@ -91,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._answers = _OnePiece(transport)
         self._start_clock()
         # An answer waits while its last two pieces are not with the kernel: one is in the buffer of TLS, one in that of
-        # the socket below it, which asyncio shows to nobody.
+        # the socket below it, which asyncio does not expose.
         transport.set_write_buffer_limits(high=1)
         below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
         if below is not None:
@@ -102,7 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self._stop_stall()
         self._stop_ignoring()
-        self._crowds.leave(self)
+        self._quotas.remove(self)
         super().connection_lost(exc)
 
     @property
@@ -119,9 +120,9 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self.handshake is not None:
             self.handshake.cancel()
 
-    def recognise(self, user: str, *, is_administrator: bool) -> bool:
-        """Whose it is, now that a request has shown a token; False when that user has too many."""
-        return self._crowds.recognise(self, user, is_administrator=is_administrator)
+    def assign(self, user: str, *, is_administrator: bool) -> bool:
+        """Count it as this user's, now that a request has shown a token; False when that user has too many."""
+        return self._quotas.assign(self, user, is_administrator=is_administrator)
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asked for; from now on it has to take something in time."""
@@ -130,7 +131,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stall = self.loop.call_later(STALL_SECONDS, self.drop)
 
     def resume_writing(self) -> None:
-        """It did."""
+        """The client has read."""
         self._stop_stall()
         super().resume_writing()
 
@@ -173,7 +174,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.transport = cast("asyncio.Transport", self._answers)
 
     def on_body(self, body: bytes) -> None:
-        """What follows a refused head belongs to no request; what follows an answer is of no use, and not for ever."""
+        """What follows a refused head belongs to no request; what follows an answer is ignored, up to a limit."""
         if self.transport.is_closing():
             return
         if self.cycle.response_complete:
@@ -189,25 +190,25 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def shutdown(self) -> None:
-        """TLS says goodbye and waits for an answer; a client that keeps an idle connection may never give one."""
+        """TLS sends a close and waits for the client's; a client that keeps an idle connection may never send one."""
         super().shutdown()
         self._is_stopping = True
-        self._part()
+        self._abort_soon()
 
     def on_response_complete(self) -> None:
         """The last answer of a connection that stops closes it, too."""
         self._answers.flush()
         if self.cycle.more_body and not self.transport.is_closing():
-            # It was answered unread. The rest is let go by, as long as it takes for a client to notice.
+            # It was answered before its body was read. The rest is read and ignored until the client notices.
             self._stop_ignoring()
             self._ignoring = self.loop.call_later(IGNORING_SECONDS, self.drop)
         super().on_response_complete()
         if self._is_stopping:
-            self._part()
+            self._abort_soon()
 
-    def _part(self) -> None:
+    def _abort_soon(self) -> None:
         if self.transport.is_closing():
-            self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)
+            self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
     def _start_clock(self) -> None:
         if self._deadline is None:

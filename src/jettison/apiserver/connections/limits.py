@@ -1,9 +1,9 @@
 """What a request may cost: bytes and seconds of its body, seconds and bytes of its answer, and how many at once.
 
-All of it is counted by user, and for strangers by address, so that one cannot shut out another; administrators have a
-reserve. A request that still waits for its body is not one of those at work: it costs nothing but a place among the
-bodies, where the oldest gives way to the newest. Watches last long and cost little, so they are counted apart and have
-no time limit; the end of a watch is its own business. Health is answered always: a busy server is not a dead one.
+All of it is counted by user, and for unauthenticated clients by address, so that one cannot shut out another;
+administrators have a reserve. A request that still waits for its body does not count as running: it costs nothing but
+a place among the bodies, where the oldest gives way to the newest. Watches last long and cost little, so they are
+counted apart and have no time limit here. Health is always answered: a busy server is not a dead one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Allowance:
 
 
 ANSWERS = Share(all=128 * 1024 * 1024, one_user=32 * 1024 * 1024, reserve=32 * 1024 * 1024)
-"""Bytes of answers that clients have asked for and not yet taken."""
+"""Bytes of answers that clients have asked for and not yet read."""
 
 Identify = Callable[[Any], User | None]
 """From the scope of a request to the user behind it; None for a token that is unknown."""
@@ -79,11 +79,11 @@ class Count:
         return self._by_user[user] < self._share.one_user and self._all < self._share.all - self._share.reserve
 
     def is_too_much(self, user: str) -> bool:
-        """For this one, whoever it is."""
+        """For this user, administrator or not."""
         return self._by_user[user] >= self._share.one_user
 
     def add(self, user: str, amount: int = 1) -> None:
-        """There is more of it."""
+        """Count more of it, or less."""
         self._all += amount
         self._by_user[user] += amount
         if not self._by_user[user]:
@@ -92,32 +92,32 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose share a request is of: a user's, or that of the strangers at an address."""
+    """Whose share a request counts against: a user's, or that of the unauthenticated clients at an address."""
 
     name: str
     is_administrator: bool = False
 
 
 class Body:
-    """One that is on its way; where it is given up, its rest may still come, and the connection is of no more use."""
+    """A body that is being received. Once it is given up its rest may still come, so the connection must be closed."""
 
-    __slots__ = ("counted", "deadline", "is_driven_out", "is_given_up", "is_waiting", "size", "timer")
+    __slots__ = ("counted", "deadline", "is_displaced", "is_given_up", "is_waiting", "size", "timer")
 
     def __init__(self) -> None:
         self.size = self.counted = 0
         self.deadline = 0.0
-        self.is_waiting = self.is_driven_out = self.is_given_up = False
+        self.is_waiting = self.is_displaced = self.is_given_up = False
         self.timer: asyncio.Timeout | None = None
 
-    def drive_out(self) -> None:
-        self.is_driven_out = True
+    def displace(self) -> None:
+        self.is_displaced = True
         if self.timer is not None:
             self.timer.reschedule(asyncio.get_running_loop().time())
 
 
 class Bodies:
-    """Requests whose bodies are on their way, oldest first. The oldest of a user's gives way where there are too many:
-    an honest body takes milliseconds, and a client that sends slowly drives out its own.
+    """Requests whose bodies are being received, oldest first. Where a user has too many, its oldest is given up: most
+    bodies take milliseconds, and a client that sends slowly loses its own requests.
     """
 
     def __init__(self, allowance: Allowance) -> None:
@@ -126,11 +126,11 @@ class Bodies:
         self._bytes = Count(allowance.body_bytes)
         self._waiting: dict[str, dict[Body, None]] = {}
 
-    def receiving(self, caller: Caller, body: Body, receive: Receive, *, at_work: Count) -> Receive:
-        """As `receive`, for as long as a body may take. While it waits the request is not `at_work`."""
+    def receiving(self, caller: Caller, body: Body, receive: Receive, *, running: Count) -> Receive:
+        """As `receive`, for as long as a body may take. While it waits, the request is not `running`."""
 
         async def receive_in_time() -> Message:
-            at_work.add(caller.name, -1)
+            running.add(caller.name, -1)
             self._make_room(caller, body)
             self._enter(caller.name, body)
             deadline = body.deadline or asyncio.get_running_loop().time() + self._seconds
@@ -140,11 +140,11 @@ class Bodies:
                     message = await receive()
             except TimeoutError:
                 body.is_given_up = True
-                raise _too_many() if body.is_driven_out else _body_too_slow(self._seconds) from None
+                raise _too_many() if body.is_displaced else _body_too_slow(self._seconds) from None
             finally:
                 self._leave(caller.name, body)
                 if not body.is_given_up:
-                    at_work.add(caller.name, 1)
+                    running.add(caller.name, 1)
             body.size += len(message.get("body", b""))
             return message
 
@@ -152,19 +152,19 @@ class Bodies:
 
     def _make_room(self, caller: Caller, body: Body) -> None:
         for count in (self._count, self._bytes):
-            # Slow bodies of an administrator give way, too: it has others that are quick.
+            # Slow bodies of an administrator are given up, too: its other requests are quick.
             while count.is_too_much(caller.name) or not count.has_room(
                 caller.name, is_administrator=caller.is_administrator
             ):
-                if not self._drive_out(caller.name):
+                if not self._displace(caller.name):
                     body.is_given_up = True
                     raise _too_many()
 
-    def _drive_out(self, user: str) -> bool:
+    def _displace(self, user: str) -> bool:
         oldest = next(iter(self._waiting.get(user, ())), None)
         if oldest is not None:
             self._leave(user, oldest)
-            oldest.drive_out()
+            oldest.displace()
         return oldest is not None
 
     def _enter(self, user: str, body: Body) -> None:
@@ -186,8 +186,8 @@ class Bodies:
 
 
 class Answers:
-    """The bytes of answers that clients still have to take. A user that leaves too many waits for its own next ones, in
-    the order of its requests; a client that takes nothing at all is closed (`connections`), so that it goes on.
+    """The bytes of answers that clients still have to read. A user with too many waits for its own next answers, in the
+    order of its requests; a client that reads nothing at all is disconnected (`connection`), so the wait ends.
     """
 
     def __init__(self, share: Share = ANSWERS) -> None:
@@ -236,7 +236,7 @@ class Limits:
         self._ending: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse at once: a queue would only make everybody wait."""
+        """Answer, or refuse at once: a queue would only make all clients wait."""
         if scope["type"] != "http" or scope["path"].strip("/").partition("/")[0] in _HEALTH:
             await self._app(scope, receive, send)
             return
@@ -252,9 +252,9 @@ class Limits:
             if is_watch:
                 await self._app(scope, self._until_stop(receive), send)
             else:
-                await self._request(scope, self._bodies.receiving(caller, body, receive, at_work=count), send, body)
+                await self._request(scope, self._bodies.receiving(caller, body, receive, running=count), send, body)
         finally:
-            if not body.is_given_up:  # or it has not been at work since
+            if not body.is_given_up:  # then it was not running any more
                 count.add(caller.name, -1)
 
     def _caller(self, scope: Scope) -> Caller | None:
@@ -264,12 +264,12 @@ class Limits:
             return Caller(f"at {(scope.get('client') or ('',))[0]}")
         is_administrator = user.role == "admin"
         connection = scope.get("connection")
-        if connection is not None and not connection.recognise(user.name, is_administrator=is_administrator):
+        if connection is not None and not connection.assign(user.name, is_administrator=is_administrator):
             return None
         return Caller(user.name, is_administrator)
 
     def _until_stop(self, receive: Receive) -> Receive:
-        """A watch would outlive the server: a stop looks to it as if its client had left, and it ends as it should.
+        """A watch would outlive the server: it takes a stop for a disconnect of its client, and ends as it should.
 
         A task for each to wait for the stop would cost 2,000 watches some megabytes.
         """
@@ -325,7 +325,7 @@ def is_long_running(scope: Scope) -> bool:
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """The whole body, or 413; a body that is announced too large is not read at all.
 
-    The rest of one that is refused is not waited for, so whoever answers closes the connection.
+    The rest of a body that is refused is not waited for, so the connection is closed with the answer.
     """
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if len(announced) > 18 or (announced.isdigit() and int(announced) > MOST_BODY_BYTES):
@@ -334,7 +334,7 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ApiError("the client left before its request was complete", code=400, reason="BadRequest")
+            raise ApiError("the client disconnected before its request was complete", code=400, reason="BadRequest")
         part = message.get("body", b"")
         size += len(part)
         if size > MOST_BODY_BYTES:

@@ -1,6 +1,6 @@
 """The listening socket, TLS and uvicorn: from an ASGI application to something that kubectl can talk to.
 
-Signals are not handled here: whoever starts the server may run other things beside it, and stops them all together.
+Signals are not handled here: the process may run other things beside the server, and stops them all together.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from jettison.apiserver.access.auth import ANONYMOUS
 from jettison.apiserver.access.identity import LOOPBACK_NAMES, ServerIdentity
-from jettison.apiserver.connections.crowds import Crowds, shares_within
 from jettison.apiserver.connections.limits import Allowance, ASGIApp, Identify, Limits
+from jettison.apiserver.connections.quotas import ConnectionQuotas, shares_within
 from jettison.errors import InputError, JettisonError
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ _TLS_BUFFER = 16 * 1024
 _SEND_BUFFER = 64 * 1024
 _SWITCH_SECONDS = 0.0005
 
-# client-go keeps idle connections for 90 s; the server must not be the first to hang up, or a request meets a closing
+# client-go keeps idle connections for 90 s; the server must not close them first, or a request meets a closing
 # connection now and then.
 _IDLE_SECONDS = 100
 _GRACE_SECONDS = 5
-# Where it is full, a new client waits a second and tries again: that is how long a short flood would shut it out.
+# Where it is full, the kernel of a new client waits a second and tries again.
 _BACKLOG = 4096
 _MOST_FILES = 65_536
 
@@ -121,23 +121,23 @@ async def serve(
 
     `tidy` is called when many connections have gone, before their memory is given back.
     """
-    # Not before: they are in an extra, and `serve --help` works without.
+    # Imported here because they are in an extra, and `serve --help` works without.
     import uvicorn  # noqa: PLC0415
 
     from jettison.apiserver.connections.connection import GuardedProtocol  # noqa: PLC0415
     from jettison.apiserver.connections.listener import Server  # noqa: PLC0415
 
-    crowds = Crowds(shares_within(_allow_many_files()))
+    quotas = ConnectionQuotas(shares_within(_allow_many_files()))
     # asyncio keeps 256 KiB for every TLS connection, zeroed and so resident, and has no other place to say how much.
     SSLProtocol.max_size = _TLS_BUFFER
-    # Who comes back from the disk would wait for the interpreter for up to 5 ms, and with him everybody whose write it
-    # was: with 8 clients that costs a fifth of the evictions.
+    # A writer thread that returns from fsync would wait up to 5 ms for the interpreter, and so would every request in
+    # its batch: with 8 clients that costs a fifth of the evictions.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # Every malformed request would be a line; what the application itself gets wrong still is one.
+    # Every malformed request would be a line; errors of the application still are.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         Limits(app, stop, allowance, identify),
-        http=partial(GuardedProtocol, crowds),  # type: ignore[arg-type]
+        http=partial(GuardedProtocol, quotas),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         proxy_headers=False,
@@ -148,7 +148,7 @@ async def serve(
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = Server(config, crowds, on_ready, tidy)
+    server = Server(config, quotas, on_ready, tidy)
     waiting = asyncio.create_task(_stop(server, stop))
     try:
         await server.serve([listener])

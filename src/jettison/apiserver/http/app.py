@@ -1,8 +1,8 @@
 """The ASGI application: from the bytes of a request to the bytes of its answer.
 
-The order is Kubernetes': who are you (401), may you (403), is there such a thing (404), can it do that (405), and only
-then what the handler says. No web framework is used: a route table and request objects would cost more than an
-eviction.
+The order is Kubernetes': is the user known (401), may it do that (403), is there such a resource (404), does it have
+that verb (405), and only then what the handler says. No web framework is used: a route table and request objects would
+cost more than an eviction.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 # Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
 _GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
 _PIECE_BYTES: Final = 64 * 1024
-# A watch whose client has stopped reading cannot be told that it is over; after this long it is cut off.
-_LAST_WORDS_SECONDS: Final = 30.0
+# A client that has stopped reading cannot be told that its watch is over; after this long the connection is closed.
+_LAST_PIECE_SECONDS: Final = 30.0
 
 
 class Application:
@@ -117,9 +117,9 @@ class Application:
             await _send(send, response)
 
     async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """An answer with an end; None if it was sent as it came about."""
+        """The answer; None if it was streamed."""
         if request.path == "*" and request.method == "OPTIONS":
-            return Response(200, b"", PLAIN)  # as Go's server does, for everybody: there is a server
+            return Response(200, b"", PLAIN)  # as Go's server does, without authentication
         self._authorize(request, scope)
         if request.is_watch:
             await self._watch(request, receive, send)
@@ -130,7 +130,7 @@ class Application:
         return await self._respond(request, scope, receive)
 
     def identify(self, scope: Scope) -> User | None:
-        """Who sends the request; None when it carries a token that is unknown."""
+        """The user that sends the request; None when it carries a token that is unknown."""
         token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
         return self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
 
@@ -215,7 +215,7 @@ class Application:
         try:
             # An answer that has begun cannot become an error: the connection is closed, and the client asks again.
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds + _LAST_WORDS_SECONDS):
+                async with asyncio.timeout(seconds + _LAST_PIECE_SECONDS):
                     await _stream(watcher, seconds, send)
         finally:
             leaving.cancel()
@@ -223,7 +223,7 @@ class Application:
 
     async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> None:
         pieces = self._logs.open(request, target)
-        # A refusal comes here, while it can still be an answer of its own.
+        # A refusal is raised here, while no answer has begun.
         first = await anext(pieces, b"")
         sending = asyncio.create_task(_send_pieces(first, pieces, send))
         leaving = asyncio.create_task(_wait_for_end(receive, partial(sending.cancel)))
@@ -252,13 +252,13 @@ async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: 
 
 
 async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
-    """The headers go first, and at once: clients wait for them before they believe in the watch."""
+    """The headers go first, and at once: clients take the watch as begun when they have them."""
     head: dict[str, Any] = {"type": "http.response.start", "status": 200}
     await send({**head, "headers": [(b"content-type", b"application/json")]})
     async for chunk in watcher.chunks(seconds):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        # What is sent to a client that has left vanishes without waiting: without a turn of the loop its watch would
-        # not hear of that until it has told everything. 2,000 watches that ended together stopped the server for 18 s.
+        # Sending to a client that has disconnected returns at once: without a turn of the loop its watch would not
+        # notice until it has sent everything. 2,000 watches that ended together stopped the server for 18 s.
         await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
 
@@ -287,7 +287,7 @@ async def _written(request: Request, response: Response) -> Response:
     if response.content_type != JSON or not response.body:
         return response
     if wants_yaml(request, is_refusal=response.code >= 400):
-        # Thousands of objects take most of a second, in which others are to be served too.
+        # Thousands of objects take most of a second, in which other clients must be served.
         text = await asyncio.to_thread(yaml_of, response.whole())
         return replace(response, body=text, content_type=YAML, parts=())
     if request.wants_indentation:

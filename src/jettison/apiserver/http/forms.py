@@ -38,7 +38,7 @@ AS_IT_IS: Final = Form()
 
 
 def form_of(request: Request, *, has_table: bool = True) -> Form:
-    """The first wish that can be fulfilled; 406 when there is none.
+    """The first form of the Accept header that can be served; 406 when there is none.
 
     Whether a single object was asked for as a list, or a list as a single object, is found out when it is shown: a
     write has happened by then, here as in Kubernetes.
@@ -72,7 +72,7 @@ def not_of_this_shape(group: str, kind: str, shape: str) -> ApiError:
 
 
 def wants_yaml(request: Request, *, is_refusal: bool) -> bool:
-    """Whether the answer is to be YAML; a refusal has one shape only, and whoever wants another one gets JSON."""
+    """Whether the answer is to be YAML; a refusal has one shape only, and a client that wants another gets JSON."""
     if YAML not in request.accept.lower() or request.target is None:
         return False
     forms = (_form(choice, has_table=True) for choice in parse_accept(request.accept))
@@ -126,7 +126,7 @@ class MediaType:
 # A client sends the same few headers all the time; hostile ones are cut by the limit on headers.
 @lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """Every choice, first wish first. No header at all means anything.
+    """Every choice, in order of preference. No header at all means anything.
 
     Quality values are ignored: every known client of Kubernetes lists by preference.
     """

@@ -1,4 +1,4 @@
-"""JSON from strangers: read it as Go does, and complain about it in Go's words."""
+"""JSON from clients: read as Go reads it, and refused in Go's words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _quoted(char: str) -> str:
 
 
 def _within_64_bits(value: Any) -> Any:
-    """Longer integers become floats: nobody can store them otherwise, and no field that we know takes them."""
+    """Longer integers become floats: they cannot be stored otherwise, and no known field takes them."""
     if isinstance(value, dict):
         return {key: _within_64_bits(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -138,7 +138,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _duplicates(value: list[Any], path: list[str]) -> Iterator[str]:
-    """Each key once per object: a long path is not put together as often as somebody cares to repeat its end."""
+    """Each key once per object: a long path is not put together as often as its last key is repeated."""
     if isinstance(value, _Pairs):
         seen: dict[str, bool] = {}
         for key, item in value:

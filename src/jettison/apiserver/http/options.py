@@ -57,7 +57,7 @@ def _read(request: Request) -> WriteOptions:
 
 
 def patch_options(request: Request, *, is_apply: bool) -> WriteOptions:
-    """An apply must say who applies; `force` is for applies only."""
+    """An apply must name its field manager; `force` is for applies only."""
     options = _read(request)
     mistakes = list(_mistakes(options))
     if is_apply and not options.manager:

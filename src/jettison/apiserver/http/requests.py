@@ -1,4 +1,4 @@
-"""One request: what its path names, what it wants done, and who asks."""
+"""One request: what its path names, which verb it is, and which user sends it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Request:
         self.verb = self._verb()
 
     def resolve(self) -> None:
-        """Raise what is wrong with the path; only now, because a stranger is told that he is one, and nothing else."""
+        """Raise what is wrong with the path; only after authorization, so that a 404 tells nothing to other clients."""
         if self._problem is not None:
             raise self._problem
 
@@ -89,7 +89,7 @@ class Request:
 
     @property
     def wants_indentation(self) -> bool:
-        """Whether a person is going to read the answer, or says so."""
+        """Whether a person is going to read the answer, by its user agent or its query."""
         if not self.parameters and not self.agent.startswith(_PEOPLE):
             return False
         return self.is_set("pretty") if "pretty" in self.parameters else self.agent.startswith(_PEOPLE)
@@ -109,7 +109,7 @@ class Request:
 
     @property
     def access(self) -> Access:
-        """For authorization. Who lists by the name of one object is judged as one who reads that object."""
+        """For authorization. A list that selects one object by its name is judged as a read of that object."""
         target = self.target
         if target is None:
             return Access(self.verb, path=self.path)

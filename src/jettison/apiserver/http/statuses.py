@@ -27,7 +27,7 @@ def failure_status(error: ApiError) -> Json:
 
 
 def success_status(code: int | None = None, details: Mapping[str, Any] | None = None) -> Json:
-    """The document for a deed that has no object to show."""
+    """The document for a success that has no object to show."""
     status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = dict(details)
@@ -58,13 +58,13 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
-    """Somebody else was faster."""
+    """The object has changed since the client read it."""
     message = f"Operation cannot be fulfilled on {resource.qualified} {quote(name)}: {why}"
     return Conflict(message, details=_named(resource, name))
 
 
 def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Mapping[str, str]] = ()) -> ApiError:
-    """Not allowed, whoever asks or for whom it is asked."""
+    """Not allowed, for this user or for any."""
     return refused(resource.group, resource.plural, name, why, causes)
 
 

@@ -61,7 +61,7 @@ def _default_container(container: Json, *, is_on_host: bool) -> None:
 
 
 def _default_requests(resources: Json) -> None:
-    """Who names only a ceiling gets it reserved."""
+    """Where only a limit is given, the request is the same."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if limits.keys() - requests.keys():
         resources["requests"] = {**limits, **requests}

@@ -28,7 +28,7 @@ _MAGIC = b"k8s\x00"
 def decode(body: bytes, api_version: str, kind: str) -> dict[str, Any]:
     """The object in a body; `api_version` and `kind` are those of the path, for a client that names none.
 
-    Of a kind that is not served, only the names come back: whoever compares them with the path has the right words.
+    Of a kind that is not served, only the names come back: the caller compares them with the path and refuses it.
     """
     if not body.startswith(_MAGIC):
         raise malformed("the body does not begin with `k8s` and a zero byte")
@@ -118,7 +118,7 @@ def _int_or_string(parts: Mapping[int, int | bytes]) -> int | str:
 
 
 def _time(parts: Mapping[int, int | bytes], *, is_micro: bool) -> str | None:
-    """An empty message is the time that nobody set."""
+    """An empty message is a time that was not set."""
     seconds, nanoseconds = signed(_integer(parts.get(1, 0))), signed(_integer(parts.get(2, 0)))
     if not parts:
         return None
@@ -144,7 +144,7 @@ _LONGEST_VARINT = 10
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Every pair in order; numbers are unsigned, whoever knows the field's type knows better."""
+    """Every pair in order; numbers are unsigned, until the field's type tells otherwise."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)

@@ -87,7 +87,7 @@ def _no_warning(value: Json) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The functions for one kind. `default` and `prepare` write into the object, which nobody else has yet.
+    """The functions for one kind. `default` and `prepare` write into the object, which is not stored yet.
 
     `prepare` is for new objects only, and makes their first status.
     """
@@ -118,7 +118,7 @@ def _prepare_pod(pod: Json) -> None:
 
 
 def _complete_pod_status(status: Json, old: Json) -> None:
-    """Who does not know these fields does not mean to take them away."""
+    """A client that does not know these fields does not mean to remove them."""
     if not status.get("qosClass") and "qosClass" in old:
         status["qosClass"] = old["qosClass"]
     if not status.get("observedGeneration") and "observedGeneration" in old:
@@ -175,7 +175,7 @@ def _default_priority_class(value: Json) -> None:
 
 
 def _prepare_job(job: Json) -> None:
-    """The pods of a job are known by a label with the job's uid, so that nobody has to invent a selector."""
+    """The pods of a job are known by a label with the job's uid, so that no user has to invent a selector."""
     job["status"] = empty_struct("JobStatus")
     spec, uid, name = job["spec"], job["metadata"]["uid"], job["metadata"].get("name", "")
     if spec.get("manualSelector"):
@@ -218,7 +218,7 @@ POD_RULES: Final = Rules(
     validate_update=validate_pod_update,
     validate_status=validate_pod_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
-    # Old node agents spoil them, and garbage collection with them.
+    # Old kubelets write them wrongly, and garbage collection depends on them.
     kept_by_status=("ownerReferences", "deletionTimestamp"),
     complete_status=_complete_pod_status,
     warn=_warn_pod,

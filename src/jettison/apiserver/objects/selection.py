@@ -49,7 +49,7 @@ class Selection:
 
     @property
     def name(self) -> str | None:
-        """The one name that is meant, if it is one: then nobody has to look through all objects."""
+        """The one name that is meant, if it is one: then not all objects have to be searched."""
         for term in self.fields.terms:
             if term.field == "metadata.name" and not term.is_negated:
                 return term.value

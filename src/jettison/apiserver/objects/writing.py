@@ -24,7 +24,7 @@ _LONGEST_BASE: Final = 63 - 5
 _OUTDATED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 # What the server alone decides; a client that leaves it out means no change.
 _KEPT: Final = ("uid", "deletionGracePeriodSeconds", "name", "namespace")
-# As above, and a client that says something else is not heard.
+# As above, and what a client says instead is ignored.
 _FIXED: Final = ("resourceVersion", "generation", "creationTimestamp")
 
 
@@ -117,12 +117,12 @@ def check_namespace(metadata: Json, namespace: str) -> None:
 
 
 def check_identity(resource: Resource, metadata: Json, old: Json) -> None:
-    """Who replaces or binds an object and knows its uid means that one, not another of the same name."""
+    """A client that replaces or binds an object and names its uid means that one, not another of the same name."""
     _check_same(resource, metadata, old, "uid", "UID")
 
 
 def check_unchanged(resource: Resource, metadata: Json, old: Json) -> None:
-    """As above, and who knows its version means no other version."""
+    """As above, and a client that names its version means no other version."""
     _check_same(resource, metadata, old, "uid", "UID")
     _check_same(resource, metadata, old, "resourceVersion", "ResourceVersion")
 

@@ -1,4 +1,4 @@
-"""What happened to the objects of one resource, lately and in order, for all who watch it.
+"""The recent changes of one resource, in order, for all its watchers.
 
 A watcher keeps a place in the feed and no copy of anything, so a thousand watchers that lag cost as much as one. The
 store bounds the feed; a watcher whose place has been forgotten must list again. Texts that watchers send are encoded
@@ -40,7 +40,7 @@ class Feed:
         return change
 
     def place_after(self, version: int) -> int:
-        """Of the first change that is newer."""
+        """The place of the first change after a version."""
         return self.first + bisect_right(self._changes, version, lo=self._forgotten, key=_version_of) - self._forgotten
 
     def append(self, change: Change) -> None:
@@ -61,12 +61,12 @@ class Feed:
             self._forgotten = 0
 
     def empty(self) -> None:
-        """Called by the store before it puts back the same changes, by `refill`; places stay what they are."""
+        """Called by the store before it puts back the same changes with `refill`; places stay what they are."""
         self._changes, self._forgotten = [], 0
         self._texts, self._texts_bytes = {}, 0
 
     def refill(self, change: Change) -> None:
-        """The next of them."""
+        """Put back the next change."""
         self._changes.append(change)
 
     def wake_once(self, wake: Callable[[], None]) -> None:
@@ -74,7 +74,7 @@ class Feed:
         self._waiting.add(wake)
 
     def do_not_wake(self, wake: Callable[[], None]) -> None:
-        """It does not wait any longer."""
+        """The watcher does not wait any more."""
         self._waiting.discard(wake)
 
     def text(self, key: Hashable, make: Callable[[], bytes]) -> bytes:

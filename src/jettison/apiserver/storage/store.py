@@ -144,7 +144,7 @@ class Store:
         self._committing: Batch | None = None
         self._superseded: list[tuple[int, int]] = []
         self._has_tidied = False
-        # Objects whose newest state is damaged. They are in no list, and whoever asks for one is told.
+        # Objects whose newest state is damaged. They are in no list, and a client that asks for one gets an error.
         self.set_aside: set[tuple[str, Key]] = set()
         try:
             self._load()
@@ -186,7 +186,7 @@ class Store:
             self._remember(change)
 
     def _remember(self, change: Change) -> bool:
-        """Whether watchers are told of it. That something damaged was deleted they cannot use: it was in no list."""
+        """Whether watchers are told of it. They are not when something damaged is deleted: it was in no list."""
         is_told = change.type is not ChangeType.DELETED or change.previous is not None
         if is_told:
             self._history.append(change)
@@ -223,10 +223,10 @@ class Store:
         return [past[key] for key in sorted(past)]
 
     def compact(self) -> None:
-        """Put all objects and changes into one piece and take them out of it again, side by side and undecoded.
+        """Copy all objects and changes into one block and out of it again, so that they lie side by side, undecoded.
 
-        What was written while thousands of connections were open lies between what they had, and keeps a page or, in
-        Python's own allocator, a megabyte from being given back: 35 MiB after 2,000 watches.
+        An object that was written while thousands of connections were open lies between their memory, and keeps a page
+        or, in Python's own allocator, a megabyte from being given back: 35 MiB after 2,000 watches.
         """
         most = sum(len(stored.body) for shelf in self._shelves.values() for stored in shelf.objects.values())
         if most > _MOST_COMPACTED:
@@ -374,7 +374,7 @@ class Store:
         return not_found(resource, name)
 
     async def durable(self, stored: Stored) -> Stored:
-        """Wait until the version is on disk. Until then nobody may be told of it."""
+        """Wait until the version is on disk. Until then no client may see it."""
         if stored.is_given_up:
             raise internal_error("the write was given up together with an earlier one")
         if stored.version > self.version:
@@ -393,7 +393,7 @@ class Store:
     async def close(self) -> None:
         """Wait for the writes that are under way, then let go of the directory."""
         while (batch := self._committing or self._open) is not None:
-            with suppress(ApiError):  # whoever wrote was told
+            with suppress(ApiError):  # its requests were told
                 await batch.done()
         self._disk.close()
         self._log.close()
@@ -424,7 +424,7 @@ class Store:
             rows = [_row(change) for change in batch.changes]
             keys = [(row.storage, row.namespace, row.name) for row in rows] if self.set_aside else []
             self._log.append(rows, batch.superseded, self._oldest, keys)
-        except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
+        except Exception as error:  # noqa: BLE001  whatever it is, the requests of the batch must get an answer
             self._committed(error)
             return
         self._disk.do(self._log.commit, self._committed)
@@ -470,7 +470,7 @@ class Store:
         for listener in tuple(shelf.listeners) if is_told else ():
             try:
                 listener(change)
-            except Exception:  # noqa: BLE001  what is on disk must be in memory, whoever stumbles over it
+            except Exception:  # noqa: BLE001  what is on disk must be in memory, also if a listener fails
                 _log.exception("a listener failed at version %d", stored.version)
         if change.previous is not None:
             self._release(change.previous)

@@ -43,7 +43,7 @@ class Stored:
 
     @property
     def object(self) -> Json:
-        """The value. Of a superseded version only the bytes are kept, so it is decoded for each who asks."""
+        """The value. Of a superseded version only the bytes are kept, so it is decoded each time."""
         if self._object is not None:
             return self._object
         value: Json = _decode(self.body)

@@ -1,6 +1,6 @@
 """GET of what a container has printed: an answer in pieces, which has no end while a log is followed.
 
-Whoever keeps logs is asked; here is only what the request means and how it is refused.
+The node that runs the pod is asked; here is only what the request means and how it is refused.
 """
 
 from __future__ import annotations

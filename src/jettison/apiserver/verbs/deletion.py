@@ -1,6 +1,6 @@
 """Deleting: with grace, with finalizers, with preconditions; and a second time.
 
-The server runs no clock on a pod's grace: whoever runs the pod says that it has ended, by deleting it with grace 0.
+The server does not time a pod's grace: the node that runs the pod says that it has ended, by deleting it with grace 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LATEST_NS: Final = 253_402_300_799 * _SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a client may say about a deletion. None everywhere: it said nothing."""
+    """What a client may say about a deletion. None is what it left out."""
 
     grace_seconds: int | None = None
     uid: str | None = None
@@ -215,9 +215,9 @@ class Deletions:
 
 
 def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> list[str]:
-    """Who must still agree. The policy adds the garbage collector, also while something else holds the object.
+    """The finalizers after this deletion. The policy adds the garbage collector's, also while others hold the object.
 
-    The pods of a job stay unless somebody says otherwise: so it was in the first version of its API.
+    The pods of a job stay unless the client says otherwise: so it was in the first version of its API.
     """
     finalizers: list[str] = metadata.get("finalizers") or []
     if options.is_silent_on_dependents:
@@ -231,7 +231,7 @@ def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> l
 
 
 def orphans_by_default(resource: Resource, options: DeleteOptions) -> bool:
-    """Whether what belongs to the object stays because nobody said what is to become of it."""
+    """Whether the dependents of the object stay because the client did not say what is to become of them."""
     return resource is JOBS and options.is_silent_on_dependents
 
 

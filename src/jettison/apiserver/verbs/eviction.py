@@ -1,9 +1,10 @@
 """Evictions: a deletion that asks the disruption budgets first.
 
-The decision is the engine's (`judge_eviction`). What is done about it are two or three writes: the budget is spent, the
-pod is told why it goes, the pod is deleted. Upstream loses half a second whenever somebody else writes the budget in
-between. Here all of them are made on the head of the store in one go: nobody comes in between, so the loop that
-Kubernetes needs around the budget's write has nothing to repeat, and one wait for the disk is enough for all three.
+The decision is the engine's (`judge_eviction`). Carrying it out takes two or three writes: the budget is spent, the pod
+gets a condition that says why, the pod is deleted. Upstream loses half a second whenever another client writes the
+budget in between. Here all three are made on the head of the store without an `await`, so no other write comes between:
+the loop that Kubernetes needs around the budget's write has nothing to repeat, and all three share one wait for the
+disk.
 
 The other loop, around pods that need no budget, is kept, because a client can tell: a uid that does not match is tried
 again for ten seconds, hopeless as it is. With `strict_evictions` it is answered at once.
@@ -178,7 +179,7 @@ class Evictions:
                 return found, verdict
 
     def _is_about_to_be_counted(self, verdict: Refused) -> bool:
-        """Whether the refusal is only because the budget's spec is so new that nobody can have counted it yet.
+        """Whether the only reason is that the budget's spec is so new that the controller cannot have counted it yet.
 
         Kubernetes takes longer over a write than its controller over the answer to it; here it is the other way round.
         """
@@ -190,7 +191,7 @@ class Evictions:
         return is_new and self._clock.monotonic_ns() < since_ns + int(self._settings.patience_seconds * 10**9)
 
     def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
-        """Of whoever counts a budget that was asked."""
+        """The turn of the client that counts one of these budgets, if one has a turn."""
         asked = (verdict, *verdict.further) if isinstance(verdict, Allowed) else (verdict,)
         keys = [(each.budget.namespace, each.budget.name) for each in asked if each.budget is not None]
         return next((turn for key in keys if (turn := self.turns.of(key)) is not None), None)
@@ -236,7 +237,7 @@ class Evictions:
             raise refused(unprocessed(budget)) from error
 
     def _commit(self, order: Order, options: DeleteOptions, now_ns: int) -> None:
-        """Say on the pod why it goes, then delete it. That order lets whoever sees it going also see why."""
+        """Write the reason on the pod, then delete it: a client that sees the deletion also sees the reason."""
         if not order.is_dry_run:
             found = self._store.head(PODS, order.namespace, order.name)
             if found is None:
@@ -250,7 +251,7 @@ class Evictions:
         """The budgets that select the pod. Those that are being deleted count, those that make no sense do not."""
         for storage, key in self._store.set_aside:
             if storage == BUDGETS.storage and key[0] == pod.namespace:
-                # It may guard this pod: a budget that cannot be read is no leave to go.
+                # It may guard this pod: a budget that cannot be read does not allow anything.
                 raise self._store.missing(BUDGETS, *key)
         for durable in self._store.list(BUDGETS, pod.namespace)[0]:
             # As it is being written. What the disk refuses was never so: it leaves the head, and with it its version,
@@ -348,11 +349,11 @@ class Turns:
         self._given: dict[Key, asyncio.Future[None]] = {}
 
     def of(self, key: Key) -> asyncio.Future[None] | None:
-        """Whom to wait for before this budget is spent; not to be cancelled."""
+        """What to await before this budget is spent; not to be cancelled."""
         return self._given.get(key)
 
     def give(self, key: Key) -> None:
-        """Somebody wrote the status and was too late."""
+        """A write of the status met a newer one."""
         if key not in self._given:
             loop = asyncio.get_running_loop()
             self._given[key] = turn = loop.create_future()

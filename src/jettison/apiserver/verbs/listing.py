@@ -29,7 +29,7 @@ _TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105  no secret: the name of a
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list. `token` is empty where it is the last, `remaining` unknown where somebody selects."""
+    """A part of a list. `token` is empty where it is the last, `remaining` unknown under a selector."""
 
     items: list[Stored]
     version: int
@@ -71,7 +71,7 @@ async def read_page(store: Store, request: Request, resource: Resource, namespac
         return _cut(store.list_at(resource, namespace, version), selection, limit, version)
     await wait_for_version(store, version)
     items, now = store.list(resource, namespace)
-    # Whoever takes any version gets all of it, as from Kubernetes' cache.
+    # A client that takes any version gets all of it, as from Kubernetes' cache.
     return _cut(items, selection, 0 if request.parameter("resourceVersion") == "0" else limit, now)
 
 
@@ -88,7 +88,7 @@ def _cut(items: list[Stored], selection: Selection, limit: int, version: int) ->
 
 
 async def wait_for_version(store: Store, version: int) -> None:
-    """A client may have seen a later version than we, from a server that is gone; wait a little, then say so."""
+    """A client may have seen a later version, from a server that is gone; wait a little, then refuse."""
     deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
     while version > store.version:
         if asyncio.get_running_loop().time() >= deadline:
@@ -108,7 +108,7 @@ def resource_version(request: Request) -> int:
 
 
 def watched_version(request: Request) -> int:
-    """As above, for who watches or reads one object: upstream takes nonsense there for its own mistake."""
+    """As above, for a watch or a read of one object: upstream answers 500 to nonsense there."""
     text = request.parameter("resourceVersion")
     if text and not (text.isascii() and text.isdigit() and len(text) < 20):
         why = f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"

@@ -1,4 +1,4 @@
-"""What is asked of whoever keeps logs. Nodes elsewhere know this much of the API server, and no more."""
+"""What the API server asks of a node about logs. Nodes import this much of the API server, and no more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 Json = dict[str, Any]
 
 CERTIFICATE_ANNOTATION: Final = "jettison.dev/serving-certificate"
-"""Of a node: what it shows whoever asks it for logs. Nobody else vouches for it."""
+"""On a Node: the certificate of its log server. No authority signs it; the API server trusts this one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class LogQuery:
 
 
 class LogSource(Protocol):
-    """Whoever keeps what containers print: a node in this process, or a way to those elsewhere."""
+    """Where the output of containers is kept: a node in this process, or a client of those elsewhere."""
 
     def read_log(self, pod: Json, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """In pieces, of which the first may be empty; a refusal is an ApiError before it. To be closed."""

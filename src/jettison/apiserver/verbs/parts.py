@@ -62,7 +62,7 @@ class Parts:
             self._objects.authorizer.check_eviction(request.user, request.access, found.object)
 
     async def update_status(self, request: Request, target: Target) -> Response:
-        """PUT of a status. Who was overtaken by evictions is let through the next time, and reads what is newest."""
+        """PUT of a status. A client that lost to evictions is given the next turn, and reads the newest status."""
         turns, key = self._evictions.turns, (target.namespace, target.name)
         if target.resource is not BUDGETS:
             return await self._objects.update(request, target)

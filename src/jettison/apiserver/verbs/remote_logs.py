@@ -1,8 +1,9 @@
 """Logs of nodes in other processes, and on other machines.
 
 A node serves them over HTTPS at the address and the port in its status, which only the node itself and administrators
-can write. Its certificate is in an annotation, and is all that is believed; in turn we show one of the cluster's
-authority. So a node can have this server knock anywhere, but nobody else who opens is told or believed anything.
+can write. Its certificate is in an annotation, and no other is trusted; the API server in turn shows one that the
+cluster's authority has signed. So a node can make this server connect to any address, but another server that listens
+there is neither trusted nor sent anything.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 15.0
 _LONGEST_REFUSAL: Final = 2048
 _REASONS: Final = {400: "BadRequest", 404: "NotFound", 500: "InternalError", 503: "ServiceUnavailable"}
-# A node that lost its power does not hang up; whoever follows in silence hears of it after a minute.
+# A node that lost its power does not close its connections; a client that follows a silent log is told after a minute.
 _KEEP_ALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -53,14 +54,14 @@ class _Place:
 
 
 class RemoteLogs:
-    """`chain` is what nodes know us by: key and certificate in one file."""
+    """`chain` is what the API server shows to nodes: key and certificate in one file."""
 
     def __init__(self, store: Store, chain: Path) -> None:
         self._store = store
         self._chain = chain
 
     async def read_log(self, pod: Json, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        """In pieces, the first of them empty: the node has agreed."""
+        """In pieces; the first is empty, and says that the node has accepted the request."""
         import httpx2  # noqa: PLC0415  in an extra
 
         place = self._place(pod["spec"]["nodeName"])
@@ -105,7 +106,7 @@ class RemoteLogs:
 
 
 def _trust(place: _Place, chain: Path) -> ssl.SSLContext:
-    """The node's own certificate and nothing else; whose name is on it does not matter then."""
+    """The node's own certificate and nothing else; the name on it does not matter then."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_3

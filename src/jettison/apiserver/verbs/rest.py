@@ -1,6 +1,7 @@
-"""Create, read, change and delete: what every resource can do, whatever it is.
+"""Create, read, change and delete: what every resource can do.
 
-Each write is made on the head of the store in one go, without giving way to anybody, and answered when it is durable.
+Each write is made on the head of the store without an `await`, so no other comes between, and answered when it is
+durable.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _PODS_STAY: Final = (
 
 
 class Objects:
-    """The handlers; each takes a request whose user may ask it."""
+    """The handlers; each takes a request that is authorized."""
 
     def __init__(self, store: Store, clock: Clock, authorizer: Authorizer) -> None:
         self.store = store

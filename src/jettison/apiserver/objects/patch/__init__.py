@@ -1,6 +1,6 @@
-"""The four ways to say what should be different, each a pure function from the old document and the patch to the new.
+"""The four kinds of patches, each a pure function from the old document and the patch to the new one.
 
-Whether the result is a good object is not asked here, nor may anything of the old one be changed: it is stored.
+Whether the result is valid is not asked here. Nothing of the old document may be changed: it is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ PATCHERS: Final[dict[str, Patcher]] = {
     JSON_PATCH: lambda document, patch, _: apply_json_patch(document, patch),
     MERGE_PATCH: lambda document, patch, _: apply_merge_patch(document, patch),
     STRATEGIC_PATCH: apply_strategic_patch,
-    # Without a record of who owns which field, what is applied is merged in; nothing is taken away by not being said.
+    # Without a record of which manager owns which field, what is applied is merged in, and a field that is left out
+    # is not removed.
     APPLY_PATCH: apply_strategic_patch,
 }
 

@@ -122,7 +122,7 @@ def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields)
 
 
 def _hashable(values: Any) -> dict[Any, None]:
-    """Each text or number once, in their order. To look in a list for every element of another one takes hours."""
+    """Each text or number once, in their order. To search a list for every element of another takes quadratic time."""
     if not isinstance(values, list) or any(isinstance(each, dict | list) for each in values):
         raise unfit_patch()
     return dict.fromkeys(values)

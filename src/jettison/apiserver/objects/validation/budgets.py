@@ -46,7 +46,7 @@ def validate_budget_update(new: Json, old: Json) -> Iterator[Mistake]:
 
 
 def validate_budget_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """What the disruption controller writes, or whoever claims to be it."""
+    """What the disruption controller writes, or any client that may write the status."""
     del old
     status = new["status"]
     seen: set[str] = set()

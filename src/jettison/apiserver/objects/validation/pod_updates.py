@@ -117,7 +117,7 @@ def validate_narrowing(spec: Json, former: Json) -> Iterator[Mistake]:
 
 
 def restored_affinity(spec: Json, former: Json) -> Json | None:
-    """The affinity with its part about nodes set back to what it was; pods must be near the same pods for ever."""
+    """The affinity with its part about nodes set back to what it was; the part about other pods is immutable."""
     affinity, old = spec.get("affinity"), former.get("affinity")
     before = (old or {}).get("nodeAffinity")
     if (affinity or {}).get("nodeAffinity") == before:

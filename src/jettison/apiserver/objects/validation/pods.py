@@ -74,7 +74,7 @@ def validate_pod_spec(spec: Json, field: str) -> Iterator[Mistake]:
 
 
 def _validate_blanks(spec: Json) -> Iterator[Mistake]:
-    """Around images of pods; a template may have them, for whoever replaces its images."""
+    """Around images of pods; a template may have them, because its images may be replaced later."""
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             image = container.get("image", "")
@@ -164,13 +164,13 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     if _gates(former):
         yield from validate_narrowing(spec, former)
     restored = _restored(spec, former)
-    # Only what Kubernetes knows counts: a field that nobody knows makes no difference.
+    # Only fields that Kubernetes knows count.
     if restored != former and (difference := spec_difference(former, restored)):
         yield forbidden("spec", _UPDATE_RULE + difference)
 
 
 def validate_pod_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """Conditions must have names, and the class of service is for ever."""
+    """Conditions must have names, and the QoS class is immutable."""
     status, former = new["status"], old["status"]
     for index, condition in enumerate(status.get("conditions") or ()):
         where = f"status.conditions[{index}]"

@@ -36,7 +36,7 @@ def validate_requirements(resources: Json, field: str) -> Iterator[Mistake]:
 
 
 def fractional_bytes(resources: Json, field: str) -> Iterator[str]:
-    """Warnings: a thousandth of a byte is taken, but nobody means it."""
+    """Warnings: a thousandth of a byte is accepted, and is a mistake."""
     for part in ("limits", "requests"):
         for name in ("ephemeral-storage", "memory"):
             amount = (resources.get(part) or {}).get(name)

@@ -109,7 +109,7 @@ def validate_lease(lease: Json) -> Iterator[Mistake]:
 
 
 def validate_lease_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """Whoever holds it may be succeeded."""
+    """As a new one: the holder may change."""
     del old
     yield from validate_lease(new)
 
@@ -125,7 +125,7 @@ def validate_revision(revision: Json) -> Iterator[Mistake]:
 
 
 def validate_revision_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """What somebody may go back to must stay what it was; only its number changes."""
+    """A rollback needs the data as it was; only the number may change."""
     yield from _revision_number(new)
     if new.get("data") != old.get("data"):
         yield invalid("data", new.get("data"), "field is immutable")
@@ -158,7 +158,7 @@ def validate_priority_class(value: Json) -> Iterator[Mistake]:
 
 
 def validate_priority_class_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """Value and policy are for ever: pods carry copies."""
+    """Value and policy are immutable: pods carry copies."""
     if new["value"] != old["value"]:
         yield forbidden("value", "may not be changed in an update.")
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):

@@ -40,7 +40,7 @@ def validate_deployment(deployment: Json) -> Iterator[Mistake]:
 
 
 def validate_deployment_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """The selector is for ever: other pods would be left behind."""
+    """The selector is immutable: pods of the old one would be left behind."""
     yield from validate_deployment(new)
     yield from _same_selector(new, old)
 

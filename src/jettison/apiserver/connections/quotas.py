@@ -1,9 +1,9 @@
-"""How many connections there are, whose they are, and which one goes when there are too many.
+"""How many connections there are, by user, and which one is closed when there are too many.
 
-Until a request has shown a token, a connection is a stranger's. Strangers have a share of their own, and a new one is
-always let in: the oldest of the address that has most of them must go for it. So a flood of them drives out itself,
-while a probe of `/healthz` or an administrator's first request, which take milliseconds, come through. Known users
-are counted by name; one that has too many is refused, and its idle connections make room first. Administrators have a
+Until a request has shown a token, a connection is unauthenticated. Those have a share of their own, and a new one is
+always accepted: the oldest of the address that has most of them is closed for it. So a flood displaces itself, while a
+probe of `/healthz` or an administrator's first request, which take milliseconds, come through. Authenticated users are
+counted by name; a user that has too many is refused, after its idle connections were closed. Administrators have a
 reserve that no other user can take.
 """
 
@@ -32,12 +32,12 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of all connections: for strangers, for all users but administrators together, and for one such user."""
+    """Of all connections: for unauthenticated ones, for all users but administrators together, for one such user."""
 
     all: int = MOST_CONNECTIONS
 
     @property
-    def strangers(self) -> int:
+    def unauthenticated(self) -> int:
         """768."""
         return max(self.all * 3 // 16, 1)
 
@@ -57,39 +57,39 @@ def shares_within(files: int) -> Shares:
     return Shares(max(min(MOST_CONNECTIONS, files - max(_FILES_KEPT, files // 4)), 16))
 
 
-class Crowds:
+class ConnectionQuotas:
     """All connections of a server. Oldest first, in every group."""
 
     def __init__(self, shares: Shares | None = None) -> None:
         self._shares = shares or Shares()
-        self._strangers: dict[str, dict[Connection, None]] = {}
+        self._unauthenticated: dict[str, dict[Connection, None]] = {}
         self._users: dict[str, dict[Connection, None]] = {}
         self._place: dict[Connection, tuple[dict[str, dict[Connection, None]], str]] = {}
         self._administrators: set[str] = set()
-        self._stranger_count = 0
+        self._unauthenticated_count = 0
 
     def __len__(self) -> int:
         return len(self._place)
 
-    def enter(self, connection: Connection, address: str) -> None:
-        """A stranger from this address."""
-        if self._stranger_count >= self._shares.strangers:
-            self._drop_stranger()
-        self._put(connection, self._strangers, address)
+    def add(self, connection: Connection, address: str) -> None:
+        """Count a new, unauthenticated connection from this address."""
+        if self._unauthenticated_count >= self._shares.unauthenticated:
+            self._drop_unauthenticated()
+        self._put(connection, self._unauthenticated, address)
 
-    def leave(self, connection: Connection) -> None:
-        """It is closed."""
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
         place = self._place.pop(connection, None)
         if place is None:
             return
         groups, name = place
-        self._stranger_count -= groups is self._strangers
+        self._unauthenticated_count -= groups is self._unauthenticated
         group = groups[name]
         del group[connection]
         if not group:
             del groups[name]
 
-    def recognise(self, connection: Connection, user: str, *, is_administrator: bool) -> bool:
+    def assign(self, connection: Connection, user: str, *, is_administrator: bool) -> bool:
         """Count it as the user's from now on; False when the user has too many, and none of them is idle."""
         place = self._place.get(connection)
         if place is None or (place[0] is self._users and place[1] == user):
@@ -98,28 +98,28 @@ class Crowds:
             self._administrators.add(user)
         if not self._has_room(user, is_administrator=is_administrator) and not self._drop_idle(user):
             return False
-        self.leave(connection)
+        self.remove(connection)
         self._put(connection, self._users, user)
         return True
 
-    def drop_silent(self) -> None:
-        """Close all that is a stranger's and idle: the server stops."""
-        for connection in [each for group in self._strangers.values() for each in group if each.is_idle]:
+    def drop_unused(self) -> None:
+        """Close all that are unauthenticated and idle: the server stops."""
+        for connection in [each for group in self._unauthenticated.values() for each in group if each.is_idle]:
             self._drop(connection)
 
-    def relieve(self) -> None:
-        """There are no descriptors left: let go of a stranger."""
-        self._drop_stranger()
+    def free_descriptor(self) -> None:
+        """No descriptors are left: close an unauthenticated connection."""
+        self._drop_unauthenticated()
 
     def _put(self, connection: Connection, groups: dict[str, dict[Connection, None]], name: str) -> None:
         groups.setdefault(name, {})[connection] = None
         self._place[connection] = (groups, name)
-        self._stranger_count += groups is self._strangers
+        self._unauthenticated_count += groups is self._unauthenticated
 
     def _has_room(self, user: str, *, is_administrator: bool) -> bool:
-        named = len(self._place) - self._stranger_count
+        named = len(self._place) - self._unauthenticated_count
         if is_administrator:
-            return named < self._shares.all - self._shares.strangers
+            return named < self._shares.all - self._shares.unauthenticated
         administrators = sum(len(self._users.get(name, ())) for name in self._administrators)
         own = len(self._users.get(user, ()))
         return own < self._shares.one_user and named - administrators < self._shares.users
@@ -127,10 +127,10 @@ class Crowds:
     def _drop_idle(self, user: str) -> bool:
         return self._drop_first_idle(self._users.get(user, {}))
 
-    def _drop_stranger(self) -> None:
-        crowded = max(self._strangers.values(), key=len, default=None)
-        if crowded is not None and not self._drop_first_idle(crowded):
-            self._drop(next(iter(crowded)))
+    def _drop_unauthenticated(self) -> None:
+        largest = max(self._unauthenticated.values(), key=len, default=None)
+        if largest is not None and not self._drop_first_idle(largest):
+            self._drop(next(iter(largest)))
 
     def _drop_first_idle(self, group: dict[Connection, None]) -> bool:
         oldest = next((each for each in group if each.is_idle), None)
@@ -139,5 +139,5 @@ class Crowds:
         return oldest is not None
 
     def _drop(self, connection: Connection) -> None:
-        self.leave(connection)
+        self.remove(connection)
         connection.drop()

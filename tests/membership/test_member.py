@@ -1,4 +1,4 @@
-"""A node joins: it is known and ready, runs what is bound to it, tells how that goes, and outlives everybody else."""
+"""A node joins: it is known and ready, runs what is bound to it, reports how that goes, and runs on without the API."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_bound_pod_runs_and_its_status_comes_back(served: Served, tmp_path: Pa
 
 
 def test_a_deleted_pod_ends_within_its_grace_and_goes(served: Served, tmp_path: Path) -> None:
-    """Its last words are heard, and whoever watches sees how it ended before it is gone."""
+    """Its exit code is reported, and a watcher sees how it ended before it is gone."""
 
     async def scenario() -> None:
         async with joined(served, "m4", tmp_path) as member:
@@ -240,7 +240,7 @@ def test_a_pod_that_vanished_is_ended(served: Served, tmp_path: Path) -> None:
 
 
 def test_a_deleted_pod_of_which_nothing_is_left_can_go(served: Served, tmp_path: Path) -> None:
-    """The node has lost its memory and its processes; nobody else may say that the pod has ended."""
+    """The node has lost its memory and its processes; only the node may say that the pod has ended."""
 
     async def scenario() -> None:
         async with joined(served, "m11", tmp_path / "first") as member:

@@ -1,4 +1,4 @@
-"""Work that is done for ever, and what it says about its failures."""
+"""Work that is repeated while a node runs, and how its failures are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _run(work: Callable[[], Awaitable[None]], seconds: float, until: Callable[[R
     return [fact.why for fact in said if isinstance(fact, events.ActionFailed)]
 
 
-def test_it_is_done_at_once_when_somebody_wakes_it() -> None:
+def test_it_is_done_at_once_when_it_is_woken() -> None:
     done = 0
 
     async def work() -> None:

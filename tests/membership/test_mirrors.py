@@ -72,7 +72,7 @@ def test_a_static_pod_has_a_mirror_that_lives_as_long_as_its_manifest(served: Se
             assert (first["spec"]["nodeName"], first["spec"]["priority"]) == ("m14", 2_000_001_000)
             assert first["status"]["containerStatuses"][0]["containerID"] == f"jettison://{local}/main/0"
 
-            # Whoever deletes it deletes a picture.
+            # Deleting the mirror does not end the pod.
             await member.admin.delete(PODS, "dns-m14", "default", DeleteOptions(grace_seconds=30))
             second = await _another(member, "dns-m14", first["metadata"]["uid"])
             assert second["metadata"]["annotations"]["kubernetes.io/config.mirror"] == local

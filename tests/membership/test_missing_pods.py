@@ -182,7 +182,7 @@ def test_a_cluster_of_which_nothing_runs_here_is_forgotten(tmp_path: Path) -> No
 
 
 def test_pods_outlive_a_server_that_has_lost_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real thing: the store is gone, the operator begins anew, and what runs goes on until he says otherwise."""
+    """With a real server: the store is gone, the operator begins anew, and the pods run on until told otherwise."""
     monkeypatch.setattr(membership, "CONFIRM_SECONDS", 0.2)
     folder = tmp_path / "served"
     first = start(folder, "--node", "m1", "--controllers=-")

@@ -46,7 +46,7 @@ def test_pressure_does_not_make_a_node_unready() -> None:
 
 
 def test_conditions_are_read_as_the_api_has_them() -> None:
-    """Also from somebody who writes what is no time."""
+    """Also with a time that cannot be parsed."""
     lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastHeartbeatTime": "yesterday"}
     assert conditions_of({"status": {"conditions": [lost]}}) == [NodeCondition("Ready", "Unknown", "NodeStatusUnknown")]
     assert conditions_of(None) == []

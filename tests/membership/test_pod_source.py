@@ -23,7 +23,7 @@ def test_the_api_cannot_pass_its_pods_off_as_those_of_a_manifest() -> None:
     document = {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
     cache._store(("default", "p"), Change(None, document))
     assert pods.wishes()["u1"].manifest.document["metadata"]["annotations"] == {"team": "a"}
-    assert metadata["annotations"] is annotations, "the cache's own object is nobody's to change"
+    assert metadata["annotations"] is annotations, "the cache's own object must not be changed"
     assert said == []
 
 

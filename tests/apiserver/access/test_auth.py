@@ -1,4 +1,4 @@
-"""Who is asking, what he may do, and the sentences he gets if not."""
+"""Which user asks, what it may do, and the refusal when it may not."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ def test_not_even_to_be_itself_or_less(api: Served) -> None:
         assert ask(api, *headers, token="viewer").code == 403
     wrong = ask(api, ("Impersonate-User", "admin"), token="wrong")
     assert (wrong.code, wrong.message) == (401, "Unauthorized")
-    nobody = ask(api, ("Impersonate-User", "admin"), headers={"authorization": ""})
-    assert 'User "system:anonymous" cannot impersonate resource "users"' in nobody.message
+    anonymous = ask(api, ("Impersonate-User", "admin"), headers={"authorization": ""})
+    assert 'User "system:anonymous" cannot impersonate resource "users"' in anonymous.message
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_node_shows_only_its_static_pods(api: Served, node: Json) -> None:
     for plain in (volume(emptyDir={}), volume(hostPath={"path": "/x"}), volume(), container(env=[{"name": "E"}])):
         assert as_node(api, "POST", PODS, mirror(node, **plain)).code == 201
         assert as_node(api, "DELETE", f"{PODS}/m-n1", {"gracePeriodSeconds": 0}).code == 200
-    # Nobody but nodes is held to this.
+    # Only nodes are held to this.
     assert api.post(PODS, mirror(node, metadata={"ownerReferences": [SET_OWNER]})).code == 201
 
 

@@ -1,4 +1,4 @@
-"""What may I, what may he, who am I: the answers behind `kubectl auth`."""
+"""The answers behind `kubectl auth can-i`, with and without `--as`, and `kubectl auth whoami`."""
 
 from __future__ import annotations
 

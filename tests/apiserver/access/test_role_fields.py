@@ -41,7 +41,7 @@ def node(api: Served) -> Json:
         (MERGE, {"metadata": {"labels": {"new": None}, "ownerReferences": []}, "spec": {"unschedulable": True}}, True),
         (JSON_PATCH, [{"op": "test", "path": "/metadata/labels/a", "value": "b"}], None),
         (MERGE, {}, None),
-        # Not kept, by whomever it is sent.
+        # Not kept, whichever client sends it.
         (MERGE, {"metadata": {"managedFields": [{"manager": "x"}]}, "spec": {"unschedulable": True}}, True),
         (MERGE, {"status": {"phase": "Running"}, "spec": {"unschedulable": True}}, True),
     ],

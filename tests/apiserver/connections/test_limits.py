@@ -222,7 +222,7 @@ def test_a_stop_ends_watches_as_if_their_clients_had_left() -> None:
 
     async def silent() -> Message:
         await asyncio.sleep(60)
-        raise AssertionError("nobody speaks")
+        raise AssertionError("no message was expected")
 
     async def work() -> None:
         stop, answer = asyncio.Event(), Answer()

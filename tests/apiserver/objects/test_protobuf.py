@@ -1,4 +1,4 @@
-"""Protobuf bodies as real clients send them, and as nobody should."""
+"""Protobuf bodies as real clients send them, and malformed ones."""
 
 from __future__ import annotations
 

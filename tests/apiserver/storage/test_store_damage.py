@@ -139,7 +139,7 @@ def damage_row(folder: Path, name: str, old: bytes, new: bytes) -> None:
 
 
 def test_a_damaged_object_is_set_aside_and_said_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Not the older state that the log still has, and no 404: who owns something is not gone."""
+    """Not the older state that the log still has, and no 404: an owner that is damaged is not gone."""
 
     async def write(store: Store) -> None:
         await create(store, LEASES, lease("a", turn=1))

@@ -1,4 +1,4 @@
-"""What may be asked of a log; nobody keeps the time of a line."""
+"""What may be asked of a log, and how the rest is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion: grace can only get shorter, finalizers have their say, and nobody but the node ends a pod's grace."""
+"""Deletion: grace can only get shorter, finalizers hold an object, and only the node ends a pod's grace."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_some_namespaces_stay(api: Served, name: str) -> None:
         403,
         f'namespaces "{name}" is forbidden: this namespace may not be deleted',
     )
-    # Whoever means another namespace of that name is told so first.
+    # A precondition that does not hold is reported first.
     assert api.delete(f"/api/v1/namespaces/{name}", {"preconditions": {"uid": "x"}}).code == 409
     assert api.delete(f"/api/v1/namespaces/{name}", {"propagationPolicy": "Sometimes"}).code == 422
     assert api.delete(f"/api/v1/namespaces/{name}", query="dryRun=All").code == 403

@@ -1,4 +1,4 @@
-"""The eviction subresource: who may go, what it costs, and what is left when something fails half-way.
+"""The eviction subresource: which pod may go, what it costs, and what is left when something fails half-way.
 
 The numbers of the worked examples were observed on Kubernetes v1.36.4.
 """

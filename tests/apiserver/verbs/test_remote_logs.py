@@ -26,7 +26,7 @@ WHOLE = LogQuery("main")
 
 
 class Peer:
-    """Whoever is at the place that the node tells: says the same to everybody, and remembers what it was asked."""
+    """The server at the address that the node has: it gives every client the same answer, and records the requests."""
 
     def __init__(self, directory: Path, answer: bytes, *, stays: bool = False) -> None:
         self._chain = directory / "node.pem"

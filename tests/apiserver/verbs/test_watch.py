@@ -1,4 +1,4 @@
-"""Watches: everything that happened, once and in order; and a slow watcher harms nobody."""
+"""Watches: everything that happened, once and in order; and a slow watcher harms no other."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_selector_makes_arrivals_and_departures(api: Served) -> None:
 
     found = events(api.run(watch_while(api, f"resourceVersion={since}&labelSelector=app%3Dweb", work())))
     assert [each["type"] for each in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
-    # Who leaves is shown as last seen, at the version of the change that took it away.
+    # An object that no longer matches is shown as it last matched, at the version of the change.
     assert found[2]["object"]["metadata"]["labels"] == {"app": "web", "x": "y"}
     assert int(found[2]["object"]["metadata"]["resourceVersion"]) == since + 3
 

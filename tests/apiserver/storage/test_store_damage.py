@@ -399,4 +399,8 @@ def test_a_node_hears_that_its_pod_is_damaged_and_not_that_it_is_gone(tmp_path: 
     checks = [second.get(path) for path in ("/readyz", "/readyz/store-rows", "/readyz/store-space", "/livez")]
     assert [each.code for each in checks] == [200, 500, 200, 200]
     assert b"[-]store-rows failed: 1 objects are damaged" in checks[0].content
+    metrics = second.get("/metrics", token="viewer")
+    assert (metrics.code, b"\njettison_store_objects_set_aside 1\n" in metrics.content) == (200, True)
+    assert b'\napiserver_storage_objects{resource="namespaces"} 4\n' in metrics.content
+    assert [second.get("/metrics", token=each).code for each in ("node", "evictor")] == [403, 403]
     second.close()

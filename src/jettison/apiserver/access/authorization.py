@@ -149,7 +149,9 @@ def _may_read_path(user: User, access: Access) -> bool:
 
 
 def readable_paths(user: User) -> tuple[str, ...]:
-    """The plain paths that the user may read."""
+    """The plain paths that the user may read. A viewer may scrape metrics, as Kubernetes' `system:monitoring` may."""
+    if user.role == "viewer":
+        return (*_KNOWN_PATHS, "/metrics")
     return _KNOWN_PATHS if user.is_known else _OPEN_PATHS
 
 

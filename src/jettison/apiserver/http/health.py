@@ -1,18 +1,22 @@
-"""Is the server well? Kubernetes' paths and texts: `ok`, or every check with a plus or a minus.
+"""Health and metrics. Health has Kubernetes' paths and texts: `ok`, or every check with a plus or a minus.
 
-`/livez` and `/healthz` only ask whether it answers: to start it again would help neither against a full disk nor
-against a damaged store. `/readyz` fails while the disk is full. That objects are damaged and set aside it tells without
-failing, for all others are served as ever; `/readyz/store-rows`, that check alone, fails.
+`/livez` and `/healthz` only ask whether the server answers: a restart would help neither against a full disk nor
+against a damaged store. `/readyz` fails while the disk is full. Objects that are damaged and set aside do not make it
+fail, because all others are served: an outage of everything would be worse than one damaged object. It lists them as
+a failed check, `/readyz/store-rows` alone answers 500, and `/metrics` counts them, so that an alert can be set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from jettison.agent.http.exposition import CONTENT_TYPE, Family, Sample, exposition
 from jettison.apiserver.http.forms import PLAIN
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.storage.store import Store
+
+METRICS_PATH: Final = "/metrics"
 
 
 class _Check(NamedTuple):
@@ -38,13 +42,17 @@ _CHECKS: Final = {"healthz": _ALIVE, "livez": _ALIVE, "readyz": _READY}
 
 
 def is_health(path: str) -> bool:
-    """Whether there is such a check, or such a set of them."""
+    """Whether there is such a check, or such a set of them, or it is the path of the metrics."""
+    if path == METRICS_PATH:
+        return True
     kind, _, name = path.strip("/").partition("/")
     return path.startswith("/") and kind in _CHECKS and (not name or name in _CHECKS[kind])
 
 
 def answer(path: str, store: Store, *, is_verbose: bool) -> Response:
-    """The verdict of all checks together, or of the one that the path names."""
+    """The verdict of all checks together, or of the one that the path names; or the metrics."""
+    if path == METRICS_PATH:
+        return Response(200, exposition(_families(store)).encode(), CONTENT_TYPE)
     kind, _, name = path.strip("/").partition("/")
     checks = {name: _CHECKS[kind][name]} if name else _CHECKS[kind]
     found = {each: check.complaint(store) for each, check in checks.items()}
@@ -54,3 +62,20 @@ def answer(path: str, store: Store, *, is_verbose: bool) -> Response:
     lines = [f"[-]{each} failed: {why}" if why else f"[+]{each} ok" for each, why in found.items()]
     lines.append(f"{kind} check {'failed' if is_failed else 'passed'}")
     return Response(500 if is_failed else 200, "".join(f"{line}\n" for line in lines).encode(), PLAIN)
+
+
+def _families(store: Store) -> Iterator[Family]:
+    def objects() -> Iterator[Sample]:
+        for storage, count in sorted(store.counts().items()):
+            yield "apiserver_storage_objects", (("resource", storage),), count
+
+    def set_aside() -> Iterator[Sample]:
+        yield "jettison_store_objects_set_aside", (), len(store.set_aside)
+
+    def is_full() -> Iterator[Sample]:
+        yield "jettison_store_disk_full", (), not store.room.look()
+
+    yield Family("apiserver_storage_objects", "gauge", "Number of stored objects by resource.", objects)
+    meaning = "Number of objects that are damaged and not served."
+    yield Family("jettison_store_objects_set_aside", "gauge", meaning, set_aside)
+    yield Family("jettison_store_disk_full", "gauge", "1 while only deletions and evictions are accepted.", is_full)

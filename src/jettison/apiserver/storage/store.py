@@ -281,6 +281,10 @@ class Store:
             self._history.append(change)
             self._shelves[change.stored.storage].feed.refill(change)
 
+    def counts(self) -> dict[str, int]:
+        """How many objects there are, by the name that they are stored under."""
+        return {storage: len(shelf.objects) for storage, shelf in self._shelves.items()}
+
     @property
     def oldest(self) -> int:
         """The version after which everything that happened is still known."""

@@ -102,8 +102,8 @@ def test_a_body_without_an_announced_length_is_cut_off() -> None:
         asyncio.run(read_body(scope(), receiver(b"x" * MOST_BODY_BYTES, b"y", b"never looked at")))
 
 
-def test_a_client_that_leaves_is_no_crash() -> None:
-    with pytest.raises(ApiError, match="left before its request was complete"):
+def test_a_client_that_disconnects_is_no_crash() -> None:
+    with pytest.raises(ApiError, match="disconnected before its request was complete"):
         asyncio.run(read_body(scope(), receiver()))
 
 

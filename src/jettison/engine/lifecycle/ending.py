@@ -1,0 +1,170 @@
+"""How a pod ends: told first, given its time, then killed until nothing of it is left; and cleaned up.
+
+Regular containers are told at once and together; sidecars when the others have gone, last started first. Grace periods
+only shrink. Ending at once spares the asking: everything in the containers is killed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jettison.engine import wording
+from jettison.engine.evictions import effective_grace
+from jettison.engine.lifecycle import phases, stopping
+from jettison.engine.lifecycle.effects import CancelSetUp, CancelStart, CleanUp, Save
+from jettison.engine.lifecycle.events import ToldToEnd
+from jettison.engine.lifecycle.facts import DeadlineExceeded, PodCleanedUp
+from jettison.engine.lifecycle.rules import SECOND_NS
+from jettison.engine.lifecycle.state import Ending, PodLife, Verdict
+from jettison.engine.lifecycle.turn import Turn
+
+
+def told(turn: Turn, event: ToldToEnd) -> None:
+    """Begin to end, or hurry. The intention is saved before the first signal."""
+    life, now_ns = turn.life, turn.now_ns
+    if life.verdict is not None:
+        turn.change(is_unwanted=event.is_unwanted or life.is_unwanted)
+        turn.do(Save())
+        return
+    known = None if life.ending is None or life.ending.is_natural else life.ending
+    before = known or Ending(0, now_ns, now_ns)
+    own = life.rules.grace_seconds
+    grace = effective_grace(override=event.grace_seconds, pod_grace=own, in_force=before.grace_seconds)
+    until_ns = now_ns + grace * SECOND_NS
+    ending = replace(
+        before,
+        grace_seconds=grace,
+        until_monotonic_ns=until_ns if life.ending is None else min(life.ending.until_monotonic_ns, until_ns),
+        order=before.order if event.order is None else event.order,
+        ordered_monotonic_ns=before.ordered_monotonic_ns if event.order is None else now_ns,
+        is_untold=before.is_untold or event.order is not None,
+        is_at_once=event.is_at_once or before.is_at_once,
+    )
+    turn.change(ending=ending, is_unwanted=event.is_unwanted or life.is_unwanted)
+    turn.do(Save())
+    if life.ending is None:
+        _begin(turn)
+    elif event.is_at_once:
+        _kill_all(turn)
+    else:
+        _tell_again(turn)
+
+
+def exceed_deadline(turn: Turn) -> None:
+    """It was active for as long as it may."""
+    own, now_ns = turn.life.rules.grace_seconds, turn.now_ns
+    turn.change(ending=Ending(own, now_ns, now_ns + own * SECOND_NS, is_overdue=True))
+    turn.do(Save())
+    _begin(turn)
+    turn.say(DeadlineExceeded(turn.life.pod, turn.life.rules.deadline_seconds or 0))
+
+
+def deadline_ns(life: PodLife) -> int | None:
+    """It counts from the pod's own start, so also while there is no agent."""
+    if life.rules.deadline_seconds is None or life.ending is not None or life.verdict is not None:
+        return None
+    return (life.started_monotonic_ns or 0) + life.rules.deadline_seconds * SECOND_NS
+
+
+def end_by_itself(turn: Turn) -> None:
+    """Its regular containers have ended for good: what is left are sidecars."""
+    own, now_ns = turn.life.rules.grace_seconds, turn.now_ns
+    turn.change(ending=Ending(own, now_ns, now_ns + own * SECOND_NS, is_natural=True))
+    if any(each.has_processes for each in turn.life.containers):
+        turn.do(Save())
+    _begin(turn)
+
+
+def go_on(turn: Turn) -> None:
+    """An earlier agent has begun it: what is left of its time is left."""
+    ending = turn.life.ending
+    if ending is not None:
+        latest_ns = turn.now_ns + ending.grace_seconds * SECOND_NS
+        turn.change(ending=replace(ending, until_monotonic_ns=min(ending.until_monotonic_ns, latest_ns)))
+        _begin(turn)
+
+
+def _begin(turn: Turn) -> None:
+    """The first signals."""
+    ending = turn.life.ending
+    if ending is None:
+        return
+    turn.change(set_up_again_ns=None)
+    if turn.life.set_up == "under way":
+        turn.do(CancelSetUp())
+    turn.do(*(CancelStart(each.name) for each in turn.life.containers if each.state == "starting"))
+    if ending.is_at_once:
+        _kill_all(turn)
+        return
+    for each in turn.life.containers:
+        if each.rules.is_sidecar:
+            stopping.drop_probes(turn, each.name, stopping.GIVING_UP)
+        else:
+            stopping.stop(turn, each.name, ending.until_monotonic_ns, ending.began_monotonic_ns)
+
+
+def _tell_again(turn: Turn) -> None:
+    """Those that were told have less time now."""
+    ending = turn.life.ending
+    for each in turn.life.containers:
+        if ending is not None and each.until_monotonic_ns is not None:
+            stopping.stop(turn, each.name, ending.until_monotonic_ns)
+
+
+def _kill_all(turn: Turn) -> None:
+    for each in turn.life.containers:
+        stopping.kill(turn, each.name)
+
+
+def settle(turn: Turn) -> None:
+    """Take the next step of an ending, if the last one is done: the next sidecar, or the verdict."""
+    ending = turn.life.ending
+    if ending is None or turn.life.verdict is not None:
+        return
+    if any(each.has_processes for each in turn.life.containers if not each.rules.is_sidecar):
+        return
+    for each in reversed(turn.life.containers):
+        if each.has_processes:
+            if each.kill_monotonic_ns is None and not each.is_hook_running:
+                stopping.stop(turn, each.name, ending.until_monotonic_ns)
+            return
+    if turn.life.set_up == "under way":
+        return
+    kept = None if ending.is_natural else ending
+    verdict = final_verdict(turn.life)
+    turn.change(verdict=verdict, ending=kept, stopped_monotonic_ns=turn.now_ns)
+    turn.do(Save())
+    clean_up(turn)
+
+
+def final_verdict(life: PodLife) -> Verdict:
+    """Of a pod none of whose containers runs any more.
+
+    An eviction has failed it, and so has its deadline, however well it took that. Of the two it is the eviction's.
+    """
+    order = None if life.ending is None else life.ending.order
+    is_overdue = life.ending is not None and life.ending.is_overdue
+    phase = phases.FAILED if order is not None or is_overdue else phases.final_phase(life)
+    conditions = phases.conditions(life, phase, was_initialized=life.is_initialized)
+    if order is not None:
+        return Verdict(phase, order.reason, order.message, tuple(order.conditions_after(conditions)))
+    if is_overdue:
+        return Verdict(phase, wording.DEADLINE_EXCEEDED, wording.DEADLINE_MESSAGE, conditions)
+    return Verdict(phase, conditions=conditions)
+
+
+def clean_up(turn: Turn) -> None:
+    """Of a pod that ended by itself the writable directories stay until room is short."""
+    turn.do(CleanUp(_is_evicted(turn.life) or turn.life.is_unwanted))
+
+
+def cleaned_up(turn: Turn) -> None:
+    """Nothing is left of it. The agent that ordered an eviction tells its end itself."""
+    turn.change(is_cleaned=True)
+    turn.do(Save())
+    if not _is_evicted(turn.life):
+        turn.say(PodCleanedUp(turn.life.pod))
+
+
+def _is_evicted(life: PodLife) -> bool:
+    return life.ending is not None and life.ending.order is not None

@@ -1,0 +1,191 @@
+"""What can happen to a pod. Each event says when it happened; nothing else lets time pass.
+
+No event names a process id, a path or another detail of a runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jettison.engine.evictions import Eviction
+from jettison.engine.lifecycle.rules import Moment, PodRules, ProbeKind
+from jettison.engine.lifecycle.state import Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The pod shall run, and was never here before."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class FoundContainer:
+    """What is left of a container after the agent's own death."""
+
+    name: str
+    # Its main process lives.
+    is_running: bool
+    # Its program may have run: the start had come so far that a process was on record.
+    was_born: bool
+    # There is something to be removed, with or without a main process.
+    has_remains: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The agent was restarted: the life was made from a record, and this is what still exists of it."""
+
+    at: Moment
+    containers: tuple[FoundContainer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpDone:
+    """What the pod needs before any of its containers exists. `rules` may be new for a pod that was refused."""
+
+    at: Moment
+    rules: PodRules
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpFailed:
+    """It could not be had; `rules` is what is known by now."""
+
+    at: Moment
+    trouble: Trouble
+    rules: PodRules
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpCancelled:
+    """The pod was told to end meanwhile."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The container's program runs."""
+
+    at: Moment
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The container's program could not be started, and why."""
+
+    at: Moment
+    container: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartCancelled:
+    """The pod was told to end meanwhile; no foreign program has run."""
+
+    at: Moment
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The container's main process ended; an exit code of None means that nothing could tell how."""
+
+    at: Moment
+    container: str
+    exit_code: int | None
+    is_oom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Nothing is left of the container's run but its files."""
+
+    at: Moment
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class HookDone:
+    """The preStop hook has ended, however."""
+
+    at: Moment
+    container: str
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswered:
+    """`is_well` is None when the question could not be asked."""
+
+    at: Moment
+    container: str
+    run: int
+    kind: ProbeKind
+    is_well: bool | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The moment of the last `WakeAt` has come."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class ToldToEnd:
+    """The pod must end; told again, it must hurry. A grace period only shrinks.
+
+    `order` says why, where it is an eviction. Without grace seconds the pod has its own.
+    """
+
+    at: Moment
+    order: Eviction | None = None
+    grace_seconds: int | None = None
+    is_at_once: bool = False
+    is_unwanted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """The pod has ended, and shall be forgotten once it is cleaned up."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionTold:
+    """All there is to say about the pod's eviction is in the journal."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """What `CleanUp` asked for is done."""
+
+    at: Moment
+
+
+Event = (
+    Asked
+    | Found
+    | SetUpDone
+    | SetUpFailed
+    | SetUpCancelled
+    | Started
+    | NotStarted
+    | StartCancelled
+    | Exited
+    | Removed
+    | HookDone
+    | ProbeAnswered
+    | TimePassed
+    | ToldToEnd
+    | Unwanted
+    | EvictionTold
+    | CleanedUp
+)

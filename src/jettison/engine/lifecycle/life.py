@@ -1,0 +1,273 @@
+"""`advance(pod, event) → (pod, effects)`: everything about a pod's life that touches no process.
+
+A runtime turns what happened into events and effects into calls; the rules are here and nowhere else. Nothing in here
+waits: what has to happen later is a `WakeAt`, and time passes only through the moments that events carry. So a
+simulator runs years in seconds, and a test needs no sleep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from jettison.engine.lifecycle import ending, probing, runs, stopping
+from jettison.engine.lifecycle import events as ev
+from jettison.engine.lifecycle.effects import Effect, Remove, Save, SetUp, Start, WakeAt
+from jettison.engine.lifecycle.facts import ContainerBackOff, ContainerFinished, ContainerStarted, PodWaiting
+from jettison.engine.lifecycle.plan import plan
+from jettison.engine.lifecycle.rules import SECOND_NS
+from jettison.engine.lifecycle.state import ContainerLife, PodLife, new_containers
+from jettison.engine.lifecycle.turn import Turn
+
+
+def advance(life: PodLife, event: ev.Event) -> tuple[PodLife, list[Effect]]:
+    """The life after the event, and what the runtime has to do, in this order."""
+    turn = Turn(life, event.at)
+    handle: Callable[[Turn, Any], None] = _HANDLERS[type(event)]
+    handle(turn, event)
+    _pass_time(turn)
+    _settle(turn)
+    due_ns = _due_ns(turn.life, turn.now_ns)
+    # A timer that has rung is set again, also for the same moment: it may have rung a little early.
+    if due_ns != turn.life.wake_at_ns or (due_ns is not None and isinstance(event, ev.TimePassed)):
+        turn.change(wake_at_ns=due_ns)
+        turn.do(WakeAt(due_ns))
+    return turn.life, turn.effects
+
+
+def _asked(turn: Turn, _: ev.Asked) -> None:
+    _set_up(turn)
+
+
+def _set_up(turn: Turn) -> None:
+    turn.change(set_up="under way", set_up_again_ns=None)
+    turn.do(SetUp())
+
+
+def _found(turn: Turn, event: ev.Found) -> None:
+    """Go on where an agent that died has left off."""
+    if turn.life.is_cleaned:
+        return
+    before = turn.life.containers
+    said = []
+    for found in event.containers:
+        container = turn.container(found.name)
+        if container is None:
+            continue
+        after = runs.found_again(container, turn.now, is_running=found.is_running, was_born=found.was_born)
+        is_changed = after is not container
+        after = replace(after, has_processes=found.is_running or found.has_remains)
+        turn.put(after)
+        if found.is_running:
+            turn.put(probing.begin(turn, after))
+        elif is_changed and after.state == "terminated":
+            said.append(after)
+    if any(_is_other_to_save(*each) for each in zip(before, turn.life.containers, strict=True)):
+        turn.do(Save())
+    for each in said:
+        _say_finished(turn, each)
+    turn.do(*(Remove(each.name) for each in turn.life.containers if each.has_processes and not each.is_running))
+    if turn.life.verdict is not None:
+        ending.clean_up(turn)
+    elif turn.life.ending is not None:
+        ending.go_on(turn)
+    else:
+        _stop_the_doomed(turn)
+        _set_up(turn)
+
+
+def _is_other_to_save(before: ContainerLife, after: ContainerLife) -> bool:
+    return (before.state, before.run) != (after.state, after.run)
+
+
+def _stop_the_doomed(turn: Turn) -> None:
+    """A probe had failed, and an agent died while it stopped the container: the time for that has begun already."""
+    for each in turn.life.containers:
+        if each.is_doomed and each.is_running:
+            own_ns = turn.life.rules.grace_seconds * SECOND_NS
+            until_ns = each.until_monotonic_ns
+            if until_ns is None:
+                # An older version of this program has written no end.
+                until_ns = (turn.now_ns if each.told_monotonic_ns is None else each.told_monotonic_ns) + own_ns
+            stopping.stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
+
+
+def _set_up_done(turn: Turn, event: ev.SetUpDone) -> None:
+    _take_rules(turn, event)
+    turn.change(set_up="done", trouble=None, set_up_again_ns=None)
+
+
+def _take_rules(turn: Turn, event: ev.SetUpDone | ev.SetUpFailed) -> None:
+    if event.rules is not turn.life.rules:
+        turn.change(rules=event.rules, containers=new_containers(event.rules, turn.life.containers))
+
+
+def _set_up_failed(turn: Turn, event: ev.SetUpFailed) -> None:
+    """What the runtime does not have it will hardly have soon, so that is asked for ever less."""
+    _take_rules(turn, event)
+    trouble, pause = event.trouble, turn.life.set_up_pause or runs.FIRST_BACK_OFF
+    longer = min(2 * pause, runs.LONGEST_BACK_OFF) if trouble.is_refusal else pause
+    again_ns = turn.now_ns + round(pause * SECOND_NS)
+    turn.change(set_up="waiting", trouble=trouble, set_up_pause=longer, set_up_again_ns=again_ns)
+    turn.say(PodWaiting(turn.life.pod, trouble.reason, trouble.told, trouble.event, pause))
+
+
+def _set_up_cancelled(turn: Turn, _: ev.SetUpCancelled) -> None:
+    turn.change(set_up="waiting")
+
+
+def _started(turn: Turn, event: ev.Started) -> None:
+    container = turn.container(event.container)
+    if container is None or container.state != "starting":
+        return
+    container = runs.running(container, turn.now)
+    turn.put(container)
+    turn.do(Save())
+    turn.say(ContainerStarted(turn.life.pod, container.name, container.run))
+    turn.put(probing.begin(turn, container))
+    if turn.life.ending is not None:
+        # It was quicker than the order to cancel its start.
+        ending.go_on(turn)
+
+
+def _not_started(turn: Turn, event: ev.NotStarted) -> None:
+    container = turn.container(event.container)
+    if container is not None and container.state == "starting":
+        _finished(turn, runs.not_started(container, turn.now, event.why))
+
+
+def _start_cancelled(turn: Turn, event: ev.StartCancelled) -> None:
+    container = turn.container(event.container)
+    if container is not None and container.state == "starting":
+        turn.put(runs.cancelled(container))
+        turn.do(Save(), Remove(container.name))
+
+
+def _exited(turn: Turn, event: ev.Exited) -> None:
+    container = turn.container(event.container)
+    if container is not None and container.is_running:
+        probing.end(turn, container.name)
+        _finished(turn, runs.ended(container, turn.now, event.exit_code, is_oom=event.is_oom))
+
+
+def _finished(turn: Turn, container: ContainerLife) -> None:
+    """The exit is saved first, because nothing could find it out again."""
+    turn.put(container)
+    turn.do(Save())
+    _say_finished(turn, container)
+    turn.do(Remove(container.name))
+
+
+def _say_finished(turn: Turn, each: ContainerLife) -> None:
+    turn.say(ContainerFinished(turn.life.pod, each.name, each.exit_code or 0, each.reason, each.message))
+
+
+def _removed(turn: Turn, event: ev.Removed) -> None:
+    container = turn.container(event.container)
+    if container is not None:
+        turn.put(replace(container, has_processes=False))
+
+
+def _hook_done(turn: Turn, event: ev.HookDone) -> None:
+    stopping.hook_ended(turn, event.container, event.run)
+
+
+def _time_passed(turn: Turn, _: ev.TimePassed) -> None:
+    """Time passes in every event; see `_pass_time`."""
+
+
+def _unwanted(turn: Turn, _: ev.Unwanted) -> None:
+    turn.change(is_unwanted=True)
+    turn.do(Save())
+
+
+def _eviction_told(turn: Turn, _: ev.EvictionTold) -> None:
+    known = turn.life.ending
+    if known is not None and known.is_untold:
+        turn.change(ending=replace(known, is_untold=False))
+        turn.do(Save())
+
+
+def _cleaned_up(turn: Turn, _: ev.CleanedUp) -> None:
+    ending.cleaned_up(turn)
+
+
+_HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], None]] = {
+    ev.Asked: _asked,
+    ev.Found: _found,
+    ev.SetUpDone: _set_up_done,
+    ev.SetUpFailed: _set_up_failed,
+    ev.SetUpCancelled: _set_up_cancelled,
+    ev.Started: _started,
+    ev.NotStarted: _not_started,
+    ev.StartCancelled: _start_cancelled,
+    ev.Exited: _exited,
+    ev.Removed: _removed,
+    ev.HookDone: _hook_done,
+    ev.ProbeAnswered: probing.answered,
+    ev.TimePassed: _time_passed,
+    ev.ToldToEnd: ending.told,
+    ev.Unwanted: _unwanted,
+    ev.EvictionTold: _eviction_told,
+    ev.CleanedUp: _cleaned_up,
+}
+
+
+def _pass_time(turn: Turn) -> None:
+    """Do what is due."""
+    if turn.life.verdict is not None:
+        return
+    deadline_ns = ending.deadline_ns(turn.life)
+    if deadline_ns is not None and deadline_ns <= turn.now_ns:
+        ending.exceed_deadline(turn)
+    stopping.pass_time(turn)
+    probing.ask_what_is_due(turn)
+    again_ns = turn.life.set_up_again_ns
+    if again_ns is not None and again_ns <= turn.now_ns:
+        _set_up(turn)
+
+
+def _settle(turn: Turn) -> None:
+    """Take the next step towards what should be: start what is to run, or end what is to end.
+
+    Containers are started one at a time, as the kubelet does.
+    """
+    if turn.life.ending is None and turn.life.verdict is None and turn.life.set_up == "done":
+        _start_next(turn)
+    ending.settle(turn)
+
+
+def _start_next(turn: Turn) -> None:
+    life = turn.life
+    if any(each.state == "starting" for each in life.containers):
+        return
+    next_ = plan(life.rules.restart_policy, life.inits, life.regulars, turn.now_ns, was_initialized=life.is_initialized)
+    if next_.is_initialized and not life.is_initialized:
+        turn.change(is_initialized=True)
+        turn.do(Save())
+    if next_.is_over:
+        ending.end_by_itself(turn)
+        return
+    for each in life.containers:
+        if each.name in next_.waiting and not each.is_back_off_said:
+            turn.put(replace(each, is_back_off_said=True))
+            turn.say(ContainerBackOff(life.pod, each.name, each.back_off))
+    starting = turn.container(next_.start[0]) if next_.start else None
+    if starting is not None:
+        after = runs.begun(starting, turn.now)
+        turn.put(after)
+        turn.do(Save(), Start(after.name, after.run))
+
+
+def _due_ns(life: PodLife, now_ns: int) -> int | None:
+    """When something is due that no other event will bring."""
+    if life.verdict is not None:
+        return None
+    due = [life.set_up_again_ns, ending.deadline_ns(life), *(stopping.due_ns(each) for each in life.containers)]
+    due += [each.due_monotonic_ns for each in life.probes if not each.is_asked]
+    if life.ending is None and life.set_up == "done":
+        # One that is due already waits for another one to have started, which is an event.
+        back_offs = (runs.due_ns(each, now_ns) for each in life.containers if each.is_back_off_said)
+        due += [each for each in back_offs if each > now_ns]
+    return min((each for each in due if each is not None), default=None)

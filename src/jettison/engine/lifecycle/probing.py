@@ -1,0 +1,97 @@
+"""When a container is asked how it is, and what the answers come to.
+
+Counted as the kubelet counts: `failures` or `successes` of the same kind in a row change the verdict, and an answer
+that could not be had at all counts for nothing. A startup probe comes first and alone; the others begin when it has
+succeeded. A container that is being stopped is asked only whether it is ready.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jettison.engine.lifecycle import stopping
+from jettison.engine.lifecycle.effects import Probe, Save
+from jettison.engine.lifecycle.events import ProbeAnswered
+from jettison.engine.lifecycle.facts import ProbeFailed
+from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, probe_of
+from jettison.engine.lifecycle.state import ContainerLife, Probing
+from jettison.engine.lifecycle.turn import Turn
+
+_AFTER_STARTUP = (ProbeKind.LIVENESS, ProbeKind.READINESS)
+
+
+def begin(turn: Turn, container: ContainerLife) -> ContainerLife:
+    """Its program runs; returns the container as ready as it is without having been asked."""
+    kinds = _AFTER_STARTUP if container.is_started else (ProbeKind.STARTUP,)
+    if container.is_started:
+        container = replace(container, is_ready=probe_of(container.rules, ProbeKind.READINESS) is None)
+    begun_ns = turn.now_ns if container.begun_monotonic_ns is None else container.begun_monotonic_ns
+    found = [rules for kind in kinds if (rules := probe_of(container.rules, kind)) is not None]
+    if found:
+        new = (
+            Probing(container.name, container.run, each, max(begun_ns + each.initial_delay * SECOND_NS, turn.now_ns))
+            for each in found
+        )
+        turn.change(probes=(*turn.life.probes, *new))
+    return container
+
+
+def end(turn: Turn, container: str) -> None:
+    """It does not run any more."""
+    stopping.drop_probes(turn, container, tuple(ProbeKind))
+
+
+def ask_what_is_due(turn: Turn) -> None:
+    """All probes whose time has come."""
+    if not any(not each.is_asked and each.due_monotonic_ns <= turn.now_ns for each in turn.life.probes):
+        return
+    probes = []
+    for each in turn.life.probes:
+        if not each.is_asked and each.due_monotonic_ns <= turn.now_ns:
+            turn.do(Probe(each.container, each.run, each.kind))
+            each = replace(each, is_asked=True)
+        probes.append(each)
+    turn.change(probes=tuple(probes))
+
+
+def answered(turn: Turn, event: ProbeAnswered) -> None:
+    """Count the answer. One to a question that nobody asks any more is of no account."""
+    found = next((each for each in turn.life.probes if _is_about(each, event)), None)
+    container = turn.container(event.container)
+    if found is None or container is None:
+        return
+    due_ns = max(found.due_monotonic_ns + found.rules.period * SECOND_NS, turn.now_ns)
+    after = replace(found, is_asked=False, due_monotonic_ns=due_ns)
+    is_news = False
+    if event.is_well is not None:
+        count = found.count + 1 if event.is_well is found.latest else 1
+        needed = found.rules.successes if event.is_well else found.rules.failures
+        is_news = count >= needed and event.is_well is not found.verdict
+        verdict = event.is_well if is_news else found.verdict
+        after = replace(after, count=count, latest=event.is_well, verdict=verdict)
+    turn.change(probes=tuple(after if each is found else each for each in turn.life.probes))
+    if is_news:
+        _decided(turn, container, after, event.why)
+
+
+def _is_about(each: Probing, event: ProbeAnswered) -> bool:
+    is_same = (each.container, each.run, each.kind) == (event.container, event.run, event.kind)
+    return is_same and each.is_asked
+
+
+def _decided(turn: Turn, container: ContainerLife, probing: Probing, why: str) -> None:
+    is_well, kind = bool(probing.verdict), probing.kind
+    if not is_well:
+        turn.say(ProbeFailed(turn.life.pod, container.name, kind.value, why))
+    if kind is ProbeKind.READINESS:
+        turn.put(replace(container, is_ready=is_well))
+    elif not is_well:
+        grace = turn.life.rules.grace_seconds if probing.rules.grace is None else probing.rules.grace
+        until_ns = turn.now_ns + grace * SECOND_NS
+        turn.put(replace(container, is_doomed=True, until_monotonic_ns=until_ns))
+        turn.do(Save())
+        stopping.stop(turn, container.name, until_ns)
+    elif kind is ProbeKind.STARTUP:
+        end(turn, container.name)
+        turn.put(begin(turn, replace(container, is_started=True)))
+        turn.do(Save())

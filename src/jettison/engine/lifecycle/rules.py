@@ -1,0 +1,125 @@
+"""What a pod's document says about its life: restart policy, probes, grace period, deadline.
+
+A runtime reads the document into a specification of its own, which also says how a container is started. The life needs
+the part below and no more, so any specification with these attributes will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+SECOND_NS = 10**9
+
+DEFAULT_GRACE = 30
+"""Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
+
+
+class RestartPolicy(StrEnum):
+    """Whether a container that has ended is started again."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+class ProbeKind(StrEnum):
+    """What the answer is used for."""
+
+    STARTUP = "startup"
+    LIVENESS = "liveness"
+    READINESS = "readiness"
+
+
+class Moment(Protocol):
+    """When something happened: `wall_ns` is shown, `monotonic_ns` is measured with."""
+
+    @property
+    def wall_ns(self) -> int:
+        """Nanoseconds since the epoch. It jumps whenever the clock is set."""
+
+    @property
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since the machine was booted; never jumps."""
+
+
+class ProbeRules(Protocol):
+    """Times are seconds; `successes` and `failures` are how many in a row it takes to change the verdict."""
+
+    @property
+    def kind(self) -> ProbeKind:
+        """What the answer is used for."""
+
+    @property
+    def initial_delay(self) -> int:
+        """Counts from the start of the container."""
+
+    @property
+    def period(self) -> int:
+        """From one question to the next."""
+
+    @property
+    def successes(self) -> int:
+        """In a row."""
+
+    @property
+    def failures(self) -> int:
+        """In a row."""
+
+    @property
+    def grace(self) -> int | None:
+        """How long a container that failed may take to end; None: the pod's own period."""
+
+
+class ContainerRules(Protocol):
+    """One container."""
+
+    @property
+    def name(self) -> str:
+        """Unique in its pod."""
+
+    @property
+    def probes(self) -> Sequence[ProbeRules]:
+        """At most one of each kind."""
+
+    @property
+    def pre_stop(self) -> Sequence[str]:
+        """The command to run before SIGTERM; empty for none."""
+
+    @property
+    def is_init(self) -> bool:
+        """It runs before the regular containers."""
+
+    @property
+    def is_sidecar(self) -> bool:
+        """An init container that is kept running."""
+
+
+class PodRules(Protocol):
+    """One pod."""
+
+    @property
+    def containers(self) -> Sequence[ContainerRules]:
+        """The regular ones."""
+
+    @property
+    def init_containers(self) -> Sequence[ContainerRules]:
+        """In the order in which they run."""
+
+    @property
+    def restart_policy(self) -> RestartPolicy:
+        """Of all containers but sidecars."""
+
+    @property
+    def grace_seconds(self) -> int:
+        """Between SIGTERM and SIGKILL."""
+
+    @property
+    def deadline_seconds(self) -> int | None:
+        """How long the pod may be active on the node; None for as long as it likes."""
+
+
+def probe_of(container: ContainerRules, kind: ProbeKind) -> ProbeRules | None:
+    """The container's probe of this kind."""
+    return next((each for each in container.probes if each.kind is kind), None)

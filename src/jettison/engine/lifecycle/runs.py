@@ -1,0 +1,124 @@
+"""How a container goes from one run to the next: begun, running, ended, started again after a back-off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jettison.engine.lifecycle.facts import NOT_STARTED
+from jettison.engine.lifecycle.rules import SECOND_NS, Moment, ProbeKind, RestartPolicy, probe_of
+from jettison.engine.lifecycle.state import ContainerLife, FinishedRun
+
+FIRST_BACK_OFF = 10
+LONGEST_BACK_OFF = 300
+FORGIVEN_NS = 600 * SECOND_NS
+"""A container that has run for so long since its last start begins anew, without back-off."""
+
+UNKNOWN_EXIT = 137
+START_ERROR = 128
+
+
+def begun(container: ContainerLife, now: Moment) -> ContainerLife:
+    """The next run is about to start."""
+    return ContainerLife(
+        container.rules,
+        "starting",
+        container.run + 1,
+        begun_monotonic_ns=now.monotonic_ns,
+        back_off=container.back_off,
+        last=_last(container),
+        has_processes=True,
+        before=container,
+    )
+
+
+def _last(container: ContainerLife) -> FinishedRun | None:
+    """A start that came to nothing leaves a container that waits, and the run before that is still the last."""
+    if container.state != "terminated":
+        return container.last
+    return FinishedRun(
+        container.run,
+        container.exit_code,
+        container.reason,
+        container.message,
+        container.started_ns,
+        container.finished_ns,
+    )
+
+
+def running(container: ContainerLife, now: Moment) -> ContainerLife:
+    """Its program runs. Without a startup probe it counts as started, without a readiness probe as ready then."""
+    is_started = probe_of(container.rules, ProbeKind.STARTUP) is None
+    return replace(container, state="running", started_ns=now.wall_ns, is_started=is_started, before=None)
+
+
+def cancelled(container: ContainerLife) -> ContainerLife:
+    """As if the start had never been tried, but for what has to be removed."""
+    return replace(container.before or ContainerLife(container.rules), has_processes=True)
+
+
+def ended(container: ContainerLife, now: Moment, exit_code: int | None, *, is_oom: bool = False) -> ContainerLife:
+    """Its main process is gone; an exit code of None means that nothing could tell how."""
+    if exit_code is None:
+        reason = "ContainerStatusUnknown"
+        message = "The container could not be located when the pod was terminated"
+        return _terminated(container, now, UNKNOWN_EXIT, reason, message)
+    if exit_code != 0 and is_oom:
+        return _terminated(container, now, exit_code, "OOMKilled")
+    return _terminated(container, now, exit_code, "Error" if exit_code else "Completed")
+
+
+def found_again(container: ContainerLife, now: Moment, *, is_running: bool, was_born: bool) -> ContainerLife:
+    """What a container comes to whose agent died: SIGKILL may fall between the birth of a process and `running`."""
+    if is_running:
+        return container if container.state == "running" else running(container, now)
+    if container.state == "starting" and not was_born:
+        # No foreign program has run: the number of the run is free again.
+        return replace(container, state="waiting", run=container.run - 1)
+    return ended(container, now, None) if container.state in ("starting", "running") else container
+
+
+def not_started(container: ContainerLife, now: Moment, why: str) -> ContainerLife:
+    """There is no process, and why."""
+    return _terminated(container, now, START_ERROR, NOT_STARTED, why)
+
+
+def _terminated(container: ContainerLife, now: Moment, exit_code: int, reason: str, message: str = "") -> ContainerLife:
+    return replace(
+        container,
+        state="terminated",
+        finished_ns=now.wall_ns,
+        ended_monotonic_ns=now.monotonic_ns,
+        exit_code=exit_code,
+        reason=reason,
+        message=message,
+        back_off=_back_off(container, now),
+        is_ready=False,
+        is_hook_running=False,
+        kill_monotonic_ns=None,
+        before=None,
+    )
+
+
+def _back_off(container: ContainerLife, now: Moment) -> int:
+    """0, 10, 20, 40 … 300 seconds. The first restart comes at once, as with the kubelet."""
+    begun_ns = container.begun_monotonic_ns
+    if container.run == 0 or (begun_ns is not None and now.monotonic_ns - begun_ns > FORGIVEN_NS):
+        return 0
+    return min(2 * container.back_off, LONGEST_BACK_OFF) if container.back_off else FIRST_BACK_OFF
+
+
+def is_to_restart(container: ContainerLife, policy: RestartPolicy) -> bool:
+    """Whether a container that has ended is started again."""
+    if container.rules.is_sidecar:
+        return True
+    if policy is RestartPolicy.NEVER:
+        return False
+    if container.is_doomed or container.exit_code != 0:
+        return True
+    return policy is RestartPolicy.ALWAYS and not container.rules.is_init
+
+
+def due_ns(container: ContainerLife, now_ns: int) -> int:
+    """When the next run may start, on the monotonic clock. A container that ended at an unknown time does not wait."""
+    ended_ns = container.ended_monotonic_ns
+    return now_ns if ended_ns is None else ended_ns + container.back_off * SECOND_NS

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from jettison.engine.evictions import Eviction
 from jettison.engine.lifecycle import effects, events, facts, phases
 from jettison.engine.lifecycle.rules import ProbeKind, RestartPolicy
 from jettison.engine.lifecycle.state import Trouble
+from jettison.engine.node.evictions import Eviction
 from tests.builders import pod as make_pod
 from tests.engine.lifecycle.virtual import PodSpec, ProbeSpec, Program, Spec, World, init, sidecar
 

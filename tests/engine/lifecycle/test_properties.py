@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.evictions import RUNTIME_MINIMUM, Eviction, effective_grace
 from jettison.engine.lifecycle import effects, facts, phases
 from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, RestartPolicy
+from jettison.engine.node.evictions import RUNTIME_MINIMUM, Eviction, effective_grace
 from tests.builders import pod as make_pod
 from tests.engine.lifecycle.virtual import PodSpec, ProbeSpec, Program, Spec, World
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jettison.engine.evictions import Eviction
 from jettison.engine.lifecycle.rules import Moment, PodRules, ProbeKind
 from jettison.engine.lifecycle.state import Trouble
+from jettison.engine.node.evictions import Eviction
 
 
 @dataclass(frozen=True, slots=True)

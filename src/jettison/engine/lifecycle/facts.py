@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jettison.engine.pods import Pod
+from jettison.engine.pods.pod import Pod
 
 NOT_STARTED = "StartError"
 """The reason of a container that finished because it could not be started; containerd's word."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from jettison.engine.evictions import PodCondition
 from jettison.engine.lifecycle import runs
 from jettison.engine.lifecycle.state import ContainerLife, FinishedRun, PodLife, Verdict
-from jettison.engine.pods import Pod
+from jettison.engine.node.evictions import PodCondition
+from jettison.engine.pods.pod import Pod
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from jettison.engine.evictions import Eviction, PodCondition
 from jettison.engine.lifecycle.rules import ContainerRules, Moment, PodRules, ProbeKind, ProbeRules
-from jettison.engine.pods import Pod
+from jettison.engine.node.evictions import Eviction, PodCondition
+from jettison.engine.pods.pod import Pod
 
 RunState = Literal["waiting", "starting", "running", "terminated"]
 SetUpState = Literal["waiting", "under way", "done"]

@@ -1,8 +1,8 @@
 """Every fact that can happen on a node, as frozen values, and where facts go.
 
-What a decision has to say is `engine.facts`; here is what happens besides: pods start and end, the kernel kills, an
-observation fails. Log lines, Kubernetes Events, metrics, the journal and the tests are sinks of this one stream, so
-they cannot disagree.
+What a decision has to say is `engine.node.facts`, what a pod's life has to say is `engine.lifecycle.facts`; here is
+what happens besides: evictions are carried out, the kernel kills, an observation fails. Log lines, Kubernetes Events,
+metrics, the journal and the tests are sinks of this one stream, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -11,13 +11,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from jettison.engine.lifecycle.facts import (
+    NOT_STARTED,
+    ContainerBackOff,
+    ContainerFinished,
+    ContainerStarted,
+    ContainerStopping,
+    DeadlineExceeded,
+    LifeFact,
+    PodCleanedUp,
+    PodWaiting,
+    ProbeFailed,
+)
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import Fact as EngineFact
 from jettison.engine.node.signals import Reclaimable
 from jettison.engine.pods.pod import Pod
 
-NOT_STARTED = "StartError"
-"""The reason of a container that finished because it could not be started; containerd's word."""
+# Facts of a pod's life are facts of the node, and have the same name here.
+__all__ = [
+    "NOT_STARTED",
+    "ContainerBackOff",
+    "ContainerFinished",
+    "ContainerStarted",
+    "ContainerStopping",
+    "DeadlineExceeded",
+    "PodCleanedUp",
+    "PodWaiting",
+    "ProbeFailed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +141,12 @@ class EvictionTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineExceeded:
-    """It was active for as long as its document allows, and is told to end."""
-
-    pod: Pod
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
 class KillFailed:
     """Somebody in a pod does not die; it is tried again until he does. `container` is empty for the pod as a whole."""
 
     pod: Pod
     container: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodCleanedUp:
-    """Processes, cgroup, volumes and writable directories are gone."""
-
-    pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,67 +163,6 @@ class PodRejected:
     pod: Pod
     reason: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodWaiting:
-    """It may run here, and something that it asks for is not to be had; it is tried again in so many seconds.
-
-    `reason` is what its status says of its containers, `event_reason` is of the Kubernetes Event.
-    """
-
-    pod: Pod
-    reason: str
-    message: str
-    event_reason: str
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerStarted:
-    """A container's main process runs."""
-
-    pod: Pod
-    container: str
-    restarts: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerStopping:
-    """A container is told to end."""
-
-    pod: Pod
-    container: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerFinished:
-    """A container's main process is gone, or never came to be: then `message` tells why."""
-
-    pod: Pod
-    container: str
-    exit_code: int
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerBackOff:
-    """A container that keeps failing waits before it is started again."""
-
-    pod: Pod
-    container: str
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeFailed:
-    """A readiness, liveness or startup probe failed as often as it may."""
-
-    pod: Pod
-    container: str
-    probe: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +218,7 @@ class ActionFailed:
 
 Fact = (
     EngineFact
+    | LifeFact
     | AgentStarted
     | AgentStopped
     | OrderReceived
@@ -284,17 +231,9 @@ Fact = (
     | EvictionStarted
     | PodEvicted
     | EvictionTimedOut
-    | DeadlineExceeded
     | KillFailed
-    | PodCleanedUp
     | PodAdmitted
     | PodRejected
-    | PodWaiting
-    | ContainerStarted
-    | ContainerStopping
-    | ContainerFinished
-    | ContainerBackOff
-    | ProbeFailed
     | OutOfMemoryKill
     | SettingChanged
     | RestartNeeded

@@ -16,7 +16,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import MemoryStats
 from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
@@ -150,15 +150,15 @@ async def polling(mounts: CgroupMounts, policy: Policy, threshold: int) -> None:
         return MemoryPair(MemoryStats(clock.now_ns(), available, memory.usage, memory.working_set), None)
 
     with ThreadPoolExecutor(1) as pool:
-        bell = Bell(clock)
-        alarms = MemoryAlarms(policy.thresholds, measure, bell, clock, pool, Watched(pressure=None))
+        wakeups = Wakeups(clock)
+        alarms = MemoryAlarms(policy.thresholds, measure, wakeups, clock, pool, Watched(pressure=None))
         lacks = alarms.open()
         alarms.observed(measure())
         await asyncio.sleep(0.7)
         calm = len(looks)
         pid = start_in(CGROUPS / cgroup.name, grow)
         async with asyncio.timeout(20):
-            alarm = await anext(alarm async for alarm in bell.alarms() if alarm.source != CLOSE_ALARM)
+            alarm = await anext(alarm async for alarm in wakeups.alarms() if alarm.source != CLOSE_ALARM)
         await alarms.close()
     kill_until_empty(cgroup, 20)
     os.waitpid(pid, 0)

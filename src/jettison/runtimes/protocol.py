@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jettison.engine.config.allocatable import Machine
+from jettison.engine.lifecycle.phases import ContainerEnd, ContainerStatus
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.pods.pod import Pod
+
+# A container's status is what its life says; the agent and the sinks know it by this protocol.
+__all__ = ["ContainerEnd", "ContainerStatus"]
 
 CLOSE_ALARM = "close"
 """Raised shortly before a crossing: there is nothing to decide yet, but soon there will be."""
@@ -83,40 +87,6 @@ class PodManifest:
     document: Mapping[str, Any]
     # Where it came from, for messages: a file, or the API.
     origin: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    """How a run of a container ended, after which another one came or will come."""
-
-    exit_code: int | None
-    reason: str = ""
-    message: str = ""
-    started_ns: int | None = None
-    finished_ns: int | None = None
-    container_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerStatus:
-    """One container as Kubernetes' containerStatuses tell it. `state` is waiting, running or terminated."""
-
-    name: str
-    state: str
-    reason: str = ""
-    message: str = ""
-    exit_code: int | None = None
-    started_ns: int | None = None
-    finished_ns: int | None = None
-    restarts: int = 0
-    is_ready: bool = False
-    is_init: bool = False
-    # It runs, and its startup probe has nothing against it.
-    is_started: bool = False
-    # Of the latest run; empty before the first.
-    container_id: str = ""
-    # Of a container that waits to be started again: the latest run. Of all others: the one before it.
-    last: ContainerEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)

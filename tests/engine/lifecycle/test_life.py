@@ -113,10 +113,11 @@ def test_a_pod_that_is_refused_is_asked_for_ever_less() -> None:
 
 def test_a_deadline_counts_whatever_the_pod_does() -> None:
     world = World(PodSpec(deadline_seconds=60, grace_seconds=7), {"c": STUBBORN}).ask()
-    world.pass_seconds(59.9)
-    assert not world.life.is_ending
-    world.pass_seconds(0.2)
-    assert world.life.is_ending
+    is_ending = []
+    for seconds in (59.9, 0.2):
+        world.pass_seconds(seconds)
+        is_ending.append(world.life.is_ending)
+    assert is_ending == [False, True]
     assert said(world, facts.DeadlineExceeded) == [facts.DeadlineExceeded(world.life.pod, 60)]
     world.pass_seconds(10)
     verdict = phases.verdict(world.life)
@@ -326,6 +327,42 @@ def test_readiness_needs_its_thresholds_and_restarts_nothing() -> None:
     assert [index for index in range(1, 30) if seen[index] != seen[index - 1]] == [1, 12, 22]
     assert world.container().run == 0
     assert len(said(world, facts.ProbeFailed)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdicts"),
+    [
+        ([1, 1, 1], [(True, 2)]),
+        ([1, 0, 1, 0, 1], []),
+        ([0, 0, 0, 0], [(False, 3)]),
+        ([1, 1, 0, 0, 1, 0, 0, 0, 1, 1], [(True, 2), (False, 8), (True, 10)]),
+        ([0, 0, None, 0], [(False, 4)]),
+        ([None] * 5, []),
+    ],
+)
+def test_it_takes_some_in_a_row(answers: list[int | None], verdicts: list[tuple[bool, int]]) -> None:
+    """The verdicts, each with how many answers it took; None is a question that could not be asked."""
+    ready = ProbeSpec(ProbeKind.READINESS, period=1, successes=2, failures=3)
+    pending = [None if each is None else bool(each) for each in answers]
+    world = World(PodSpec((Spec(probes=(ready,)),)), {"c": Program(answers=lambda _kind, _age: pending.pop(0))}).ask()
+    found, last = list[tuple[bool | None, int]](), None
+    for count in range(1, len(answers) + 1):
+        while len(answers) - len(pending) < count or world.life.probes[0].is_asked:
+            world.happen()
+        if world.life.probes[0].verdict is not last:
+            last = world.life.probes[0].verdict
+            found.append((last, count))
+    assert found == verdicts
+
+
+def test_the_first_question_waits_for_the_initial_delay_and_the_next_for_the_period() -> None:
+    """Also over a restart of the agent, and a slow answer delays no other."""
+    ready = ProbeSpec(ProbeKind.READINESS, initial_delay=100, period=50)
+    world = World(PodSpec((Spec(probes=(ready,)),))).ask()
+    world.pass_seconds(40)
+    world.crash()
+    world.pass_seconds(200)
+    assert times(world, effects.Probe) == [100.5, 150.5, 200.5]
 
 
 def test_while_it_ends_a_container_is_asked_only_whether_it_is_ready() -> None:

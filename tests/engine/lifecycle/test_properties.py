@@ -7,79 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jettison.engine.lifecycle import effects, facts, phases
-from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, RestartPolicy
-from jettison.engine.node.evictions import RUNTIME_MINIMUM, Eviction, effective_grace
-from tests.builders import pod as make_pod
-from tests.engine.lifecycle.virtual import PodSpec, ProbeSpec, Program, Spec, World
-
-seconds = st.integers(0, 40)
-
-
-@st.composite
-def probe_specs(draw: st.DrawFn) -> tuple[ProbeSpec, ...]:
-    kinds = draw(st.sets(st.sampled_from(ProbeKind)))
-    return tuple(
-        ProbeSpec(
-            kind,
-            draw(st.integers(0, 5)),
-            draw(st.integers(1, 10)),
-            1 if kind is not ProbeKind.READINESS else draw(st.integers(1, 3)),
-            draw(st.integers(1, 3)),
-            draw(st.none() | st.integers(1, 10)),
-        )
-        for kind in sorted(kinds)
-    )
-
-
-@st.composite
-def containers(draw: st.DrawFn, name: str, *, is_init: bool) -> Spec:
-    is_sidecar = is_init and draw(st.booleans())
-    is_plain = is_init and not is_sidecar
-    hook = draw(st.sampled_from([(), ("x",)]))
-    return Spec(name, () if is_plain else draw(probe_specs()), () if is_plain else hook, is_init, is_sidecar)
-
-
-@st.composite
-def programs(draw: st.DrawFn) -> Program:
-    sick_from = draw(st.none() | seconds)
-    return Program(
-        draw(st.none() | seconds),
-        draw(st.sampled_from([0, 0, 1, 137])),
-        draw(st.none() | st.integers(0, 20)),
-        draw(st.sampled_from([0.0, 0.0, 0.3, 3.0, None])),
-        lambda _kind, age: sick_from is None or age < sick_from,
-        draw(st.sampled_from([0.0, 2.0, 600.0])),
-        draw(st.sampled_from([0.0, 0.0, 0.5, 5.0])),
-    )
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> World:
-    regulars = tuple(draw(containers(f"c{number}", is_init=False)) for number in range(draw(st.integers(1, 3))))
-    inits = tuple(draw(containers(f"i{number}", is_init=True)) for number in range(draw(st.integers(0, 3))))
-    spec = PodSpec(
-        regulars,
-        inits,
-        draw(st.sampled_from(RestartPolicy)),
-        draw(st.integers(1, 30)),
-        draw(st.none() | st.integers(1, 120)),
-    )
-    return World(spec, {each.name: draw(programs()) for each in (*regulars, *inits)})
-
-
-orders = st.fixed_dictionaries(
-    {
-        "order": st.none() | st.just(Eviction(make_pod("p"), "low", 5, "memory.available")),
-        "grace_seconds": st.none() | st.integers(0, 40),
-        "is_at_once": st.sampled_from([False, False, False, True]),
-        "is_unwanted": st.booleans(),
-    }
-)
-crash_points = st.lists(st.integers(0, 12), max_size=6)
+from jettison.engine.lifecycle.rules import SECOND_NS, RestartPolicy
+from jettison.engine.node.evictions import RUNTIME_MINIMUM, effective_grace
+from tests.engine.lifecycle.strategies import crash_points, orders, worlds
+from tests.engine.lifecycle.virtual import Program, World
 
 
 def sidecar_count(world: World) -> int:
@@ -102,6 +37,7 @@ def until_it_is_gone(world: World, crashes: list[int], grace: float) -> None:
         world.happen()
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 120), orders, crash_points)
 def test_an_ending_ends_in_time_and_starts_nothing_wherever_the_agent_is_killed(
     world: World, before: int, order: dict[str, Any], crashes: list[int]
@@ -128,6 +64,7 @@ def test_an_ending_ends_in_time_and_starts_nothing_wherever_the_agent_is_killed(
         assert world.saved.is_unwanted
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 120), orders, orders, st.integers(0, 20))
 def test_sigkill_follows_sigterm_when_the_time_is_up_and_not_before(
     world: World, before: int, first: dict[str, Any], second: dict[str, Any], between: int
@@ -142,8 +79,8 @@ def test_sigkill_follows_sigterm_when_the_time_is_up_and_not_before(
         world.end(**second)
         ending = world.life.ending
         assert ending is not None
-    world.pass_seconds(600)
-    assert world.life.has_stopped or not (first or second)
+    world.pass_seconds(150)
+    assert world.life.has_stopped
     is_at_once = first["is_at_once"] or second["is_at_once"]
     told: dict[str, int] = {}
     for when, effect in world.done:
@@ -151,10 +88,11 @@ def test_sigkill_follows_sigterm_when_the_time_is_up_and_not_before(
             told.setdefault(effect.container, when)
         if isinstance(effect, effects.Kill) and not is_at_once and effect.container in told:
             assert when - told[effect.container] >= RUNTIME_MINIMUM * SECOND_NS
-            assert when - told[effect.container] <= (40 + RUNTIME_MINIMUM + 600) * SECOND_NS
+            assert when - told[effect.container] <= (40 + RUNTIME_MINIMUM) * SECOND_NS
 
 
-@given(worlds(), st.integers(1, 400), crash_points)
+@settings(max_examples=40)
+@given(worlds(), st.integers(1, 150), crash_points)
 def test_a_container_of_a_pod_that_never_restarts_runs_once(world: World, length: int, crashes: list[int]) -> None:
     """Sidecars are restarted whatever the pod's policy is."""
     world = World(replace(world.spec, restart_policy=RestartPolicy.NEVER), world.programs)
@@ -167,7 +105,7 @@ def test_a_container_of_a_pod_that_never_restarts_runs_once(world: World, length
         assert sum(fact.container == each.name for fact in world.facts if isinstance(fact, facts.ContainerStarted)) <= 1
 
 
-@given(st.integers(0, 30), st.integers(2, 40))
+@given(st.integers(0, 30), st.integers(2, 12))
 def test_restarts_wait_ten_seconds_doubling_to_five_minutes(lasts: int, count: int) -> None:
     world = World(programs={"c": Program(lasts=lasts, code=1)}).ask()
     while len(world.starts()) < count:
@@ -187,7 +125,8 @@ def live(world: World, length: int, crashes: list[int]) -> Iterator[None]:
         yield
 
 
-@given(worlds(), st.integers(1, 400), crash_points)
+@settings(max_examples=40)
+@given(worlds(), st.integers(1, 150), crash_points)
 def test_every_life_that_is_left_alone_is_consistent(world: World, length: int, crashes: list[int]) -> None:
     """Statuses can always be told, runs only grow, and a pod that ends for good stays ended."""
     world.ask()

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from jettison.engine.lifecycle import ContainerLife, PodLife, advance, effects, events, new_life
+from jettison.engine.lifecycle import effects, events
 from jettison.engine.lifecycle.facts import LifeFact
+from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, RestartPolicy
-from jettison.engine.lifecycle.state import Trouble
+from jettison.engine.lifecycle.state import ContainerLife, PodLife, Trouble, new_life
 from tests.builders import pod as make_pod
 
 
@@ -287,35 +288,12 @@ class World:
         self.agents += 1
         self.crash_in = None
         self.agenda, self.wake_ns = [], None
-        saved = self.saved
-        containers = tuple(
-            replace(
-                each,
-                has_processes=False,
-                is_ready=False,
-                is_hook_running=False,
-                kill_monotonic_ns=None,
-                is_back_off_said=False,
-                before=None,
-            )
-            for each in saved.containers
-        )
-        self.life = self.saved = replace(
-            saved,
-            containers=containers,
-            set_up="waiting",
-            trouble=None,
-            set_up_pause=0,
-            set_up_again_ns=None,
-            probes=(),
-            stopped_monotonic_ns=None,
-            wake_at_ns=None,
-        )
+        self.life = self.saved = saved_part(self.saved)
         found = tuple(
             events.FoundContainer(
                 each.name, each.name in self.processes, each.name in self.born, each.name in self.remains
             )
-            for each in containers
+            for each in self.life.containers
         )
         self.feed(events.Found(self.now, found))
 
@@ -326,3 +304,30 @@ class World:
     def starts(self) -> list[tuple[float, str]]:
         """Which container was started when."""
         return [(when / SECOND_NS, each.container) for when, each in self.done if isinstance(each, effects.Start)]
+
+
+def saved_part(life: PodLife) -> PodLife:
+    """What a record keeps of a life."""
+    containers = tuple(
+        replace(
+            each,
+            has_processes=False,
+            is_ready=False,
+            is_hook_running=False,
+            kill_monotonic_ns=None,
+            is_back_off_said=False,
+            before=None,
+        )
+        for each in life.containers
+    )
+    return replace(
+        life,
+        containers=containers,
+        set_up="waiting",
+        trouble=None,
+        set_up_pause=0,
+        set_up_again_ns=None,
+        probes=(),
+        stopped_monotonic_ns=None,
+        wake_at_ns=None,
+    )

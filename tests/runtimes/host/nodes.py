@@ -16,7 +16,7 @@ import pytest
 
 from jettison.engine.config.policy import Policy
 from jettison.events import Fact
-from jettison.runtimes.host.cgroups.cgroup_parent import Ground, find_ground
+from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgroup_parent
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.measure.active import ActiveContainer, ActivePod
@@ -54,16 +54,16 @@ class Node:
     """The cgroups of a node and what was told about them."""
 
     def __init__(self, settings: HostSettings, policy: Policy) -> None:
-        ground = find_ground(settings)
-        assert isinstance(ground, Ground), ground
+        cgroup_parent = find_cgroup_parent(settings)
+        assert isinstance(cgroup_parent, CgroupParent), cgroup_parent
         self.settings = settings
-        self.ground = ground
+        self.cgroup_parent = cgroup_parent
         self.facts: list[Fact] = []
         self.rings = 0
         self.host = Machine()
         capacity = measure_capacity(settings, self.host)
-        self.oom = OomWatch(ground.mounts, self.facts.append, self._ring)
-        self.kubepods = Kubepods(ground, self.oom, capacity.memory, policy.config.pod_pids_limit, lowest_score=0)
+        self.oom = OomWatch(cgroup_parent.mounts, self.facts.append, self._ring)
+        self.kubepods = Kubepods(cgroup_parent, self.oom, capacity.memory, policy.config.pod_pids_limit, lowest_score=0)
         self.missing = self.kubepods.create(settings, capacity, policy)
 
     def _ring(self) -> None:
@@ -71,14 +71,14 @@ class Node:
 
     def remove(self) -> None:
         """Kill what is left and take everything away."""
-        top = Cgroup(self.ground.mounts, self.ground.node)
+        top = Cgroup(self.cgroup_parent.mounts, self.cgroup_parent.node)
         assert not kill_until_empty(top, timeout=10)
         deadline = time.monotonic() + 10
         while not top.remove():
             assert time.monotonic() < deadline, f"cannot remove {top.name}"
             time.sleep(0.005)
-        self.ground.leave()
-        self.ground.claim.release()
+        self.cgroup_parent.leave()
+        self.cgroup_parent.claim.release()
         self.host.close()
 
 

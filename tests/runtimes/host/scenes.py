@@ -19,7 +19,7 @@ from jettison.runtimes.host.cgroups.places import Places
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
-from jettison.runtimes.host.volumes.pod_directories import Household, make_directories
+from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.protocol import ContainerStatus, PodManifest, PodStatus
 from tests.runtimes.host.nodes import node, settings
 
@@ -77,8 +77,8 @@ class Scene:
         self.places = places
         self.facts = facts
         self.files = RecordFiles(settings.records_dir, pool, facts.append)
-        self.household = Household(settings, places, self.files, pool, SystemClock(), facts.append)
-        self.supervisor = Supervisor(self.household)
+        self.services = HostServices(settings, places, self.files, pool, SystemClock(), facts.append)
+        self.supervisor = Supervisor(self.services)
 
     def status(self, name: str = "a") -> PodStatus:
         """Of the pod."""

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from jettison import events
+from jettison.engine.lifecycle import runs
 from jettison.errors import ManifestError, PodGone, StartError, StillRunning
 from jettison.runtimes.host import supervisor
-from jettison.runtimes.host.pods import pod_worker, runs
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.specs import refusals
 from jettison.runtimes.host.specs.spec import PodSpec
@@ -182,7 +182,7 @@ def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """10 s doubling to 5 min, as a kubelet pulls an image; whatever changes on the host is found out that way."""
-    monkeypatch.setattr(pod_worker, "_SET_UP_AGAIN", 1 / 64)
+    monkeypatch.setattr(runs, "FIRST_BACK_OFF", 1 / 64)
     monkeypatch.setattr(runs, "LONGEST_BACK_OFF", 4 / 64)
 
     async def scenario(scene: Scene) -> None:
@@ -782,7 +782,7 @@ async def verify(scene: Scene, made: Node, told: dict[str, set[str]]) -> None:
         if name.startswith("plain"):
             await scene.phase("Running", name)
             assert scene.container("c", name).restarts == 0
-    everybody = Cgroup(made.ground.mounts, made.kubepods.name)
+    everybody = Cgroup(made.cgroup_parent.mounts, made.kubepods.name)
 
     def ours() -> frozenset[int]:
         places = [each.place for pod in scene.supervisor.active() for each in pod.containers if each.is_running]

@@ -15,10 +15,10 @@ from jettison.cli.inspect.watched_node import WatchedNode, first_to_know, watche
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.cli.program import INTERRUPTED
+from jettison.engine.lifecycle.phases import TERMINAL
 from jettison.errors import InputError, JettisonError, ManifestError
 from jettison.node.logs.log_files import PodLogs, Stamper, find_pod_logs, last_written, log_blocks, runs_of
 from jettison.node.logs.log_follower import Fate, LogFollower
-from jettison.runtimes.host.pods.phases import TERMINAL
 from jettison.runtimes.host.volumes.logs import log_file
 from jettison.runtimes.protocol import PodStatus
 

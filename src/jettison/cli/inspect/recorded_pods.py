@@ -7,7 +7,7 @@ it ended, or that its program started.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,17 @@ from jettison.agent.pods.readmission import prospect_text
 from jettison.agent.pods.sources import ORIGIN
 from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.clock import Instant, SystemClock
+from jettison.engine.lifecycle.events import Found, FoundContainer
+from jettison.engine.lifecycle.life import advance
+from jettison.engine.lifecycle.state import PodLife, Verdict
 from jettison.errors import InputError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import bounded, decode
 from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.pods import pod_from
-from jettison.runtimes.host.pods import reports, runs
-from jettison.runtimes.host.pods.phases import Seen
-from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, Verdict
+from jettison.runtimes.host.pods import reports
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.probes import ProbeKind
 from jettison.runtimes.host.specs.refusals import Refusal, read_spec
-from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process
@@ -85,35 +85,32 @@ def recorded_status(record: PodRecord) -> PodStatus:
         return _without_containers(manifest, record.verdict)
     spec = read_spec(manifest)
     if isinstance(spec, Refusal):
-        return reports.pod_status(manifest, PodSpec(()), record, spec.inits, spec.regulars, spec.trouble)
-    inits, regulars = _seen(record, spec.init_containers), _seen(record, spec.containers)
-    return reports.pod_status(manifest, spec, record, inits, regulars)
+        return reports.pod_status(manifest, life_of(record, manifest.pod, spec.spec, spec.trouble))
+    return reports.pod_status(manifest, _after_the_agent(record, life_of(record, manifest.pod, spec)))
 
 
 def _without_containers(manifest: PodManifest, verdict: Verdict) -> PodStatus:
     return PodStatus(manifest.pod, verdict.phase, verdict.reason, verdict.message, document=manifest.document)
 
 
-def _seen(record: PodRecord, wanted: Iterable[ContainerSpec]) -> list[Seen]:
-    known = {each.name: each for each in record.containers}
+def _after_the_agent(record: PodRecord, before: PodLife) -> PodLife:
+    """What the next agent would make of it, but for what that one would do."""
     is_same_boot = record.boot_id == boot_id()
-    found = []
-    for each in wanted:
-        container = known.get(each.name, ContainerRecord(each.name))
-        lives = is_same_boot and _lives(container)
-        kinds = {probe.kind for probe in each.probes}
-        container = _after_the_agent(container, lives=lives, is_started=ProbeKind.STARTUP not in kinds)
-        is_ready = lives and container.is_started and ProbeKind.READINESS not in kinds
-        found.append(Seen(each, container, is_ready=is_ready, has_life=lives))
-    return found
-
-
-def _after_the_agent(container: ContainerRecord, *, lives: bool, is_started: bool) -> ContainerRecord:
-    now = runs.found_again(container, Instant.of(SystemClock()), lives=lives, is_started=is_started)
-    if now is container or now.state != "terminated":
-        return now
-    # Without a back-off: nobody is there to start it again.
-    return replace(now, back_off=0)
+    lives = {each.name: is_same_boot and _lives(each) for each in record.containers}
+    born = {each.name for each in record.containers if each.identity is not None}
+    found = tuple(
+        FoundContainer(each.name, lives.get(each.name, False), each.name in born, has_remains=False)
+        for each in before.containers
+    )
+    life, _ = advance(before, Found(Instant.of(SystemClock()), found))
+    # Without a back-off for what ended meanwhile: no agent is there to start it again.
+    ended = {each.name for each in before.containers if each.state != "terminated"}
+    containers = (
+        replace(each, back_off=0) if each.state == "terminated" and each.name in ended else each
+        for each in life.containers
+    )
+    # Nor does the passing of time end what runs.
+    return replace(life, containers=tuple(containers), ending=before.ending, verdict=before.verdict)
 
 
 def _lives(container: ContainerRecord) -> bool:

@@ -5,10 +5,3 @@ conditions, deadlines, grace periods and escalation, and how a life goes on afte
 pure. What must not be here: processes, cgroups, containers of a runtime, files, clocks. A runtime carries the effects
 out and answers with events; it has no rule of its own about a pod's life.
 """
-
-from __future__ import annotations
-
-from jettison.engine.lifecycle.life import advance
-from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Verdict, new_life
-
-__all__ = ["ContainerLife", "Ending", "PodLife", "Verdict", "advance", "new_life"]

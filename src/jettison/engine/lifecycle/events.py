@@ -139,7 +139,8 @@ class TimePassed:
 class ToldToEnd:
     """The pod must end; told again, it must hurry. A grace period only shrinks.
 
-    `order` says why, where it is an eviction. Without grace seconds the pod has its own.
+    `order` says why, where it is an eviction. Without grace seconds the pod has its own. One that `is_unwanted` is
+    forgotten once it is cleaned up, also when it has ended already.
     """
 
     at: Moment
@@ -147,13 +148,6 @@ class ToldToEnd:
     grace_seconds: int | None = None
     is_at_once: bool = False
     is_unwanted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unwanted:
-    """The pod has ended, and shall be forgotten once it is cleaned up."""
-
-    at: Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +179,6 @@ Event = (
     | ProbeAnswered
     | TimePassed
     | ToldToEnd
-    | Unwanted
     | EvictionTold
     | CleanedUp
 )

@@ -177,11 +177,6 @@ def _time_passed(turn: Turn, _: ev.TimePassed) -> None:
     """Time passes in every event; see `_pass_time`."""
 
 
-def _unwanted(turn: Turn, _: ev.Unwanted) -> None:
-    turn.change(is_unwanted=True)
-    turn.do(Save())
-
-
 def _eviction_told(turn: Turn, _: ev.EvictionTold) -> None:
     known = turn.life.ending
     if known is not None and known.is_untold:
@@ -208,7 +203,6 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.ProbeAnswered: probing.answered,
     ev.TimePassed: _time_passed,
     ev.ToldToEnd: ending.told,
-    ev.Unwanted: _unwanted,
     ev.EvictionTold: _eviction_told,
     ev.CleanedUp: _cleaned_up,
 }

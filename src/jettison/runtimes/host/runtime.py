@@ -15,7 +15,7 @@ from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.engine.node.snapshot import Snapshot
 from jettison.events import Emit, Fact
-from jettison.runtimes.host.cgroups.containment import Builder, Lodging
+from jettison.runtimes.host.cgroups.containment import Builder, Containment
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.cgroups.rehearsal import rehearse_kill
 from jettison.runtimes.host.measure.capacity import measure_capacity
@@ -24,13 +24,13 @@ from jettison.runtimes.host.measure.observer import LAYOUT, Observer
 from jettison.runtimes.host.notice.alarms import MemoryAlarms
 from jettison.runtimes.host.notice.level_watch import LevelWatch
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Bell
-from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.notice.wakeups import Wakeups
+from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.entering import Entrance
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
-from jettison.runtimes.host.volumes.pod_directories import Household, make_directories
+from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.linux import proc
 from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
@@ -55,30 +55,35 @@ class HostRuntime:
         self.conditions: frozenset[Condition] = frozenset()
         self._emit = emit
         self._machine = machine
-        self._bell = Bell(clock)
+        self._wakeups = Wakeups(clock)
         self._disk_pool = ThreadPoolExecutor(2, "jettison-disk")
         # Its own, so that an alarm never waits for a disk.
         self._alarm_pool = ThreadPoolExecutor(1, "jettison-alarm")
-        build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._bell.ring("oom"))
-        self._lodging: Lodging = build.build()
+        build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._wakeups.ring("oom"))
+        self._containment: Containment = build.build()
         files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
-        household = Household(settings, self._lodging.places, files, self._disk_pool, clock, self._hear)
-        self._supervisor = Supervisor(household)
+        services = HostServices(settings, self._containment.places, files, self._disk_pool, clock, self._hear)
+        self._supervisor = Supervisor(services)
         self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
-        self._observer = Observer(settings, policy, self._lodging.meter, self._disks, clock)
+        self._observer = Observer(settings, policy, self._containment.meter, self._disks, clock)
         self._alarms = MemoryAlarms(
-            policy.thresholds, self._lodging.meter.memory, self._bell, clock, self._alarm_pool, self._lodging.watched
+            policy.thresholds,
+            self._containment.meter.memory,
+            self._wakeups,
+            clock,
+            self._alarm_pool,
+            self._containment.watched,
         )
-        self._levels = LevelWatch(policy.layouts[LAYOUT].all, self._observer.levels, self._bell, clock)
+        self._levels = LevelWatch(policy.layouts[LAYOUT].all, self._observer.levels, self._wakeups, clock)
         self._collector = Collector(
             settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
         )
-        self._errands = Errands(emit, "the node")
+        self._background = BackgroundTasks(emit, "the node")
         self._newcomers: asyncio.TimerHandle | None = None
         self._weighed: list[str] = []
         self._complaints: frozenset[str] = frozenset()
         # What this machine does not permit, one line each.
-        self.lacks = self._lodging.lacks
+        self.lacks = self._containment.lacks
 
     @classmethod
     async def open(cls, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit) -> HostRuntime:
@@ -87,27 +92,27 @@ class HostRuntime:
         host = proc.Machine()
         runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host)
         runtime.lacks += runtime._alarms.open()
-        await rehearse_kill(runtime._lodging.places)
+        await rehearse_kill(runtime._containment.places)
         await runtime._supervisor.adopt()
-        runtime._errands.begin(runtime._collect_for_ever())
-        if runtime._lodging.kubepods is not None:
-            runtime._errands.begin(runtime._enforce(runtime._lodging.kubepods))
+        runtime._background.begin(runtime._collect_for_ever())
+        if runtime._containment.kubepods is not None:
+            runtime._background.begin(runtime._enforce(runtime._containment.kubepods))
         return runtime
 
     async def close(self) -> None:
         """Let go of everything; the pods live on. A node on which nothing is left takes its cgroups with it."""
-        await self._errands.cancel()
+        await self._background.cancel()
         self._levels.close()
         await self._alarms.close()
         await self._supervisor.close()
         await self._disks.close()
-        if self._lodging.oom is not None:
-            self._lodging.oom.close()
-        self._lodging.meter.close()
+        if self._containment.oom is not None:
+            self._containment.oom.close()
+        self._containment.meter.close()
         for pool in (self._disk_pool, self._alarm_pool):
             pool.shutdown()
-        if self._lodging.kubepods is not None:
-            self._lodging.kubepods.remove()
+        if self._containment.kubepods is not None:
+            self._containment.kubepods.remove()
 
     def use(self, policy: Policy) -> None:
         """Watch for these thresholds from now on, with alarms at their amounts, and collect by these marks."""
@@ -122,8 +127,8 @@ class HostRuntime:
         snapshot = await self._observer.observe(active)
         self._alarms.observed(MemoryPair(snapshot.node.memory, snapshot.node.pods_memory))
         self._levels.observed(snapshot.node)
-        if self._lodging.oom is not None:
-            self._lodging.oom.sweep()
+        if self._containment.oom is not None:
+            self._containment.oom.sweep()
         self._weigh(snapshot)
         self._complain()
         return snapshot
@@ -152,7 +157,7 @@ class HostRuntime:
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, kills by the kernel, and containers that ended."""
-        return self._bell.alarms()
+        return self._wakeups.alarms()
 
     async def start(self, manifest: PodManifest) -> None:
         """Run the pod."""
@@ -191,20 +196,20 @@ class HostRuntime:
         self._emit(fact)
         # Its memory is free now, and a decision may be waiting for that.
         if isinstance(fact, events.ContainerFinished):
-            self._bell.ring("pods")
+            self._wakeups.ring("pods")
         elif isinstance(fact, events.ContainerStarted) and self._newcomers is None:
             self._newcomers = asyncio.get_running_loop().call_later(_ACQUAINTANCE, self._meet_newcomers)
 
     def _meet_newcomers(self) -> None:
         """Look at them before anything is the matter: the first look at a pod takes four times as long as the next."""
         self._newcomers = None
-        self._bell.ring("pods")
+        self._wakeups.ring("pods")
 
     def _weigh(self, snapshot: Snapshot) -> None:
         uids = [pod.uid for pod in snapshot.pods]
-        if self._lodging.kubepods is not None and uids != self._weighed:
+        if self._containment.kubepods is not None and uids != self._weighed:
             self._weighed = uids
-            self._lodging.kubepods.share(snapshot.pods)
+            self._containment.kubepods.share(snapshot.pods)
 
     def _complain(self) -> None:
         """Say once of each directory, and of the memory alarms, that they cannot be had, until they can be again."""

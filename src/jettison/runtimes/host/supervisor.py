@@ -11,6 +11,9 @@ from typing import Any
 
 from jettison import events
 from jettison.clock import Instant
+from jettison.engine.lifecycle import phases
+from jettison.engine.lifecycle.events import EvictionTold, ToldToEnd
+from jettison.engine.lifecycle.state import Verdict
 from jettison.engine.node.evictions import Eviction, kill_wait
 from jettison.errors import (
     InputError,
@@ -24,10 +27,9 @@ from jettison.errors import (
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.measure.active import ActivePod
-from jettison.runtimes.host.pods import phases
-from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.pod_worker import PodWorker
-from jettison.runtimes.host.pods.records import PodRecord, Verdict, in_this_boot
+from jettison.runtimes.host.pods.records import PodRecord, in_this_boot
 from jettison.runtimes.host.pods.recovery import recovered
 from jettison.runtimes.host.processes.entering import Entrance
 from jettison.runtimes.host.processes.processes import seal_descriptors
@@ -35,7 +37,7 @@ from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.host.specs.refusals import Refusal, read_spec, refusal_of
 from jettison.runtimes.host.specs.spec import PodSpec
 from jettison.runtimes.host.volumes import log_times, logs
-from jettison.runtimes.host.volumes.pod_directories import Household, PodHome
+from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
@@ -68,10 +70,10 @@ class _Remembered:
 class Supervisor:
     """Belongs to one event loop. `adopt` comes first."""
 
-    def __init__(self, household: Household) -> None:
-        self._household = household
+    def __init__(self, services: HostServices) -> None:
+        self._services = services
         self._boot_id = boot_id()
-        self._errands = Errands(household.emit, "the node's pods")
+        self._background = BackgroundTasks(services.emit, "the node's pods")
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
@@ -81,33 +83,33 @@ class Supervisor:
 
     async def adopt(self) -> None:
         """Go on where an agent that died has left off, and remove what belongs to nobody."""
-        self._errands.begin(self._household.orphans.reap_for_ever())
-        loaded = self._household.files.load()
+        self._background.begin(self._services.orphans.reap_for_ever())
+        loaded = self._services.files.load()
         for why in loaded.broken:
-            self._household.emit(events.ActionFailed("read a pod's record", why))
-        now = Instant.of(self._household.clock)
+            self._services.emit(events.ActionFailed("read a pod's record", why))
+        now = Instant.of(self._services.clock)
         for record in loaded.records:
             try:
                 self._pods[record.uid] = self._recalled(in_this_boot(record, self._boot_id, now))
             except ManifestError as error:
-                why = self._household.files.set_aside(record.uid, str(error))
-                self._household.emit(events.ActionFailed("read a pod's record", why))
+                why = self._services.files.set_aside(record.uid, str(error))
+                self._services.emit(events.ActionFailed("read a pod's record", why))
         await self._remove_strays()
         ours = {record.uid for record in loaded.records if record.boot_id == self._boot_id}
         for uid, entry in list(self._pods.items()):
             if isinstance(entry, PodWorker):
                 entry.adopt(is_same_boot=uid in ours)
-                if entry.record.is_unwanted:
+                if entry.life.is_unwanted:
                     self._forget_soon(uid, entry)
-        self._errands.begin(self._tend_logs())
+        self._background.begin(self._tend_logs())
 
     async def close(self) -> None:
         """Let go of all pods; they live on, and the next agent finds them."""
-        await self._errands.cancel()
+        await self._background.cancel()
         for entry in self._pods.values():
             if isinstance(entry, PodWorker):
                 await entry.detach()
-        await self._household.files.settle()
+        await self._services.files.settle()
 
     async def start(self, manifest: PodManifest) -> None:
         """Run the pod. A pod that is here already is left alone; one that has ended begins anew."""
@@ -118,8 +120,8 @@ class Supervisor:
         if known is not None:
             await self.stop(uid)
         # Aside: the largest document that there may be takes some milliseconds.
-        spec = await self._household.wait_for(read_spec, manifest)
-        now = Instant.of(self._household.clock)
+        spec = await self._services.wait_for(read_spec, manifest)
+        now = Instant.of(self._services.clock)
         record = PodRecord(
             uid,
             manifest.document,
@@ -131,17 +133,17 @@ class Supervisor:
         )
         lost = self._lost.pop(uid, None)
         if lost is not None and isinstance(spec, Refusal):
-            await self._household.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
+            await self._services.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
         elif lost is not None and isinstance(spec, PodSpec):
-            record = recovered(record, PodHome(self._household, manifest.pod, spec.grace_seconds, lambda: None), spec)
+            record = recovered(record, PodDirectories(self._services, manifest.pod), spec)
         try:
-            self._household.files.save(record)
+            self._services.files.save(record)
         except ManifestError as error:
             # What cannot be recorded cannot be found again after a restart: it waits, and only its name is recorded.
             manifest = replace(manifest, document=_bare(manifest))
             spec, record = refusal_of(error, manifest), replace(record, document=manifest.document)
-            self._household.files.save(record)
-        worker = PodWorker(self._household, manifest, spec, record)
+            self._services.files.save(record)
+        worker = PodWorker(self._services, manifest, spec, record)
         self._pods[uid] = worker
         if record.containers:
             worker.adopt(is_same_boot=True)
@@ -163,12 +165,12 @@ class Supervisor:
             await self.stop(uid)
         verdict = Verdict(phases.FAILED, reason, message)
         self._pods[uid] = _Remembered(manifest, verdict)
-        now_ns = self._household.clock.now_ns()
+        now_ns = self._services.clock.now_ns()
         record = PodRecord(uid, manifest.document, manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True)
         try:
-            self._household.files.save(record)
+            self._services.files.save(record)
         except JettisonError as failure:
-            self._household.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
+            self._services.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
 
     async def evict(self, order: Eviction) -> None:
         """End the pod, or hurry it; returns when its containers have stopped.
@@ -178,7 +180,7 @@ class Supervisor:
         worker = self._pods.get(order.pod.uid)
         if not isinstance(worker, PodWorker) or worker.stopped.done():
             raise PodGone(f"there is no pod `{order.pod}` to be evicted")
-        worker.end(order, order.grace_seconds, is_at_once=order.is_at_once)
+        worker.feed(ToldToEnd(worker.now(), order, order.grace_seconds, order.is_at_once))
         seconds = kill_wait(order.grace_seconds, worker.grace_seconds)
         await asyncio.wait([worker.stopped], timeout=seconds)
         if not worker.stopped.done():
@@ -191,13 +193,10 @@ class Supervisor:
         """
         entry = self._pods.get(uid)
         if isinstance(entry, _Remembered):
-            self._household.files.forget(uid)
+            self._services.files.forget(uid)
             del self._pods[uid]
         elif entry is not None:
-            if entry.stopped.done():
-                entry.doom()
-            else:
-                entry.end(None, grace_seconds, is_unwanted=True)
+            entry.feed(ToldToEnd(entry.now(), None, grace_seconds, is_unwanted=True))
             seconds = kill_wait(grace_seconds, entry.grace_seconds) + CLEAN_UP_WAIT
             await asyncio.wait([self._forget_soon(uid, entry)], timeout=seconds)
             if uid in self._leaving:
@@ -212,7 +211,7 @@ class Supervisor:
         """All of the pod's eviction is on record."""
         entry = self._pods.get(uid)
         if isinstance(entry, PodWorker):
-            entry.told()
+            entry.feed(EvictionTold(entry.now()))
 
     def entrance(self, uid: str, container: str) -> Entrance:
         """Into a running container. Raises StartError."""
@@ -233,33 +232,33 @@ class Supervisor:
     def active(self) -> list[ActivePod]:
         """Pods that have not ended and have something to end: one that waits for what is not here has not."""
         workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
-        return [worker.active() for worker in workers if not worker.stopped.done() and not worker.is_idle]
+        return [worker.active() for worker in workers if not worker.stopped.done() and not worker.life.is_refused]
 
     def _recalled(self, record: PodRecord) -> PodWorker | _Remembered:
         manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
         if record.verdict is not None and not record.containers:
             return _Remembered(manifest, record.verdict)
-        return PodWorker(self._household, manifest, read_spec(manifest), record)
+        return PodWorker(self._services, manifest, read_spec(manifest), record)
 
     async def _remove_strays(self) -> None:
-        places = self._household.places.found()
+        places = self._services.places.found()
         self._lost = {uid: place for uid, place in places.items() if uid not in self._pods and place.processes()}
         tasks = [
-            self._errands.begin(self._end_stray(uid, place))
+            self._background.begin(self._end_stray(uid, place))
             for uid, place in places.items()
             if uid not in self._lost and not self._may_have_processes(uid)
         ]
         if tasks:
             await asyncio.wait(tasks, timeout=_STRAYS_WAIT)
-        self._errands.begin(self._remove_stray_directories())
+        self._background.begin(self._remove_stray_directories())
         if self._lost:
             uids = ", ".join(sorted(self._lost))
             why = f"these run without a record: {uids}; each goes on if it is asked for within {_LOST_WAIT:g} s"
-            self._household.emit(events.ActionFailed("recognise pods", why))
-            self._errands.begin(self._end_lost())
+            self._services.emit(events.ActionFailed("recognise pods", why))
+            self._background.begin(self._end_lost())
 
     async def _end_stray(self, uid: str, place: Place) -> None:
-        await self._household.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's"))
+        await self._services.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's"))
 
     async def _end_lost(self) -> None:
         """Those that nobody has asked for."""
@@ -270,20 +269,20 @@ class Supervisor:
 
     def _may_have_processes(self, uid: str) -> bool:
         entry = self._pods.get(uid)
-        return isinstance(entry, PodWorker) and not entry.record.is_cleaned
+        return isinstance(entry, PodWorker) and not entry.life.is_cleaned
 
     async def _remove_stray_directories(self) -> None:
-        top = self._household.settings.pods_dir
-        for path in await self._household.wait_for(lambda: list(top.iterdir()) if top.is_dir() else []):
+        top = self._services.settings.pods_dir
+        for path in await self._services.wait_for(lambda: list(top.iterdir()) if top.is_dir() else []):
             if path.name not in self._lost and not isinstance(self._pods.get(path.name), PodWorker):
                 try:
-                    await self._household.wait_for(remove_directory, path)
+                    await self._services.wait_for(remove_directory, path)
                 except RuntimeFailure as failure:
-                    self._household.emit(events.ActionFailed(f"remove `{path}`, which is no pod's", str(failure)))
+                    self._services.emit(events.ActionFailed(f"remove `{path}`, which is no pod's", str(failure)))
 
     def _forget_soon(self, uid: str, worker: PodWorker) -> asyncio.Task[None]:
         if uid not in self._leaving:
-            self._leaving[uid] = self._errands.begin(self._forget(uid, worker))
+            self._leaving[uid] = self._background.begin(self._forget(uid, worker))
         return self._leaving[uid]
 
     async def _forget(self, uid: str, worker: PodWorker) -> None:
@@ -292,7 +291,7 @@ class Supervisor:
             await worker.dispose()
             del self._pods[uid]
         except RuntimeFailure as failure:
-            self._household.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
+            self._services.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
         del self._leaving[uid]
 
     async def _tend_logs(self) -> None:
@@ -304,16 +303,16 @@ class Supervisor:
                 await asyncio.sleep(log_times.PERIOD)
                 paths = [path for each in self._pods.values() if isinstance(each, PodWorker) for path in each.logs()]
                 if paths:
-                    await self._household.wait_for(times.look, paths)
+                    await self._services.wait_for(times.look, paths)
                 for path in map(Path, paths if number + 1 == rounds else ()):
                     if logs.is_due(path):
                         await self._rotate(path)
 
     async def _rotate(self, path: Path) -> None:
         try:
-            await self._household.wait_for(logs.rotate, path)
+            await self._services.wait_for(logs.rotate, path)
         except RuntimeFailure as failure:
-            self._household.emit(events.ActionFailed("rotate a log", str(failure)))
+            self._services.emit(events.ActionFailed("rotate a log", str(failure)))
 
 
 def _bare(manifest: PodManifest) -> dict[str, Any]:

@@ -4,23 +4,23 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from jettison.runtimes.host.cgroups.cgroup_parent import Ground, NoGround, find_ground
+from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, NoGround, find_cgroup_parent
 from tests.runtimes.host.nodes import needs_root, settings
 
 
 def test_who_does_not_want_cgroups_gets_none(tmp_path: Path) -> None:
-    assert find_ground(settings(tmp_path, uses_cgroups=False)) == NoGround("the settings say not to")
+    assert find_cgroup_parent(settings(tmp_path, uses_cgroups=False)) == NoGround("the settings say not to")
 
 
 def test_a_machine_without_cgroups_has_no_ground(tmp_path: Path) -> None:
-    found = find_ground(settings(tmp_path), root=tmp_path / "nothing")
+    found = find_cgroup_parent(settings(tmp_path), root=tmp_path / "nothing")
     assert found == NoGround("the memory controller is not mounted")
 
 
 @needs_root
 def test_where_cgroups_cannot_be_made_the_reason_is_told(tmp_path: Path) -> None:
     # A name with a control file of every hierarchy above it: nothing can be made there, not even by root.
-    found = find_ground(replace(settings(tmp_path), cgroup_name="cgroup.procs/x"))
+    found = find_cgroup_parent(replace(settings(tmp_path), cgroup_name="cgroup.procs/x"))
     assert isinstance(found, NoGround)
     assert "cannot create cgroup" in found.reason
 
@@ -28,8 +28,8 @@ def test_where_cgroups_cannot_be_made_the_reason_is_told(tmp_path: Path) -> None
 @needs_root
 def test_a_node_below_a_name_of_several_levels_takes_them_away_again(tmp_path: Path) -> None:
     own = settings(tmp_path)
-    found = find_ground(replace(own, cgroup_name=f"{own.cgroup_name}/a/b"))
-    assert isinstance(found, Ground)
+    found = find_cgroup_parent(replace(own, cgroup_name=f"{own.cgroup_name}/a/b"))
+    assert isinstance(found, CgroupParent)
     for tree in found.mounts.used:
         (tree.mount_point / found.node).rmdir()
     # Somebody else's node is beside ours: the way to it stays.
@@ -45,8 +45,8 @@ def test_a_node_below_a_name_of_several_levels_takes_them_away_again(tmp_path: P
 
 @needs_root
 def test_what_somebody_else_made_below_a_node_keeps_it_in_place(tmp_path: Path) -> None:
-    found = find_ground(settings(tmp_path))
-    assert isinstance(found, Ground)
+    found = find_cgroup_parent(settings(tmp_path))
+    assert isinstance(found, CgroupParent)
     foreign = found.mounts.used[0].mount_point / found.node / "foreign"
     foreign.mkdir()
     assert not found.leave()
@@ -77,8 +77,8 @@ def test_a_delegated_cgroup_of_version_2_is_used_and_its_processes_make_room(tmp
     (proc / "self/mountinfo").write_text(f"30 1 0:26 / {root} rw - cgroup2 cgroup2 rw\n")
     (proc / "self/cgroup").write_text("0::/system.slice/x.service\n")
     os.setxattr(service, "user.delegate", b"1")
-    found = find_ground(replace(settings(tmp_path), cgroup_name="jettison-x"), root, proc)
-    assert isinstance(found, Ground)
+    found = find_cgroup_parent(replace(settings(tmp_path), cgroup_name="jettison-x"), root, proc)
+    assert isinstance(found, CgroupParent)
     assert (found.base, found.node) == ("system.slice/x.service", "system.slice/x.service/jettison-x")
     found.claim.release()
     assert (service / "agent/cgroup.procs").read_text() == "8"  # one write each, and each truncates an ordinary file

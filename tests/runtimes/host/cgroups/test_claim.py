@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jettison.errors import InputError
-from jettison.runtimes.host.cgroups.cgroup_parent import find_ground
+from jettison.runtimes.host.cgroups.cgroup_parent import find_cgroup_parent
 from jettison.runtimes.host.cgroups.claim import claim
 from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
@@ -82,7 +82,7 @@ def test_a_second_agent_is_refused_until_the_first_is_dead(cgroup: Cgroup, aroun
 def test_a_second_agent_with_records_of_its_own_leaves_the_pods_of_the_first_alone(tmp_path: Path) -> None:
     own = settings(tmp_path)
     with node(own) as made:
-        place = CgroupPlace(Cgroup(made.ground.mounts, made.kubepods.pod_cgroup(pod())), Limits())
+        place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, made.kubepods.pod_cgroup(pod())), Limits())
         place.create()
         with running(place, SLEEPS) as pid:
             with pytest.raises(InputError, match="in use by another agent"):
@@ -109,12 +109,12 @@ def test_a_cgroup_with_others_in_it_is_refused_and_left_alone(tmp_path: Path) ->
     child = Cgroup(foreign.mounts, f"{own.cgroup_name}/child")
     child.create()
     with pytest.raises(InputError, match=f"cgroup `{own.cgroup_name}` cannot be a node's, there is a cgroup `child`"):
-        find_ground(own)
+        find_cgroup_parent(own)
     assert child.exists
     assert child.remove()
     with running(CgroupPlace(foreign, Limits()), SLEEPS) as pid:
         with pytest.raises(InputError, match=f"there is a process `{pid}` in it: allowed is"):
-            find_ground(own)
+            find_cgroup_parent(own)
         assert is_alive(pid)
     assert foreign.remove()
 
@@ -132,7 +132,7 @@ def test_an_empty_cgroup_of_somebody_else_can_be_used_and_stays(tmp_path: Path) 
 
 def test_what_a_dead_agent_has_left_is_ours(tmp_path: Path) -> None:
     own = settings(tmp_path)
-    Node(own, PLAIN).ground.claim.release()
+    Node(own, PLAIN).cgroup_parent.claim.release()
     again = Node(own, PLAIN)
     assert again.kubepods.remove()
     assert not Cgroup(discover(), own.cgroup_name).exists
@@ -140,7 +140,7 @@ def test_what_a_dead_agent_has_left_is_ours(tmp_path: Path) -> None:
 
 def test_what_others_made_in_a_node_meanwhile_is_theirs(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
-        theirs = Cgroup(made.ground.mounts, f"{made.ground.node}/theirs")
+        theirs = Cgroup(made.cgroup_parent.mounts, f"{made.cgroup_parent.node}/theirs")
         theirs.create()
         assert not made.kubepods.remove()
         assert theirs.exists

@@ -8,7 +8,7 @@ import pytest
 
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
-from jettison.runtimes.host.cgroups.containment import Builder, Lodging
+from jettison.runtimes.host.cgroups.containment import Builder, Containment
 from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
 from jettison.runtimes.host.measure.accounting import ProcessMeter
 from jettison.runtimes.host.measure.capacity import measure_capacity
@@ -21,39 +21,39 @@ from tests.runtimes.host.nodes import needs_memory_events, needs_root, settings
 RULES = policy({"memory.available": "32Mi"}, guards_allocatable=True, kubeReserved={"memory": "28Mi"})
 
 
-def build(own: HostSettings, rules: Policy = RULES) -> Lodging:
+def build(own: HostSettings, rules: Policy = RULES) -> Containment:
     host = Machine()
     machine = measure_capacity(own, host)
     return Builder(own, rules, machine, host, SystemClock(), lambda _fact: None, lambda: None).build()
 
 
-def remove(lodging: Lodging) -> None:
-    lodging.meter.close()
-    assert lodging.kubepods is not None
-    assert lodging.kubepods.remove()
+def remove(containment: Containment) -> None:
+    containment.meter.close()
+    assert containment.kubepods is not None
+    assert containment.kubepods.remove()
 
 
 @needs_root
 @needs_memory_events
 def test_with_cgroups_the_pods_and_the_node_are_watched(tmp_path: Path) -> None:
-    lodging = build(settings(tmp_path))
-    assert lodging.kubepods is not None
-    assert lodging.places is lodging.kubepods
-    assert lodging.oom is not None
-    assert lodging.watched.node is not None
-    assert lodging.watched.pods == lodging.watched.node / "kubepods"
-    assert lodging.watched.node.name == lodging.kubepods.node
-    remove(lodging)
+    containment = build(settings(tmp_path))
+    assert containment.kubepods is not None
+    assert containment.places is containment.kubepods
+    assert containment.oom is not None
+    assert containment.watched.node is not None
+    assert containment.watched.pods == containment.watched.node / "kubepods"
+    assert containment.watched.node.name == containment.kubepods.node
+    remove(containment)
 
 
 @needs_root
 @needs_memory_events
 def test_a_node_that_is_the_machine_is_watched_at_the_root(tmp_path: Path) -> None:
-    lodging = build(settings(tmp_path, node_memory=None))
-    assert lodging.watched.node is not None
-    assert (lodging.watched.node / "memory.usage_in_bytes").exists()
-    assert lodging.watched.node.parent == Path("/sys/fs/cgroup")
-    remove(lodging)
+    containment = build(settings(tmp_path, node_memory=None))
+    assert containment.watched.node is not None
+    assert (containment.watched.node / "memory.usage_in_bytes").exists()
+    assert containment.watched.node.parent == Path("/sys/fs/cgroup")
+    remove(containment)
 
 
 @needs_root
@@ -61,34 +61,34 @@ def test_a_node_that_is_the_machine_is_watched_at_the_root(tmp_path: Path) -> No
 @pytest.mark.parametrize(("wish", "is_lacking"), [(None, False), (True, False), (False, True)])
 def test_killing_all_at_once_cannot_be_had_on_version_1(tmp_path: Path, wish: bool | None, is_lacking: bool) -> None:
     more: dict[str, Any] = {} if wish is None else {"singleProcessOOMKill": wish}
-    lodging = build(settings(tmp_path), policy({"memory.available": "32Mi"}, **more))
-    said = [line for line in lodging.lacks if line.startswith("singleProcessOOMKill: false takes cgroup v2")]
+    containment = build(settings(tmp_path), policy({"memory.available": "32Mi"}, **more))
+    said = [line for line in containment.lacks if line.startswith("singleProcessOOMKill: false takes cgroup v2")]
     assert bool(said) is is_lacking
-    remove(lodging)
+    remove(containment)
 
 
 def test_without_cgroups_there_is_one_line_that_says_what_that_means(tmp_path: Path) -> None:
-    lodging = build(settings(tmp_path, uses_cgroups=False))
-    assert isinstance(lodging.places, ProcessGroups)
-    assert isinstance(lodging.meter, ProcessMeter)
-    assert (lodging.kubepods, lodging.oom, lodging.watched.pods) == (None, None, None)
-    assert lodging.lacks[0].startswith("no cgroups (the settings say not to): pods are process groups")
-    memory = lodging.meter.memory()
+    containment = build(settings(tmp_path, uses_cgroups=False))
+    assert isinstance(containment.places, ProcessGroups)
+    assert isinstance(containment.meter, ProcessMeter)
+    assert (containment.kubepods, containment.oom, containment.watched.pods) == (None, None, None)
+    assert containment.lacks[0].startswith("no cgroups (the settings say not to): pods are process groups")
+    memory = containment.meter.memory()
     assert memory.pods is not None
     assert memory.pods.available == 100 * MI, "what is reserved is kept from the pods here too"
-    lodging.meter.close()
+    containment.meter.close()
 
 
 def test_whom_the_kernel_cannot_be_told_to_spare_is_said(tmp_path: Path) -> None:
-    lodging = build(settings(tmp_path, uses_cgroups=False))
+    containment = build(settings(tmp_path, uses_cgroups=False))
     lowest = lowest_oom_score_adj()
-    assert any("oom_score_adj" in line for line in lodging.lacks) is (lowest is None or lowest > -997)
-    lodging.meter.close()
+    assert any("oom_score_adj" in line for line in containment.lacks) is (lowest is None or lowest > -997)
+    containment.meter.close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may make cgroups")
 def test_whoever_may_not_make_cgroups_gets_families(tmp_path: Path) -> None:
-    lodging = build(settings(tmp_path))
-    assert lodging.kubepods is None
-    assert "permission denied" in lodging.lacks[0]
-    lodging.meter.close()
+    containment = build(settings(tmp_path))
+    assert containment.kubepods is None
+    assert "permission denied" in containment.lacks[0]
+    containment.meter.close()

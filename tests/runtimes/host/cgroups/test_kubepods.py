@@ -46,7 +46,7 @@ def test_node_kubepods_pod_and_container_are_limited(tmp_path: Path) -> None:
             assert made.kubepods.enforce() == ()
             made.kubepods.of_pod(GUARANTEED).create()
             made.kubepods.of_container(GUARANTEED, "c").create()
-            reader = UsageReader(made.ground.mounts)
+            reader = UsageReader(made.cgroup_parent.mounts)
             limits = [
                 reader.memory_limit(name)
                 for name in (
@@ -58,7 +58,7 @@ def test_node_kubepods_pod_and_container_are_limited(tmp_path: Path) -> None:
                 )
             ]
             assert limits == [128 * MI, 100 * MI, None, 16 * MI, 16 * MI]
-            pids = Cgroup(made.ground.mounts, made.kubepods.node).directory("pids")
+            pids = Cgroup(made.cgroup_parent.mounts, made.kubepods.node).directory("pids")
             assert pids is not None
             assert (pids / "pids.max").read_text() == "64\n"
             assert (pids / "kubepods/pids.max").read_text() == "64\n"
@@ -70,15 +70,15 @@ def test_node_kubepods_pod_and_container_are_limited(tmp_path: Path) -> None:
 def test_without_enforcement_the_pods_may_have_the_whole_node(tmp_path: Path) -> None:
     lenient = policy({"memory.available": "32Mi"}, kubeReserved={"memory": "28Mi"})
     with node(settings(tmp_path), lenient) as made:
-        assert UsageReader(made.ground.mounts).memory_limit(made.kubepods.name) == 128 * MI
+        assert UsageReader(made.cgroup_parent.mounts).memory_limit(made.kubepods.name) == 128 * MI
 
 
 @needs_memory_events
 def test_a_limit_below_what_is_in_use_is_reported_and_set_as_soon_as_it_can_be(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
-        place = CgroupPlace(Cgroup(made.ground.mounts, f"{made.kubepods.name}/podx"), Limits())
+        place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/podx"), Limits())
         place.create()
-        reader = UsageReader(made.ground.mounts)
+        reader = UsageReader(made.cgroup_parent.mounts)
         with running(place, python("kept = b'x' * 40_000_000")):
             smaller = replace(made.settings, node_memory=8 * MI)
             assert made.kubepods.create(smaller, measure_capacity(smaller, made.host), PLAIN) == ()
@@ -89,7 +89,7 @@ def test_a_limit_below_what_is_in_use_is_reported_and_set_as_soon_as_it_can_be(t
             assert reader.memory_limit(made.kubepods.name) == 128 * MI
         assert made.kubepods.enforce() == ()
         assert [reader.memory_limit(name) for name in (made.kubepods.node, made.kubepods.name)] == [8 * MI, 8 * MI]
-        shares = Cgroup(made.ground.mounts, f"{made.kubepods.name}/burstable").directory("cpu")
+        shares = Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/burstable").directory("cpu")
         assert shares is not None
         assert (shares / "cpu.shares").read_text() == "512\n", "what the pods weigh is not what is enforced"
 
@@ -116,14 +116,14 @@ def test_an_empty_node_leaves_nothing_behind(tmp_path: Path) -> None:
     nested = replace(own, cgroup_name=f"{own.cgroup_name}/deep/node")
     with node(nested) as made:
         assert made.kubepods.remove()
-        for tree in made.ground.mounts.used:
+        for tree in made.cgroup_parent.mounts.used:
             assert not (tree.mount_point / own.cgroup_name).exists()
 
 
 def test_burstable_pods_are_weighed_together(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
         made.kubepods.share([BURSTABLE, BURSTABLE, GUARANTEED])
-        directory = Cgroup(made.ground.mounts, f"{made.kubepods.name}/burstable").directory("cpu")
+        directory = Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/burstable").directory("cpu")
         assert directory is not None
         words = "cpu.shares" if (directory / "cpu.shares").exists() else "cpu.weight"
         assert (directory / words).read_text() == {"cpu.shares": "1024\n", "cpu.weight": "100\n"}[words]

@@ -174,7 +174,7 @@ def test_a_pod_that_vanishes_is_unknown_and_its_files_are_closed(tmp_path: Path)
 def test_a_node_whose_cgroup_is_gone_cannot_be_observed(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
         meter = meter_of(made)
-        assert Cgroup(made.ground.mounts, made.kubepods.node).remove()
+        assert Cgroup(made.cgroup_parent.mounts, made.kubepods.node).remove()
         with pytest.raises(ObservationError, match="is gone"):
             meter.memory()
         meter.close()

@@ -16,7 +16,7 @@ from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.measure.meter import CgroupMeter
 from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.protocol import Alarm
@@ -54,7 +54,7 @@ class Scene:
 
     alarms: MemoryAlarms
     meter: CgroupMeter
-    bell: Bell
+    wakeups: Wakeups
     place: CgroupPlace
 
     def available(self) -> int:
@@ -66,7 +66,7 @@ class Scene:
     async def heard(self, seconds: float = 10) -> Alarm:
         """Of a crossing."""
         async with asyncio.timeout(seconds):
-            return await anext(alarm async for alarm in self.bell.alarms() if alarm.source != "close")
+            return await anext(alarm async for alarm in self.wakeups.alarms() if alarm.source != "close")
 
 
 def run(
@@ -79,20 +79,20 @@ def run(
     async def play() -> None:
         clock = SystemClock()
         with node(settings(tmp_path), rules) as made, ThreadPoolExecutor(1) as pool:
-            place = CgroupPlace(Cgroup(made.ground.mounts, f"{made.kubepods.name}/podx"), Limits())
+            place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/podx"), Limits())
             place.create()
-            meter, bell = CgroupMeter(made.settings, made.kubepods, made.host, clock), Bell(clock)
+            meter, wakeups = CgroupMeter(made.settings, made.kubepods, made.host, clock), Wakeups(clock)
             node_dir, pods_dir = (
-                Cgroup(made.ground.mounts, name).directory("memory") if has_events else None
+                Cgroup(made.cgroup_parent.mounts, name).directory("memory") if has_events else None
                 for name in (made.kubepods.node, made.kubepods.name)
             )
             pressure = None if has_events else Path("/proc/pressure/memory")
             alarms = MemoryAlarms(
-                rules.thresholds, meter.memory, bell, clock, pool, Watched(node_dir, pods_dir, pressure)
+                rules.thresholds, meter.memory, wakeups, clock, pool, Watched(node_dir, pods_dir, pressure)
             )
             alarms.open()
             alarms.observed(meter.memory())
-            await scenario(Scene(alarms, meter, bell, place))
+            await scenario(Scene(alarms, meter, wakeups, place))
             await alarms.close()
             meter.close()
 
@@ -132,7 +132,7 @@ def test_shortly_before_a_crossing_it_is_told_too_and_once(tmp_path: Path, *, ha
     async def scenario(scene: Scene) -> None:
         heard = []
         with running(scene.place, GROWS):
-            async for alarm in scene.bell.alarms():
+            async for alarm in scene.wakeups.alarms():
                 heard.append(alarm.source)
                 if alarm.source in ("memcg", "poll"):
                     break
@@ -195,7 +195,7 @@ def test_with_nothing_to_watch_nothing_is_lacking() -> None:
             alarms = MemoryAlarms(
                 policy({"nodefs.available": "10%"}).thresholds,
                 lambda: MemoryPair(MemoryStats(), None),
-                Bell(clock),
+                Wakeups(clock),
                 clock,
                 pool,
                 Watched(),
@@ -214,7 +214,7 @@ def test_what_the_machine_does_not_permit_is_said(tmp_path: Path) -> None:
             alarms = MemoryAlarms(
                 policy({"memory.available": "1Mi"}).thresholds,
                 lambda: MemoryPair(None, None),
-                Bell(clock),
+                Wakeups(clock),
                 clock,
                 pool,
                 where,

@@ -12,7 +12,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import FsStats, NodeStats, ProcessStats
 from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.level_watch import LevelWatch
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 from tests.builders import GI, MI, policy
 
 RULES = policy(
@@ -28,8 +28,8 @@ class Scene:
         self.is_broken = False
         self.looks = 0
         clock = SystemClock()
-        self.bell = Bell(clock)
-        self.watch = LevelWatch(rules.thresholds, self.measure, self.bell, clock)
+        self.wakeups = Wakeups(clock)
+        self.watch = LevelWatch(rules.thresholds, self.measure, self.wakeups, clock)
 
     def measure(self) -> NodeStats:
         self.looks += 1
@@ -46,7 +46,7 @@ class Scene:
     async def rings(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                return (await anext(self.bell.alarms())).source == "poll"
+                return (await anext(self.wakeups.alarms())).source == "poll"
         except TimeoutError:
             return False
 

@@ -60,7 +60,7 @@ class Scene:
 def run(tmp_path: Path, scenario: Callable[[Scene, CgroupPlace], object], *, is_news: bool = True) -> None:
     async def play() -> None:
         with node(settings(tmp_path)) as made, ThreadPoolExecutor(1) as pool:
-            place = CgroupPlace(Cgroup(made.ground.mounts, f"{made.kubepods.name}/podx"), Limits())
+            place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/podx"), Limits())
             place.create()
             directory = place.cgroup.directory("memory")
             assert directory is not None

@@ -5,18 +5,18 @@ import asyncio
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 
 
 def test_rings_are_kept_until_heard_and_several_count_once() -> None:
     async def scenario() -> None:
         clock = SystemClock()
-        bell = Bell(clock)
+        wakeups = Wakeups(clock)
         before = clock.monotonic_ns()
-        bell.ring("memcg")
+        wakeups.ring("memcg")
         after = clock.monotonic_ns()
-        bell.ring("poll")
-        alarms = bell.alarms()
+        wakeups.ring("poll")
+        alarms = wakeups.alarms()
         first = await anext(alarms)
         assert first.source == "memcg"
         assert before <= first.raised_ns <= after
@@ -28,14 +28,14 @@ def test_rings_are_kept_until_heard_and_several_count_once() -> None:
 
 def test_a_ring_while_the_listener_is_busy_is_heard_next() -> None:
     async def scenario() -> None:
-        bell = Bell(SystemClock())
-        bell.ring("memcg")
+        wakeups = Wakeups(SystemClock())
+        wakeups.ring("memcg")
         heard = []
-        async for alarm in bell.alarms():
+        async for alarm in wakeups.alarms():
             heard.append(alarm.source)
             if len(heard) == 2:
                 break
-            bell.ring("oom")
+            wakeups.ring("oom")
         assert heard == ["memcg", "oom"]
 
     asyncio.run(scenario())

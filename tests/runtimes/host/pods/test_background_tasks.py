@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from jettison.events import ActionFailed, Fact
-from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 
 
 def test_what_fails_unforeseen_becomes_a_fact() -> None:
@@ -14,7 +14,7 @@ def test_what_fails_unforeseen_becomes_a_fact() -> None:
 
     async def run() -> None:
         facts: list[Fact] = []
-        task = Errands(facts.append, "pod x").begin(fails())
+        task = BackgroundTasks(facts.append, "pod x").begin(fails())
         await asyncio.wait([task])
         assert facts == [ActionFailed("look after pod x", "ZeroDivisionError: oh")]
 
@@ -24,10 +24,10 @@ def test_what_fails_unforeseen_becomes_a_fact() -> None:
 def test_everything_can_be_cancelled_and_that_is_no_failure() -> None:
     async def run() -> None:
         facts: list[Fact] = []
-        errands = Errands(facts.append, "pod x")
-        task = errands.begin(asyncio.sleep(60))
+        background = BackgroundTasks(facts.append, "pod x")
+        task = background.begin(asyncio.sleep(60))
         await asyncio.sleep(0)
-        await errands.cancel()
+        await background.cancel()
         assert task.cancelled()
         assert not facts
 

@@ -15,7 +15,7 @@ from jettison import events
 from jettison.engine.node.evictions import PodCondition
 from jettison.errors import PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
-from jettison.runtimes.host.pods import ending
+from jettison.runtimes.host.pods import cleaning
 from jettison.runtimes.host.volumes import removal
 from jettison.runtimes.linux.files.mounts import read_mounts
 from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
@@ -379,7 +379,7 @@ def test_what_cannot_be_cleared_away_is_tried_again(tmp_path: Path, monkeypatch:
             removal.remove_directory(path)
 
         await started(scene, container(SLEEPS))
-        monkeypatch.setattr(ending, "remove_directory", fails_twice)
+        monkeypatch.setattr(cleaning, "remove_directory", fails_twice)
         await scene.supervisor.evict(eviction(scene.status().pod))
         await until(lambda: scene.supervisor.is_finished("uid-a"))
         assert len(attempts) == 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.runtimes.host.pods import pod_worker
+from jettison.engine.lifecycle import runs
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, STUBBORN, Scene, container, eviction, manifest, play, shell, until
 
@@ -123,7 +123,7 @@ def test_restart_policies(tmp_path: Path, policy: str, code: int, phase: str, re
 
 def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
-        monkeypatch.setattr("jettison.runtimes.host.pods.runs.FIRST_BACK_OFF", 1)
+        monkeypatch.setattr(runs, "FIRST_BACK_OFF", 1)
         await scene.supervisor.start(manifest(shell("exit 1")))
         await until(lambda: len(scene.said(events.ContainerStarted)) == 4)
         assert [fact.restarts for fact in scene.said(events.ContainerStarted)] == [0, 1, 2, 3]
@@ -175,7 +175,7 @@ def test_one_container_that_ends_does_not_end_the_others(tmp_path: Path) -> None
 
 def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
-        monkeypatch.setattr(pod_worker, "_SET_UP_AGAIN", 0.05)
+        monkeypatch.setattr(runs, "FIRST_BACK_OFF", 0.05)
         missing = tmp_path / "later"
         volumes = [{"name": "h", "hostPath": {"path": str(missing), "type": "Directory"}}]
         mounts = [{"name": "h", "mountPath": "/h"}]

@@ -1,19 +1,17 @@
-"""Probes against real servers and real commands; how often they ask and what they make of it."""
+"""One question to real servers and real commands. When it is asked is tested with the life of a pod."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
 from jettison.errors import StartError
 from jettison.runtimes.host.pods import probes
 from jettison.runtimes.host.pods.probes import Answer
-from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, ProbeKind, ProbeSpec, TcpAction
+from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, TcpAction
 
 HOME = "127.0.0.1"
 
@@ -115,98 +113,3 @@ def test_a_command() -> None:
         assert await probes.ask(ExecAction(("x",)), 0.05, hangs) == Answer(False, "no answer within 0.05 s")
 
     asyncio.run(run())
-
-
-SPEC = ProbeSpec(ProbeKind.READINESS, ExecAction(("x",)), 0, 1, 1, 2, 3)
-
-
-async def told(spec: ProbeSpec, answers: Iterable[int | None], age: float = 0.0) -> list[tuple[bool, int]]:
-    """The verdicts, each with how many answers it took; None is a question that could not be asked."""
-    pending = iter(answers)
-    asked, verdicts = 0, list[tuple[bool, int]]()
-    over = asyncio.Event()
-
-    async def run_command(_command: tuple[str, ...]) -> int | None:
-        nonlocal asked
-        asked += 1
-        answer = next(pending, -1)
-        if answer == -1:
-            over.set()
-            await asyncio.sleep(60)
-        if answer is None:
-            raise StartError("no")
-        return answer
-
-    def tell(is_well: bool, _why: str) -> None:
-        verdicts.append((is_well, asked))
-
-    task = asyncio.create_task(probes.watch(spec, run_command, tell, age))
-    await over.wait()
-    task.cancel()
-    return verdicts
-
-
-class Impatient(selectors.EpollSelector):
-    """Waits a thousandth of what it is asked to."""
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(None if timeout is None else timeout / 1000)
-
-
-class Hurry(asyncio.SelectorEventLoop):
-    """A loop for which a second lasts a millisecond: probes sleep in whole seconds."""
-
-    def __init__(self) -> None:
-        super().__init__(Impatient())
-
-    def time(self) -> float:
-        return super().time() * 1000
-
-
-def hurried(work: Callable[[], Awaitable[list[tuple[bool, int]]]]) -> list[tuple[bool, int]]:
-    async def run() -> list[tuple[bool, int]]:
-        return await work()
-
-    with asyncio.Runner(loop_factory=Hurry) as runner:
-        return runner.run(run())
-
-
-@pytest.mark.parametrize(
-    ("answers", "verdicts"),
-    [
-        ([0, 0, 0], [(True, 2)]),
-        ([0, 1, 0, 1, 0], []),
-        ([1, 1, 1, 1], [(False, 3)]),
-        ([0, 0, 1, 1, 0, 1, 1, 1, 0, 0], [(True, 2), (False, 8), (True, 10)]),
-        ([1, 1, None, 1], [(False, 4)]),
-        ([None] * 5, []),
-    ],
-)
-def test_it_takes_some_in_a_row(answers: list[int | None], verdicts: list[tuple[bool, int]]) -> None:
-    assert hurried(lambda: told(replace(SPEC, timeout=1000), answers)) == verdicts
-
-
-def test_the_first_question_waits_for_the_initial_delay_and_the_next_for_the_period() -> None:
-    async def run() -> list[float]:
-        loop = asyncio.get_running_loop()
-        times: list[float] = []
-        over = asyncio.Event()
-        began = loop.time()
-
-        async def run_command(_command: tuple[str, ...]) -> int | None:
-            times.append(loop.time() - began)
-            if len(times) == 3:
-                over.set()
-            return 0
-
-        spec = replace(SPEC, initial_delay=100, period=50, timeout=1000)
-        task = asyncio.create_task(probes.watch(spec, run_command, lambda *_: None, age=40))
-        await over.wait()
-        task.cancel()
-        return times
-
-    with asyncio.Runner(loop_factory=Hurry) as runner:
-        first, second, third = runner.run(run())
-    assert 60 <= first < 100
-    assert 40 <= second - first < 90
-    assert 40 <= third - second < 90

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jettison.clock import Instant
+from jettison.engine.lifecycle.state import Verdict
 from jettison.engine.node.evictions import PodCondition
 from jettison.runtimes.host.pods.records import (
     ContainerRecord,
@@ -15,11 +19,14 @@ from jettison.runtimes.host.pods.records import (
     OrderRecord,
     PodRecord,
     RunRecord,
-    Verdict,
     in_this_boot,
+    life_of,
+    record_of,
 )
 from jettison.runtimes.linux.proc import boot_id
 from tests.builders import pod as make_pod
+from tests.engine.lifecycle.strategies import orders, worlds
+from tests.engine.lifecycle.virtual import World, saved_part
 from tests.runtimes.host.scenes import container, document, eviction
 
 
@@ -44,6 +51,31 @@ def test_everything_survives_being_written() -> None:
         True,
     )
     assert msgspec.json.decode(msgspec.json.encode(record), type=PodRecord) == record
+
+
+@settings(max_examples=40)
+@given(worlds(), st.integers(0, 60), st.none() | orders, st.integers(0, 20))
+def test_a_life_survives_being_written(world: World, before: int, order: dict[str, Any] | None, after: int) -> None:
+    """All that an agent which takes over needs, at any moment; and of each process its number."""
+    world.ask()
+    world.pass_seconds(before)
+    if order is not None:
+        world.end(**order)
+    world.pass_seconds(after)
+    life = world.life
+    identities = {each.name: (number + 1, 7) for number, each in enumerate(life.containers) if each.is_running}
+    written = msgspec.json.encode(record_of(PodRecord(life.pod.uid, {}), life, identities))
+    record = msgspec.json.decode(written, type=PodRecord)
+    found = life_of(record, life.pod, life.rules)
+    expected = saved_part(life)
+    if expected.ending is not None:
+        # When the last order came only the agent that gave it needs to know; `is_at_once` stands beside the order.
+        ending = expected.ending
+        ordered = None if ending.order is None else replace(ending.order, is_at_once=ending.is_at_once)
+        ending = replace(ending, order=ordered, ordered_monotonic_ns=ending.began_monotonic_ns)
+        expected = replace(expected, ending=ending)
+    assert found == expected
+    assert {each.name: each.identity for each in record.containers if each.identity is not None} == identities
 
 
 def test_a_record_from_before_last_runs_were_kept_is_still_one() -> None:

@@ -37,7 +37,7 @@ def play(tmp_path: Path, scenario: Callable[[Place], Awaitable[None]]) -> None:
     async def run() -> None:
         with node(settings(tmp_path)) as made:
             # Without a watch for kills by the kernel, which has descriptors of its own.
-            place = CgroupPlace(Cgroup(made.ground.mounts, f"{made.kubepods.name}/place"), Limits())
+            place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/place"), Limits())
             place.create()
             before = descriptors()
             async with asyncio.timeout(30):

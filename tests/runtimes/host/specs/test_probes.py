@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import ManifestError
 from jettison.runtimes.host.specs.pod_documents import ContainerWire
-from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, ProbeKind, ProbeSpec, TcpAction, probe_specs
+from jettison.runtimes.host.specs.probes import ExecAction, HttpAction, ProbeSpec, TcpAction, probe_specs
 
 
 def parsed(**fields: Any) -> tuple[ProbeSpec, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from jettison.engine.lifecycle.rules import ProbeKind, RestartPolicy
 from jettison.errors import ManifestError
-from jettison.runtimes.host.specs.probes import ProbeKind
 from jettison.runtimes.host.specs.security import NO_SECURITY
-from jettison.runtimes.host.specs.spec import RestartPolicy, pod_spec
+from jettison.runtimes.host.specs.spec import pod_spec
 from tests.runtimes.host.scenes import SLEEPS, container, document
 
 

@@ -74,7 +74,7 @@ def test_nothing_but_success_ends_it(tmp_path: Path) -> None:
         pid = scene.pid()
         difficult = Difficult(scene.places.of_container(scene.status().pod, "c"))
         async with asyncio.timeout(10):
-            await scene.household.vacate(difficult, partial(events.ActionFailed, "end it"))
+            await scene.services.vacate(difficult, partial(events.ActionFailed, "end it"))
         assert (difficult.kills, difficult.removals) == (5, 3)
         assert not difficult.exists
         assert scene.said(events.ActionFailed) == [
@@ -95,7 +95,7 @@ def test_what_a_thread_has_begun_is_waited_for_even_by_the_cancelled(tmp_path: P
             ended.set()
             raise SignalError("nobody hears this")
 
-        waiting = asyncio.create_task(scene.household.wait_for(work))
+        waiting = asyncio.create_task(scene.services.wait_for(work))
         await until(begun.is_set)
         waiting.cancel()
         await asyncio.sleep(0.05)
@@ -112,8 +112,8 @@ def test_what_no_thread_has_begun_is_not_begun_any_more(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         may_end = threading.Event()
         done: list[int] = []
-        busy = [asyncio.create_task(scene.household.wait_for(may_end.wait, 10)) for _ in range(2)]
-        queued = asyncio.create_task(scene.household.wait_for(done.append, 1))
+        busy = [asyncio.create_task(scene.services.wait_for(may_end.wait, 10)) for _ in range(2)]
+        queued = asyncio.create_task(scene.services.wait_for(done.append, 1))
         await asyncio.sleep(0.05)
         queued.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -128,7 +128,7 @@ def test_what_no_thread_has_begun_is_not_begun_any_more(tmp_path: Path) -> None:
 def test_a_place_that_is_gone_is_vacant(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         difficult = Difficult(scene.places.of_container(manifest(container(SLEEPS)).pod, "c"))
-        await scene.household.vacate(difficult, partial(events.ActionFailed, "end nobody"))
+        await scene.services.vacate(difficult, partial(events.ActionFailed, "end nobody"))
         assert difficult.kills == 0
 
     play(tmp_path, scenario)

@@ -24,7 +24,7 @@ _STILL_USED = frozenset({errno.EBUSY, errno.ENOTEMPTY})
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CgroupParent:
     """`node` is the cgroup of the node; what is above it up to `base` was made by us too, `base` itself was not."""
 
     mounts: CgroupMounts
@@ -66,7 +66,7 @@ class NoGround:
     reason: str
 
 
-def find_ground(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = PROC) -> Ground | NoGround:
+def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = PROC) -> CgroupParent | NoGround:
     """Claim the node's cgroup, below the delegated one where there is one, and see whether memory is counted there.
 
     Raises InputError when it is somebody else's: then there is no way to run this node, not even without cgroups.
@@ -89,7 +89,7 @@ def find_ground(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = P
     if not (memory.mount_point / node / words.MEMORY_LIMIT).exists():
         claimed.release()
         return NoGround(f"no memory controller in `{memory.mount_point / node}`: nobody above passes it on")
-    return Ground(mounts, base, node, claimed)
+    return CgroupParent(mounts, base, node, claimed)
 
 
 def _make_room(mounts: CgroupMounts, base: str) -> None:

@@ -11,7 +11,7 @@ from jettison.engine.config.allocatable import Machine
 from jettison.engine.config.policy import Policy
 from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
 from jettison.events import Emit
-from jettison.runtimes.host.cgroups.cgroup_parent import Ground, find_ground
+from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgroup_parent
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.cgroups.places import Places
@@ -28,7 +28,7 @@ from jettison.runtimes.linux.files.mounts import PROC
 
 
 @dataclass(frozen=True, slots=True)
-class Lodging:
+class Containment:
     """Where pods live, how they are measured, and where the kernel raises alarms about them."""
 
     places: Places
@@ -53,7 +53,7 @@ class Builder:
     # Told after the kernel has killed somebody.
     ring: Callable[[], None]
 
-    def build(self) -> Lodging:
+    def build(self) -> Containment:
         """Cgroups if they can be had."""
         lowest = lowest_oom_score_adj()
         unspared = (
@@ -61,20 +61,20 @@ class Builder:
             "to spare"
         )
         lacks = (unspared,) if lowest is None or lowest > GUARANTEED_SCORE else ()
-        ground = find_ground(self.settings)
-        if isinstance(ground, Ground):
-            return self._in_cgroups(ground, lowest, lacks)
+        cgroup_parent = find_cgroup_parent(self.settings)
+        if isinstance(cgroup_parent, CgroupParent):
+            return self._in_cgroups(cgroup_parent, lowest, lacks)
         why = (
-            f"no cgroups ({ground.reason}): pods are process groups without limits, measured through /proc; what the "
-            "kernel kills goes unnoticed"
+            f"no cgroups ({cgroup_parent.reason}): pods are process groups without limits, measured through /proc; "
+            "what the kernel kills goes unnoticed"
         )
         return self._in_families(lowest, (why, *lacks))
 
-    def _in_cgroups(self, ground: Ground, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
-        oom = OomWatch(ground.mounts, self.emit, self.ring)
+    def _in_cgroups(self, cgroup_parent: CgroupParent, lowest: int | None, lacks: tuple[str, ...]) -> Containment:
+        oom = OomWatch(cgroup_parent.mounts, self.emit, self.ring)
         config = self.policy.config
         kubepods = Kubepods(
-            ground,
+            cgroup_parent,
             oom,
             self.machine.memory,
             config.pod_pids_limit,
@@ -84,21 +84,21 @@ class Builder:
         try:
             missing = kubepods.create(self.settings, self.machine, self.policy)
         except BaseException:
-            ground.claim.release()
+            cgroup_parent.claim.release()
             raise
-        memory = ground.mounts.holding("memory")
+        memory = cgroup_parent.mounts.holding("memory")
         if config.single_process_oom_kill is False and memory is not None and not memory.is_unified:
             # A kubelet would not even start.
             lacks = ("singleProcessOOMKill: false takes cgroup v2, here the kernel kills one process at a time", *lacks)
         meter = CgroupMeter(self.settings, kubepods, self.host, self.clock)
-        return Lodging(kubepods, meter, self._alarm_places(kubepods), (*missing, *lacks), kubepods, oom)
+        return Containment(kubepods, meter, self._alarm_places(kubepods), (*missing, *lacks), kubepods, oom)
 
-    def _in_families(self, lowest: int | None, lacks: tuple[str, ...]) -> Lodging:
+    def _in_families(self, lowest: int | None, lacks: tuple[str, ...]) -> Containment:
         limits = kubepods_limits(self.machine, self.policy)
         families = Families(f"{self.settings.state_dir}:{self.settings.node_name}")
         groups = ProcessGroups(families, self.machine.memory, lowest)
         meter = ProcessMeter(self.settings, groups, self.host, self.clock, limits.memory or self.machine.memory)
-        return Lodging(groups, meter, Watched(pressure=PROC / "pressure" / "memory"), lacks)
+        return Containment(groups, meter, Watched(pressure=PROC / "pressure" / "memory"), lacks)
 
     def _alarm_places(self, kubepods: Kubepods) -> Watched:
         """Version 1 has alarms on usage; the root of all is watched too, though its own come 80 to 450 ms late."""

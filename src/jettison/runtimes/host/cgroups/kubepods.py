@@ -23,7 +23,7 @@ from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod, Qos
 from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups import pod_limits
-from jettison.runtimes.host.cgroups.cgroup_parent import Ground
+from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent
 from jettison.runtimes.host.cgroups.claim import KUBEPODS
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.notice.oom import OomWatch, Tenancy
@@ -41,7 +41,7 @@ class Kubepods:
 
     def __init__(
         self,
-        ground: Ground,
+        cgroup_parent: CgroupParent,
         oom: OomWatch,
         memory_capacity: int,
         most_pids_per_pod: int = -1,
@@ -49,11 +49,11 @@ class Kubepods:
         *,
         kills_as_one: bool = True,
     ) -> None:
-        self._ground = ground
+        self._cgroup_parent = cgroup_parent
         self._oom = oom
-        self.mounts = ground.mounts
-        self.node = ground.node
-        self.name = f"{ground.node}/{KUBEPODS}"
+        self.mounts = cgroup_parent.mounts
+        self.node = cgroup_parent.node
+        self.name = f"{cgroup_parent.node}/{KUBEPODS}"
         self._memory_capacity = memory_capacity
         self._most_pids_per_pod = most_pids_per_pod
         # Below this the kernel refuses; a pod that should be better protected gets the best there is.
@@ -133,9 +133,9 @@ class Kubepods:
         try:
             if next(self._pods(), None) is not None or not Cgroup(self.mounts, self.name).remove():
                 return False
-            return self._ground.leave()
+            return self._cgroup_parent.leave()
         finally:
-            self._ground.claim.release()
+            self._cgroup_parent.claim.release()
 
     def _limit(self, wanted: Mapping[str, Limits]) -> tuple[set[str], tuple[str, ...]]:
         """The controllers that are missing, and what was refused."""

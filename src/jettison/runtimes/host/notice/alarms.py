@@ -26,7 +26,7 @@ from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
 from jettison.runtimes.host.notice.outlook import MemoryPair, Outlook, look_ahead, watched
 from jettison.runtimes.host.notice.usage_events import UsageEvents
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
 from jettison.runtimes.protocol import CLOSE_ALARM
 
@@ -65,14 +65,14 @@ class MemoryAlarms:
         self,
         thresholds: Iterable[Threshold],
         measure: Callable[[], MemoryPair],
-        bell: Bell,
+        wakeups: Wakeups,
         clock: Clock,
         pool: Executor,
         where: Watched,
     ) -> None:
         self._thresholds = watched(thresholds)
         self._measure = measure
-        self._bell = bell
+        self._wakeups = wakeups
         self._clock = clock
         self._where = where
         self._events = None if where.pods is None else UsageEvents(pool, clock, self._on_event, self._on_settled)
@@ -146,7 +146,7 @@ class MemoryAlarms:
         is_news = not outlook.crossed <= self._known
         self._known = outlook.crossed
         if is_news:
-            self._bell.ring(source)
+            self._wakeups.ring(source)
         else:
             self._warn(outlook)
         self._go_on(outlook, aims=aims and not is_news)
@@ -158,7 +158,7 @@ class MemoryAlarms:
         now_ns = self._clock.monotonic_ns()
         if has_come_close and now_ns - self._warned_ns > _WARNING_PAUSE_NS:
             self._warned_ns = now_ns
-            self._bell.ring(CLOSE_ALARM)
+            self._wakeups.ring(CLOSE_ALARM)
 
     def _go_on(self, outlook: Outlook, *, aims: bool) -> None:
         self._growth.note(outlook.headroom, self._clock.monotonic_ns())
@@ -193,14 +193,14 @@ class MemoryAlarms:
         return self._look("memcg", aims=True)
 
     def _on_settled(self) -> None:
-        # What was crossed while the kernel was still setting the alarm rings no bell.
+        # What was crossed while the kernel was still setting the alarm raises none.
         self._look("memcg", aims=False)
 
     def _on_pressure(self) -> None:
         if self._trigger is not None and not self._trigger.consume():
             self._end_trigger()
             return
-        self._bell.ring("psi")
+        self._wakeups.ring("psi")
 
     def _end_trigger(self) -> None:
         if self._trigger is not None:

@@ -14,7 +14,7 @@ from jettison.engine.node.snapshot import NodeStats, Reading
 from jettison.engine.node.thresholds import Threshold
 from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
-from jettison.runtimes.host.notice.wakeups import Bell
+from jettison.runtimes.host.notice.wakeups import Wakeups
 
 # While it would be used up within a second, and else.
 _SHORTEST_PAUSE, _QUIET_PAUSE = 0.02, 0.1
@@ -31,11 +31,11 @@ class LevelWatch:
     """Between two observations. `measure` gives the node's numbers; memory is watched elsewhere and may be missing."""
 
     def __init__(
-        self, thresholds: Iterable[Threshold], measure: Callable[[], NodeStats], bell: Bell, clock: Clock
+        self, thresholds: Iterable[Threshold], measure: Callable[[], NodeStats], wakeups: Wakeups, clock: Clock
     ) -> None:
         self._thresholds = _watchable(thresholds)
         self._measure = measure
-        self._bell = bell
+        self._wakeups = wakeups
         self._clock = clock
         self._growths = {threshold: Growth() for threshold in self._thresholds}
         self._known: frozenset[Threshold] = frozenset()
@@ -71,7 +71,7 @@ class LevelWatch:
             return
         crossed = self._crossed(found)
         if not crossed <= self._known:
-            self._bell.ring("poll")
+            self._wakeups.ring("poll")
         self._known = crossed
         self._go_on(found)
 

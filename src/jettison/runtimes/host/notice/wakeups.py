@@ -9,7 +9,7 @@ from jettison.clock import Clock
 from jettison.runtimes.protocol import Alarm
 
 
-class Bell:
+class Wakeups:
     """Rings are kept until heard. The first of several is the one that is told: latency counts from there."""
 
     def __init__(self, clock: Clock) -> None:

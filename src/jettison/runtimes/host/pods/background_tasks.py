@@ -9,7 +9,7 @@ from typing import Any
 from jettison import events
 
 
-class Errands:
+class BackgroundTasks:
     """Tasks that belong to one owner. `whose` says in messages who that is."""
 
     __slots__ = ("_emit", "_tasks", "_whose")

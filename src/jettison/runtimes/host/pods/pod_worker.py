@@ -1,356 +1,387 @@
-"""The life of one pod, from its start until nothing is left of it.
+"""The driver of one pod's life on this host: it turns what happened into events, and effects into calls.
 
-Written as a look at what is and a step towards what should be, repeated whenever something has changed, rather than as
-a script: that way a pod found after a restart of the agent needs hardly any code of its own.
+The rules are in `engine.lifecycle`. Here is what touches processes, cgroups, files and the event loop. An idle pod has
+neither a task nor a timer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import signal
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from typing import Any, ClassVar
 
 from jettison import events
-from jettison.engine.node.evictions import Eviction, effective_grace
+from jettison.clock import Instant
+from jettison.engine.lifecycle import effects as fx
+from jettison.engine.lifecycle import events as ev
+from jettison.engine.lifecycle.life import advance
+from jettison.engine.lifecycle.state import PodLife
 from jettison.errors import RuntimeFailure, StartError
 from jettison.runtimes.host.measure.active import ActivePod
-from jettison.runtimes.host.pods import lifecycle, reports, runs
-from jettison.runtimes.host.pods.background_tasks import Errands
+from jettison.runtimes.host.pods import reports
+from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
+from jettison.runtimes.host.pods.cleaning import clean_up
 from jettison.runtimes.host.pods.containers import Container
-from jettison.runtimes.host.pods.deadlines import Deadline
-from jettison.runtimes.host.pods.ending import Ending, clean_up
 from jettison.runtimes.host.pods.kept_answers import KeptAnswer
-from jettison.runtimes.host.pods.phases import Seen
-from jettison.runtimes.host.pods.records import ContainerRecord, EndingRecord, OrderRecord, PodRecord
-from jettison.runtimes.host.pods.wake import Wake
+from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
 from jettison.runtimes.host.processes.entering import Entrance
-from jettison.runtimes.host.specs.refusals import FAILED_MOUNT, NO_CGROUP, Refusal, Trouble, not_set_up, read_spec
-from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
+from jettison.runtimes.host.processes.processes import Process
+from jettison.runtimes.host.specs.refusals import FAILED_MOUNT, NO_CGROUP, Refusal, not_set_up, read_spec
+from jettison.runtimes.host.specs.spec import PodSpec
 from jettison.runtimes.host.volumes import volumes
-from jettison.runtimes.host.volumes.pod_directories import Household, PodHome
+from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
 
-# Between two attempts to set up what a pod needs before any of its containers.
-_SET_UP_AGAIN = runs.FIRST_BACK_OFF
+_SECOND_NS = 10**9
 
 
 class PodWorker:
     """One pod. `begun`, `stopped` and `cleaned` are resolved when it has come that far."""
 
-    def __init__(self, household: Household, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> None:
+    def __init__(
+        self, services: HostServices, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord
+    ) -> None:
         self.manifest = manifest
-        self.record = record
-        self._household = household
-        self._woken = Wake()
-        self._place = household.places.of_pod(manifest.pod)
-        # Set while the pod waits for what this host does not have: then it has no containers, and runs nothing.
+        self._services = services
+        self._place = services.places.of_pod(manifest.pod)
+        self._directories = PodDirectories(services, manifest.pod)
+        # The parts of the record that the life does not know.
+        self._record = record
         self._refusal = spec if isinstance(spec, Refusal) else None
-        self._trouble = None if self._refusal is None else self._refusal.trouble
-        self._take_up(PodSpec((), deadline_seconds=spec.deadline_seconds) if isinstance(spec, Refusal) else spec)
-        self._ending: Ending | None = None
-        self._life: asyncio.Task[None] | None = None
-        # Rings when it has been active for as long as it may.
-        self._deadline: asyncio.TimerHandle | None = None
+        self._spec = spec.spec if isinstance(spec, Refusal) else spec
+        trouble = None if self._refusal is None else self._refusal.trouble
+        self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble)
+        self._containers = self._made(record)
+        self._timer: asyncio.TimerHandle | None = None
+        # Why the last record could not be written, until it was told.
+        self._unsaved: str | None = None
+        self._is_detached = False
         self._status = KeptAnswer[PodStatus]()
         self._active = KeptAnswer[ActivePod]()
-        self._errands = Errands(household.emit, f"pod {manifest.pod}")
-        # Of each container the run whose back-off was told.
-        self._announced: dict[str, int] = {}
+        self._background = BackgroundTasks(services.emit, f"pod {manifest.pod}")
+        # What can be cancelled, by what it is and for which container.
+        self._cancellable: dict[tuple[str, str], asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[None] = loop.create_future()
         self.cleaned: asyncio.Future[None] = loop.create_future()
 
-    @property
-    def is_idle(self) -> bool:
-        """It waits for what this host does not have: nothing of it is there to be measured, and nothing to be freed."""
-        return self._refusal is not None
+    def _made(self, record: PodRecord) -> dict[str, Container]:
+        known = {each.name: each.identity for each in record.containers}
+        specs = (*self._spec.init_containers, *self._spec.containers)
+        return {each.name: Container(each, self._directories, known.get(each.name)) for each in specs}
 
     @property
     def grace_seconds(self) -> int:
         """Its own."""
         return self._spec.grace_seconds
 
-    @property
-    def containers(self) -> list[Container]:
-        """In the order in which they start."""
-        return self._inits + self._regulars
-
     def start(self) -> None:
         """Begin to live."""
-        self._life = self._errands.begin(self._live())
-        self._life.add_done_callback(self._say_begun)
-        seconds = self._spec.deadline_seconds
-        if seconds is not None:
-            # It counts from the pod's own start, so also while there is no agent.
-            passed = self._seconds_since(self.record.started_monotonic_ns)
-            self._deadline = asyncio.get_running_loop().call_later(max(seconds - passed, 0.0), self._exceed, seconds)
+        self.feed(ev.Asked(self.now()))
 
     def adopt(self, *, is_same_boot: bool) -> None:
         """Go on where an agent that died has left off."""
-        if self.record.is_cleaned:
-            self.stopped.set_result(None)
-            self.cleaned.set_result(None)
-            return
-        for container in self.containers:
-            container.adopt(is_same_boot=is_same_boot)
-        ending = self.record.ending
-        if self.record.verdict is not None:
-            self.stopped.set_result(None)
-            self._errands.begin(self._clear_away())
-        elif ending is not None:
-            left = min(-self._seconds_since(ending.until_monotonic_ns), ending.grace_seconds)
-            began = self._seconds_since(ending.began_monotonic_ns)
-            self._begin_ending(max(left, 0.0), is_at_once=ending.is_at_once, began_ago=max(began, 0.0))
-        else:
-            self.start()
+        found = () if self.life.is_cleaned or self._refusal is not None else tuple(self._containers.values())
+        self.feed(ev.Found(self.now(), tuple(each.find(is_same_boot=is_same_boot) for each in found)))
+        for each in found:
+            if each.process is not None:
+                self._attend(each, each.process)
 
-    def end(
-        self, order: Eviction | None, override: int | None, *, is_at_once: bool = False, is_unwanted: bool = False
-    ) -> None:
-        """Begin to end the pod, or hurry. When this returns the intention is on record and the signals are sent."""
-        now_ns, known = self._now_ns(), self.record.ending
-        before = known or EndingRecord(0, now_ns)
-        grace = effective_grace(override=override, pod_grace=self._spec.grace_seconds, in_force=before.grace_seconds)
-        until_ns = now_ns + grace * runs.SECOND_NS
-        ending = replace(
-            before,
-            grace_seconds=grace,
-            until_monotonic_ns=until_ns if known is None else min(known.until_monotonic_ns, until_ns),
-            order=before.order if order is None else OrderRecord.of(order),
-            is_untold=before.is_untold or order is not None,
-            is_at_once=is_at_once or before.is_at_once,
-        )
-        self._note(replace(self.record, ending=ending, is_unwanted=is_unwanted or self.record.is_unwanted))
-        if self._ending is None:
-            self._begin_ending(grace, is_at_once=is_at_once)
-        else:
-            self._ending.hurry(grace, is_at_once=is_at_once)
+    def now(self) -> Instant:
+        """For an event."""
+        return Instant.of(self._services.clock)
+
+    def feed(self, event: ev.Event) -> None:
+        """Something happened to the pod. When this returns, records are written and signals are sent.
+
+        Signals are sent from right here: from the agent's decision to the kernel there are six calls, and each of them
+        is one that a reader has to follow.
+        """
+        if self._is_detached:
+            return
+        self.life, wanted = advance(self.life, event)
+        for effect in wanted:
+            if isinstance(effect, fx.Signal | fx.Kill):
+                process = self._containers[effect.container].process
+                try:
+                    if process is not None:
+                        process.signal(signal.SIGTERM if isinstance(effect, fx.Signal) else signal.SIGKILL)
+                    if isinstance(effect, fx.Kill):
+                        self._kill_the_rest(effect.container)
+                except RuntimeFailure as failure:
+                    self._services.emit(events.KillFailed(self.manifest.pod, effect.container, str(failure)))
+            else:
+                self._CARRY_OUT[type(effect)](self, effect)
+        self._say_unsaved()
+        self._resolve()
+
+    def _kill_the_rest(self, container: str) -> None:
+        complaint = self._containers[container].kill()
+        if complaint:
+            self._services.emit(events.KillFailed(self.manifest.pod, container, complaint))
+
+    def _resolve(self) -> None:
+        for reached, future in (
+            (self.life.has_begun, self.begun),
+            (self.life.has_stopped, self.stopped),
+            (self.life.is_cleaned, self.cleaned),
+        ):
+            if reached and not future.done():
+                future.set_result(None)
 
     @property
     def untold(self) -> Untold | None:
         """An eviction of which not all is on record."""
-        ending, has_stopped = self.record.ending, self.record.verdict is not None
+        ending, has_stopped = self.life.ending, self.life.has_stopped
         if ending is None or ending.order is None or not (ending.is_untold or not has_stopped):
             return None
-        order = ending.order.eviction(self.manifest.pod, is_at_once=ending.is_at_once)
-        return Untold(order, ending.began_monotonic_ns, has_stopped=has_stopped)
-
-    def told(self) -> None:
-        """All of it is."""
-        ending = self.record.ending
-        if ending is not None and ending.is_untold:
-            self._note(replace(self.record, ending=replace(ending, is_untold=False)))
-
-    def doom(self) -> None:
-        """Nobody wants to know of the pod any more, though it has ended: remember that until it is forgotten."""
-        self._note(replace(self.record, is_unwanted=True))
+        return Untold(ending.order, ending.began_monotonic_ns, has_stopped=has_stopped)
 
     async def dispose(self) -> None:
         """Remove what is left of a pod that has ended, and its record. Its logs stay."""
-        await clean_up(self._home, self._place, is_all=True)
-        self._household.files.forget(self.record.uid)
+        await clean_up(self._directories, self._place, is_all=True)
+        self._services.files.forget(self._record.uid)
 
     async def detach(self) -> None:
         """Let go of the pod; its processes live on."""
-        self._end_deadline()
-        await self._errands.cancel()
-        for container in self.containers:
-            await container.detach()
+        self._is_detached = True
+        self._wake_at(fx.WakeAt(None))
+        await self._background.cancel()
+        for container in self._containers.values():
+            container.release()
 
     def status(self) -> PodStatus:
         """As Kubernetes would tell it."""
-        return self._status.get(self._parts(), self._make_status)
+        life = self.life
+        parts = (life.containers, life.trouble, life.ending, life.verdict, life.is_initialized, life.is_cleaned)
+        return self._status.get(parts, lambda: reports.pod_status(self.manifest, self.life))
 
     def active(self) -> ActivePod:
         """What there is to be measured."""
-        return self._active.get(self._parts(), self._make_active)
+        return self._active.get((self.life.containers, self._directories.volumes), self._make_active)
+
+    def _make_active(self) -> ActivePod:
+        parts = [
+            self._containers[each.name].active(each.run, is_running=each.has_processes) for each in self.life.containers
+        ]
+        return reports.active_pod(self.manifest, self._directories, parts)
 
     def entrance(self, container: str) -> Entrance:
         """Into one of its containers. Raises StartError where that does not run or is not there."""
-        names = [each.spec.name for each in self.containers]
-        if container not in names:
-            raise StartError(f"pod `{self.manifest.pod}` has no container `{container}`, there is {', '.join(names)}")
-        return self.containers[names.index(container)].entrance()
+        found = next((each for each in self.life.containers if each.name == container), None)
+        if found is None:
+            names = ", ".join(self._containers)
+            raise StartError(f"pod `{self.manifest.pod}` has no container `{container}`, there is {names}")
+        return self._containers[container].entrance(found.run)
 
     def logs(self) -> Iterator[str]:
         """Those that are being written."""
-        return (each.log_path for each in self.containers if each.is_active)
+        return (self._containers[each.name].log_path(each.run) for each in self.life.containers if each.has_processes)
 
-    def _parts(self) -> list[object]:
-        parts: list[object] = [self.record, self._trouble, self._home.volumes]
-        for each in self.containers:
-            parts += (each.record, each.pid, each.is_active, each.is_ready)
-        return parts
+    # Carrying out effects. Each answers with an event, now or later.
 
-    def _seen(self) -> tuple[Sequence[Seen], Sequence[Seen]]:
+    def _save(self, _: fx.Save) -> None:
+        """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
+        try:
+            self._write()
+            self._unsaved = None
+        except RuntimeFailure as failure:
+            self._unsaved = str(failure)
+
+    def _write(self) -> None:
+        identities = {name: each.identity for name, each in self._containers.items()}
+        self._services.files.save(record_of(self._record, self.life, identities))
+
+    def _say_unsaved(self) -> None:
+        if self._unsaved is not None:
+            self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", self._unsaved))
+            self._unsaved = None
+
+    def _say(self, effect: fx.Say) -> None:
+        self._services.emit(effect.fact)
+
+    def _wake_at(self, effect: fx.WakeAt) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if effect.monotonic_ns is not None:
+            seconds = max(effect.monotonic_ns - self._services.clock.monotonic_ns(), 0) / _SECOND_NS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._pass_time)
+
+    def _pass_time(self) -> None:
+        self._timer = None
+        self.feed(ev.TimePassed(self.now()))
+
+    def _begin(
+        self, what: str, container: str, work: Coroutine[Any, Any, None], cancelled: Callable[[], None] | None = None
+    ) -> None:
+        key = what, container
+        task = self._background.begin(work)
+        self._cancellable[key] = task
+        task.add_done_callback(partial(self._finished, key, cancelled))
+
+    def _finished(self, key: tuple[str, str], cancelled: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
+        """Told here and not by the work itself: a task that is cancelled early enough never begins."""
+        if self._cancellable.get(key) is task:
+            del self._cancellable[key]
+        if cancelled is not None and task.cancelled():
+            cancelled()
+
+    def _cancel(self, what: str, container: str) -> bool:
+        task = self._cancellable.get((what, container))
+        return task is not None and task.cancel()
+
+    def _set_up(self, _: fx.SetUp) -> None:
+        self._begin("set up", "", self._run_set_up(), self._set_up_cancelled)
+
+    def _cancel_set_up(self, _: fx.CancelSetUp) -> None:
+        self._cancel("set up", "")
+
+    def _set_up_cancelled(self) -> None:
+        self.feed(ev.SetUpCancelled(self.now()))
+
+    async def _run_set_up(self) -> None:
+        self.feed(await self._attempt_set_up())
+
+    async def _attempt_set_up(self) -> ev.SetUpDone | ev.SetUpFailed:
         if self._refusal is not None:
-            return self._refusal.inits, self._refusal.regulars
-        return reports.seen(self._inits), reports.seen(self._regulars)
-
-    def _make_status(self) -> PodStatus:
-        inits, regulars = self._seen()
-        return reports.pod_status(self.manifest, self._spec, self.record, inits, regulars, self._trouble)
-
-    def _make_active(self) -> ActivePod:
-        return reports.active_pod(self.manifest, self._home, self.containers)
-
-    def _take_up(self, spec: PodSpec) -> None:
-        self._spec = spec
-        self._home = PodHome(self._household, self.manifest.pod, spec.grace_seconds, self._woken.set)
-        known = {each.name: each for each in self.record.containers}
-        self._inits = [self._container(each, known) for each in spec.init_containers]
-        self._regulars = [self._container(each, known) for each in spec.containers]
-
-    def _container(self, spec: ContainerSpec, known: Mapping[str, ContainerRecord]) -> Container:
-        return Container(spec, self._home, known.get(spec.name) or ContainerRecord(spec.name), self._keep)
-
-    async def _live(self) -> None:
-        await self._set_up()
-        while not (plan := self._plan()).is_over:
-            self._woken.clear()
-            if plan.is_initialized and not self.record.is_initialized:
-                self._note(replace(self.record, is_initialized=True))
-            for container in self.containers:
-                if container.spec.name in plan.start:
-                    await container.start()
-                elif container.spec.name in plan.waiting:
-                    self._announce(container)
-            self._say_begun()
-            # What was started may already allow the next step.
-            if not plan.start:
-                await self._woken.wait(self._seconds_until(plan.due_ns))
-        self._life = None
-        self._begin_ending(self._spec.grace_seconds, is_at_once=False)
-
-    def _plan(self) -> lifecycle.Plan:
-        return lifecycle.plan(
-            self._spec.restart_policy,
-            reports.seen(self._inits),
-            reports.seen(self._regulars),
-            self._now_ns(),
-            was_initialized=self.record.is_initialized,
-        )
-
-    async def _set_up(self) -> None:
-        """Until it is done. What the host does not have it will hardly have soon, so that is asked for ever less."""
-        pause = _SET_UP_AGAIN
-        if self._refusal is not None:
-            # A former version of this program may have run what this one refuses.
-            await self._household.vacate(self._place, partial(events.KillFailed, self.manifest.pod, ""))
-        trouble = self._trouble or await self._attempt_set_up()
-        while trouble is not None:
-            self._trouble = trouble
-            self._household.emit(
-                events.PodWaiting(self.manifest.pod, trouble.reason, trouble.told, trouble.event, pause)
-            )
-            self._say_begun()
-            await asyncio.sleep(pause)
-            if self._refusal is not None:
-                pause = min(2 * pause, runs.LONGEST_BACK_OFF)
-            trouble = await self._attempt_set_up()
-        self._trouble = None
-
-    async def _attempt_set_up(self) -> Trouble | None:
-        if self._refusal is not None:
-            spec = await self._household.wait_for(read_spec, self.manifest)
-            if isinstance(spec, Refusal):
-                return spec.trouble
-            self._refusal = None
-            self._take_up(spec)
+            refusal = await self._read_again()
+            if refusal is not None:
+                return ev.SetUpFailed(self.now(), refusal.trouble, self._spec)
         try:
             self._place.create()
         except RuntimeFailure as failure:
-            return not_set_up(NO_CGROUP, str(failure))
+            return ev.SetUpFailed(self.now(), not_set_up(NO_CGROUP, str(failure)), self._spec)
         try:
-            self._home.volumes = await self._household.wait_for(self._furnish)
+            self._directories.volumes = await self._services.wait_for(self._furnish)
         except RuntimeFailure as failure:
-            return not_set_up(FAILED_MOUNT, str(failure))
-        return None
+            return ev.SetUpFailed(self.now(), not_set_up(FAILED_MOUNT, str(failure)), self._spec)
+        return ev.SetUpDone(self.now(), self._spec)
+
+    async def _read_again(self) -> Refusal | None:
+        """Whether the document is still refused; for the first time that is known already."""
+        if self.life.set_up_pause:
+            spec = await self._services.wait_for(read_spec, self.manifest)
+            if isinstance(spec, PodSpec):
+                self._refusal, self._spec = None, spec
+                self._containers = self._made(self._record)
+            else:
+                self._refusal = spec
+        else:
+            # A former version of this program may have run what this one refuses.
+            await self._services.vacate(self._place, partial(events.KillFailed, self.manifest.pod, ""))
+        return self._refusal
 
     def _furnish(self) -> tuple[volumes.Volume, ...]:
         """The pod's directory and its volumes. May wait for a disk."""
-        users = {each.spec.security.user for each in self.containers}
-        self._home.build(user for user in users if user is not None)
-        return volumes.prepare(self._home.volumes_dir, self._spec.volumes, self._spec.fs_group)
+        users = {each.spec.security.user for each in self._containers.values()}
+        self._directories.build(user for user in users if user is not None)
+        return volumes.prepare(self._directories.volumes_dir, self._spec.volumes, self._spec.fs_group)
 
-    def _seconds_until(self, due_ns: int | None) -> float | None:
-        return None if due_ns is None else max((due_ns - self._now_ns()) / runs.SECOND_NS, 0.0)
+    def _start(self, effect: fx.Start) -> None:
+        if self._unsaved is not None:
+            # What cannot be recorded cannot be found again after a restart, so it does not start.
+            asyncio.get_running_loop().call_soon(self.feed, ev.NotStarted(self.now(), effect.container, self._unsaved))
+            self._unsaved = None
+            return
+        cancelled = partial(self._start_cancelled, effect.container)
+        self._begin("start", effect.container, self._run_start(effect), cancelled)
 
-    def _exceed(self, seconds: int) -> None:
-        grace, now_ns = self._spec.grace_seconds, self._now_ns()
-        ending = EndingRecord(grace, now_ns, now_ns + grace * runs.SECOND_NS, is_overdue=True)
-        self._note(replace(self.record, ending=ending))
-        self._begin_ending(grace, is_at_once=False)
-        self._household.emit(events.DeadlineExceeded(self.manifest.pod, seconds))
+    def _cancel_start(self, effect: fx.CancelStart) -> None:
+        self._cancel("start", effect.container)
 
-    def _end_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _begin_ending(self, seconds: float, *, is_at_once: bool, began_ago: float = 0.0) -> None:
-        self._end_deadline()
-        sidecars = [each for each in self._inits if each.spec.is_sidecar]
-        regulars = [each for each in self.containers if not each.spec.is_sidecar]
-        began_at = asyncio.get_running_loop().time() - began_ago
-        self._ending = Ending(regulars, sidecars, Deadline(seconds), began_at)
-        if self._life is not None:
-            self._life.cancel()
-        self._ending.begin(is_at_once=is_at_once)
-        self._errands.begin(self._die(self._ending))
-
-    async def _die(self, ending: Ending) -> None:
-        await ending.run()
-        if self._life is not None:
-            await asyncio.wait([self._life])
-        last = self.record.ending
-        order = last.order.eviction(self.manifest.pod) if last is not None and last.order is not None else None
-        inits, regulars = self._seen()
-        verdict = reports.final_verdict(self.manifest, self.record, order, inits, regulars)
-        self._note(replace(self.record, verdict=verdict))
-        self.stopped.set_result(None)
-        await self._clear_away()
-
-    async def _clear_away(self) -> None:
-        """Of a pod that ended by itself the writable directories stay until room is short."""
-        ending = self.record.ending
-        is_evicted = ending is not None and ending.order is not None
-        await clean_up(self._home, self._place, is_all=is_evicted or self.record.is_unwanted)
-        self._note(replace(self.record, is_cleaned=True))
-        if not is_evicted:
-            # Whoever ordered an eviction watches for its end and tells it.
-            self._household.emit(events.PodCleanedUp(self.manifest.pod))
-        self.cleaned.set_result(None)
-
-    def _keep(self, changed: ContainerRecord) -> None:
-        containers = tuple(changed if each.spec.name == changed.name else each.record for each in self.containers)
-        record = replace(self.record, containers=containers)
-        self._household.files.save(record)
-        self.record = record
-
-    def _note(self, record: PodRecord) -> None:
-        """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
-        self.record = replace(record, containers=tuple(each.record for each in self.containers))
+    async def _run_start(self, effect: fx.Start) -> None:
+        name = effect.container
+        container = self._containers[name]
         try:
-            self._household.files.save(self.record)
+            process = await container.start(effect.run, self._write)
         except RuntimeFailure as failure:
-            self._household.emit(events.ActionFailed(f"record pod {self.manifest.pod}", str(failure)))
+            self.feed(ev.NotStarted(self.now(), name, str(failure)))
+        else:
+            self.feed(ev.Started(self.now(), name))
+            self._attend(container, process)
 
-    def _say_begun(self, _: object = None) -> None:
-        if not self.begun.done():
-            self.begun.set_result(None)
+    def _start_cancelled(self, name: str) -> None:
+        event = ev.StartCancelled(self.now(), name)
+        if self._is_detached:
+            # The agent goes away: what it leaves on record is that nothing was tried.
+            self.life, _ = advance(self.life, event)
+            self._save(fx.Save())
+        else:
+            self.feed(event)
 
-    def _announce(self, container: Container) -> None:
-        record = container.record
-        if self._announced.get(record.name) != record.run:
-            self._announced[record.name] = record.run
-            self._household.emit(events.ContainerBackOff(self.manifest.pod, record.name, record.back_off))
+    def _attend(self, container: Container, process: Process) -> None:
+        process.exited.add_done_callback(partial(self._exited, container))
 
-    def _seconds_since(self, monotonic_ns: int | None) -> float:
-        return 0.0 if monotonic_ns is None else (self._now_ns() - monotonic_ns) / runs.SECOND_NS
+    def _exited(self, container: Container, exited: asyncio.Future[int | None]) -> None:
+        container.process = container.identity = None
+        is_oom = bool(container.place.oom_kills())
+        self.feed(ev.Exited(self.now(), container.spec.name, exited.result(), is_oom))
 
-    def _now_ns(self) -> int:
-        """For measuring; nothing here tells a time."""
-        return self._household.clock.monotonic_ns()
+    def _remove(self, effect: fx.Remove) -> None:
+        self._background.begin(self._run_remove(effect.container))
+
+    async def _run_remove(self, name: str) -> None:
+        failed = partial(events.KillFailed, self.manifest.pod, name)
+        await self._services.vacate(self._containers[name].place, failed)
+        self.feed(ev.Removed(self.now(), name))
+
+    def _run_hook(self, effect: fx.RunHook) -> None:
+        self._begin("hook", effect.container, self._call_hook(effect))
+
+    async def _call_hook(self, effect: fx.RunHook) -> None:
+        """Whatever comes of it, the container is ended."""
+        container, why = self._containers[effect.container], ""
+        try:
+            code = await container.run_command(container.spec.pre_stop, effect.run)
+            why = f"it exited with {code}" if code else ""
+        except RuntimeFailure as failure:
+            why = str(failure)
+        if why:
+            self._say_hook_failed(effect.container, why)
+        self.feed(ev.HookDone(self.now(), effect.container, effect.run))
+
+    def _cancel_hook(self, effect: fx.CancelHook) -> None:
+        if self._cancel("hook", effect.container):
+            self._say_hook_failed(effect.container, "it was still running when the grace period was over")
+
+    def _say_hook_failed(self, container: str, why: str) -> None:
+        what = f"preStop hook of container {container} of {self.manifest.pod}"
+        self._services.emit(events.ActionFailed(what, why))
+
+    def _probe(self, effect: fx.Probe) -> None:
+        self._begin(effect.kind, effect.container, self._ask(effect))
+
+    async def _ask(self, effect: fx.Probe) -> None:
+        answer = await self._containers[effect.container].ask(effect.kind, effect.run)
+        said = ev.ProbeAnswered(self.now(), effect.container, effect.run, effect.kind, answer.is_well, answer.why)
+        self.feed(said)
+
+    def _stop_probing(self, effect: fx.StopProbing) -> None:
+        self._cancel(effect.kind, effect.container)
+
+    def _clean_up(self, effect: fx.CleanUp) -> None:
+        self._background.begin(self._run_clean_up(effect))
+
+    async def _run_clean_up(self, effect: fx.CleanUp) -> None:
+        await clean_up(self._directories, self._place, is_all=effect.is_all)
+        self.feed(ev.CleanedUp(self.now()))
+
+    _CARRY_OUT: ClassVar[dict[type[fx.Effect], Callable[[PodWorker, Any], None]]] = {
+        fx.Save: _save,
+        fx.Say: _say,
+        fx.WakeAt: _wake_at,
+        fx.SetUp: _set_up,
+        fx.CancelSetUp: _cancel_set_up,
+        fx.Start: _start,
+        fx.CancelStart: _cancel_start,
+        fx.Remove: _remove,
+        fx.RunHook: _run_hook,
+        fx.CancelHook: _cancel_hook,
+        fx.Probe: _probe,
+        fx.StopProbing: _stop_probing,
+        fx.CleanUp: _clean_up,
+    }

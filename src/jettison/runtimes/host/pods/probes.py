@@ -1,9 +1,6 @@
 """Asking a container how it is: by a command in its place, by a page, by a connection.
 
-One task per probe, asleep nearly all the time. What an answer means is decided by counting, as the kubelet counts:
-`failures` or `successes` of the same kind in a row change the verdict, and an answer that could not be had at all (the
-command could not be started) counts for nothing. A startup probe comes first and alone; the others begin when it has
-succeeded.
+When to ask and what the answers come to is decided in `engine.lifecycle.probing`.
 """
 
 from __future__ import annotations
@@ -15,13 +12,12 @@ from dataclasses import dataclass
 from jettison.errors import ActionError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.pods import tls
-from jettison.runtimes.host.specs.probes import Action, ExecAction, HttpAction, ProbeSpec, TcpAction
+from jettison.runtimes.host.specs.probes import Action, ExecAction, HttpAction, TcpAction
 
 # A server that sends no end of line must not fill our memory.
 _LONGEST_LINE = 4096
 
 RunCommand = Callable[[tuple[str, ...]], Awaitable[int | None]]
-Tell = Callable[[bool, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +26,6 @@ class Answer:
 
     is_well: bool | None
     why: str = ""
-
-
-async def watch(spec: ProbeSpec, run_command: RunCommand, tell: Tell, age: float = 0.0) -> None:
-    """Ask for ever; tell each verdict once. `age` is for how many seconds the container has been running."""
-    loop = asyncio.get_running_loop()
-    due = loop.time() + max(spec.initial_delay - age, 0)
-    count, latest, verdict = 0, None, None
-    while True:
-        await asyncio.sleep(due - loop.time())
-        answer = await ask(spec.action, spec.timeout, run_command)
-        due = max(due + spec.period, loop.time())
-        if answer.is_well is None:
-            continue
-        count = count + 1 if answer.is_well is latest else 1
-        latest = answer.is_well
-        if count >= (spec.successes if latest else spec.failures) and latest is not verdict:
-            verdict = latest
-            tell(latest, answer.why)
 
 
 async def ask(action: Action, timeout: float, run_command: RunCommand) -> Answer:

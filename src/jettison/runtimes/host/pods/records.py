@@ -1,32 +1,36 @@
 """What is remembered of a pod across the agent's own death: values that are written as JSON and read back.
 
 The rule for all of them: a record says what may have been done, never more. It is written before a process is let go,
-before a signal is sent and before anything is removed, so that whoever reads it knows at least as much as the dead.
+before a signal is sent and before anything is removed, so that its reader knows at least as much as the agent that
+died.
 
-Times ending in `monotonic_ns` count from the boot that the pod's record names, and are for measuring: a clock that is
-set makes no back-off shorter and no grace period longer. The others are the wall clock's, for those who read them.
+A record is a pod's life (`engine.lifecycle.state`) with what only this host knows of it: the document, the boot, and
+the main process of each container. Times ending in `monotonic_ns` count from the boot that the pod's record names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from jettison.clock import Instant
+from jettison.engine.lifecycle.rules import ContainerRules, PodRules
+from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
 
-# Whoever reads a record acts on its numbers, and a damaged one must be recognised as such: a signal to process -1 would
-# go to everybody.
+# The numbers of a record are acted on, and a damaged one must be recognised as such: a signal to process -1 would go to
+# every process of the machine.
 _Pid = Annotated[int, Meta(ge=1, le=2**22)]
 _Count = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _Number = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 
-RunState = Literal["waiting", "starting", "running", "terminated"]
+Identity = tuple[int, int]
+"""A process for as long as the machine runs: its number and the clock tick of its birth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,19 @@ class ContainerRecord:
     back_off: _Count = 0
     # Its startup probe has succeeded, or there is none.
     is_started: bool = False
-    # Killed in order to be started again, whatever it says when it ends: a probe failed.
+    # Killed in order to be started again, whatever its exit code is: a probe failed.
     is_doomed: bool = False
-    # When it was sent SIGTERM because its pod ends; written after the signal.
+    # When it was sent SIGTERM; written after the signal.
     told_monotonic_ns: _Number | None = None
     # The run before this one. None for most of all containers, and in what was written before this was.
     last: RunRecord | None = None
+    # Until when it may take its time. None in what an older version has written.
+    until_monotonic_ns: _Number | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Of its main process."""
+        return None if self.pid is None or self.start_ticks is None else (self.pid, self.start_ticks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +115,7 @@ class OrderRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndingRecord:
-    """The pod is on its way out: evicted when there is an order, of its own accord when not.
-
-    Whoever takes over goes on with what is left of its time: `until_monotonic_ns` comes nearer when it must hurry, and
-    never moves away.
-    """
+    """The pod is on its way out: evicted when there is an order, of its own accord when not."""
 
     grace_seconds: _Number
     # 0 in what an older version of this program has written.
@@ -120,16 +127,8 @@ class EndingRecord:
     is_at_once: bool = False
     # It was active for longer than its document allows.
     is_overdue: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the pod's status says from now on."""
-
-    phase: str
-    reason: str = ""
-    message: str = ""
-    conditions: tuple[PodCondition, ...] = ()
+    # Its regular containers have ended for good.
+    is_natural: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +146,125 @@ class PodRecord:
     containers: tuple[ContainerRecord, ...] = ()
     # All init containers have done their work once; it is not repeated.
     is_initialized: bool = False
-    # Nobody wants it any more: once it has ended and is cleaned up, it is forgotten.
+    # Once it has ended and is cleaned up, it is forgotten.
     is_unwanted: bool = False
     ending: EndingRecord | None = None
     verdict: Verdict | None = None
     is_cleaned: bool = False
+
+
+def life_of(record: PodRecord, pod: Pod, rules: PodRules, trouble: Trouble | None = None) -> PodLife:
+    """The life that the record speaks of. What of it still exists is to be found out."""
+    # A pod that is refused has no containers; what it had under an older version of this program is removed.
+    known = {} if trouble is not None else {each.name: each for each in record.containers}
+    return PodLife(
+        pod,
+        rules,
+        tuple(_container_life(each, known.get(each.name)) for each in (*rules.init_containers, *rules.containers)),
+        record.started_ns,
+        record.started_monotonic_ns,
+        record.is_initialized,
+        record.is_unwanted,
+        None if record.ending is None else _ending(record.ending, pod),
+        record.verdict,
+        record.is_cleaned,
+        trouble=trouble,
+    )
+
+
+def _container_life(rules: ContainerRules, record: ContainerRecord | None) -> ContainerLife:
+    if record is None:
+        return ContainerLife(rules)
+    last = record.last
+    return ContainerLife(
+        rules,
+        record.state,
+        record.run,
+        record.begun_monotonic_ns,
+        record.ended_monotonic_ns,
+        record.started_ns,
+        record.finished_ns,
+        record.exit_code,
+        record.reason,
+        record.message,
+        record.back_off,
+        record.is_started,
+        record.is_doomed,
+        record.told_monotonic_ns,
+        record.until_monotonic_ns,
+        None
+        if last is None
+        else FinishedRun(last.run, last.exit_code, last.reason, last.message, last.started_ns, last.finished_ns),
+    )
+
+
+def _ending(record: EndingRecord, pod: Pod) -> Ending:
+    return Ending(
+        record.grace_seconds,
+        record.began_monotonic_ns,
+        record.until_monotonic_ns,
+        None if record.order is None else record.order.eviction(pod, is_at_once=record.is_at_once),
+        record.began_monotonic_ns,
+        record.is_untold,
+        record.is_at_once,
+        record.is_overdue,
+        record.is_natural,
+    )
+
+
+def record_of(before: PodRecord, life: PodLife, identities: Mapping[str, Identity | None]) -> PodRecord:
+    """To be written: `before` has what never changes, `identities` the main processes by container."""
+    return replace(
+        before,
+        started_ns=life.started_ns,
+        started_monotonic_ns=life.started_monotonic_ns,
+        containers=tuple(_container_record(each, identities.get(each.name)) for each in life.containers),
+        is_initialized=life.is_initialized,
+        is_unwanted=life.is_unwanted,
+        ending=None if life.ending is None else _ending_record(life.ending),
+        verdict=life.verdict,
+        is_cleaned=life.is_cleaned,
+    )
+
+
+def _container_record(life: ContainerLife, identity: Identity | None) -> ContainerRecord:
+    pid, start_ticks = (None, None) if identity is None or life.state == "terminated" else identity
+    last = life.last
+    return ContainerRecord(
+        life.name,
+        life.state,
+        life.run,
+        pid,
+        start_ticks,
+        life.begun_monotonic_ns,
+        life.ended_monotonic_ns,
+        life.started_ns,
+        life.finished_ns,
+        life.exit_code,
+        life.reason,
+        life.message,
+        life.back_off,
+        life.is_started,
+        life.is_doomed,
+        life.told_monotonic_ns,
+        None
+        if last is None
+        else RunRecord(last.run, last.exit_code, last.reason, last.message, last.started_ns, last.finished_ns),
+        life.until_monotonic_ns,
+    )
+
+
+def _ending_record(ending: Ending) -> EndingRecord:
+    return EndingRecord(
+        ending.grace_seconds,
+        ending.began_monotonic_ns,
+        ending.until_monotonic_ns,
+        None if ending.order is None else OrderRecord.of(ending.order),
+        ending.is_untold,
+        ending.is_at_once,
+        ending.is_overdue,
+        ending.is_natural,
+    )
 
 
 def in_this_boot(record: PodRecord, boot: str, now: Instant) -> PodRecord:

@@ -17,16 +17,16 @@ from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
 from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
-from jettison.runtimes.host.volumes.pod_directories import PodHome
+from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 from jettison.runtimes.linux.processes import Process, read_process
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def recovered(record: PodRecord, home: PodHome, spec: PodSpec) -> PodRecord:
+def recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) -> PodRecord:
     """`record` as it would be if the pod had been started now, with the containers that run."""
-    now = Instant.of(home.household.clock)
-    found = {each.name: _container(each, home, now) for each in (*spec.init_containers, *spec.containers)}
+    now = Instant.of(directories.services.clock)
+    found = {each.name: _container(each, directories, now) for each in (*spec.init_containers, *spec.containers)}
     running = tuple(each for each in found.values() if each is not None)
     began_ns = min((each.begun_monotonic_ns or 0 for each in running), default=now.monotonic_ns)
     started_ns = now.wall_ns - (now.monotonic_ns - began_ns)
@@ -40,13 +40,13 @@ def recovered(record: PodRecord, home: PodHome, spec: PodSpec) -> PodRecord:
     )
 
 
-def _container(spec: ContainerSpec, home: PodHome, now: Instant) -> ContainerRecord | None:
-    main = _leader(home.household.places.of_container(home.pod, spec.name))
+def _container(spec: ContainerSpec, directories: PodDirectories, now: Instant) -> ContainerRecord | None:
+    main = _leader(directories.services.places.of_container(directories.pod, spec.name))
     if main is None:
         return None
     # Counted from the boot, and suspensions with it: at most the age of this boot.
     begun_ns = min(main.start_ticks * 10**9 // _TICKS, now.monotonic_ns)
-    run = _latest_run(home.writable_dir(spec.name, 0).parent)
+    run = _latest_run(directories.writable_dir(spec.name, 0).parent)
     # As an agent would have left it that died right after the start.
     return ContainerRecord(spec.name, "starting", run, main.pid, main.start_ticks, begun_ns)
 

@@ -21,7 +21,7 @@ from jettison.runtimes.host.processes.processes import Process
 from jettison.runtimes.host.processes.working_dirs import make_working_dir
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.volumes import logs, volumes
-from jettison.runtimes.host.volumes.pod_directories import PodHome
+from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 from jettison.runtimes.linux.files import kernel_files
 
 # The containers of a pod may be different users: each has to itself what it writes, and passes through what is above.
@@ -32,23 +32,23 @@ _UNCHANGED = -1
 class Launcher:
     """Starts the runs of one container, and commands beside them."""
 
-    __slots__ = ("_home", "_place", "_spec")
+    __slots__ = ("_directories", "_place", "_spec")
 
-    def __init__(self, spec: ContainerSpec, home: PodHome, place: Place) -> None:
+    def __init__(self, spec: ContainerSpec, directories: PodDirectories, place: Place) -> None:
         self._spec = spec
-        self._home = home
+        self._directories = directories
         self._place = place
 
     async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
         """The main process of a new run. Raises StartError, and then nothing runs."""
-        household = self._home.household
+        services = self._directories.services
         # What an earlier run has left.
-        await household.vacate(self._place, partial(events.KillFailed, self._home.pod, self._spec.name))
-        await household.wait_for(self._prepare, self._home.writable_dir(self._spec.name, run))
+        await services.vacate(self._place, partial(events.KillFailed, self._directories.pod, self._spec.name))
+        await services.wait_for(self._prepare, self._directories.writable_dir(self._spec.name, run))
         self._place.create()
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
         await asyncio.sleep(0)
-        output = logs.open_log(self._home.log_dir(self._spec.name), run, self._spec.security.user)
+        output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
         try:
             return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)
         finally:
@@ -71,17 +71,17 @@ class Launcher:
             os.chown(directory, user, group)
         except OSError as error:
             raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
-        mounted = {volume.name: volume for volume in self._home.volumes}
+        mounted = {volume.name: volume for volume in self._directories.volumes}
         volumes.link(directory, spec.mounts, mounted)
         make_working_dir(spec, directory, mounted, security)
 
     def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
-        spec, home = self._spec, self._home
-        directory = home.writable_dir(spec.name, run)
+        spec, directories = self._spec, self._directories
+        directory = directories.writable_dir(spec.name, run)
         try:
-            variables = environment(spec, home.pod.name, directory, home.volumes, self._place.environment)
+            variables = environment(spec, directories.pod.name, directory, directories.volumes, self._place.environment)
             words = arguments(command, variables)
         except ManifestError as error:
             raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
-        return Launch(words, variables, place, output, with_group(spec.security), home.household.descriptors)
+        return Launch(words, variables, place, output, with_group(spec.security), directories.services.descriptors)

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import ManifestError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.specs import checked_texts
 from jettison.runtimes.host.specs.pod_documents import ContainerWire, HttpWire, ProbeWire
-
-
-class ProbeKind(StrEnum):
-    """What the answer is used for."""
-
-    STARTUP = "startup"
-    LIVENESS = "liveness"
-    READINESS = "readiness"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jettison.engine.lifecycle.state import Trouble
 from jettison.errors import ManifestError
-from jettison.runtimes.host.pods.phases import Seen
-from jettison.runtimes.host.pods.records import ContainerRecord
 from jettison.runtimes.host.specs.spec import ContainerSpec, ImageNeededError, PodSpec, pod_spec
 from jettison.runtimes.host.specs.volumes import VolumeNeededError
 from jettison.runtimes.protocol import PodManifest
@@ -28,23 +27,11 @@ _LONGEST_DEADLINE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """`reason` and `message` are of the containers that wait, `event` and `told` of the event that says so."""
-
-    reason: str
-    message: str
-    event: str
-    told: str
-
-
-@dataclass(frozen=True, slots=True)
 class Refusal:
-    """A document that a bare host cannot run. Its containers are known by their names alone, for the status."""
+    """A document that a bare host cannot run. Of its containers `spec` has the names alone, for the status."""
 
     trouble: Trouble
-    inits: tuple[Seen, ...] = ()
-    regulars: tuple[Seen, ...] = ()
-    deadline_seconds: int | None = None
+    spec: PodSpec
 
 
 def not_set_up(event: str, why: str) -> Trouble:
@@ -63,12 +50,13 @@ def read_spec(manifest: PodManifest) -> PodSpec | Refusal:
 def refusal_of(error: ManifestError, manifest: PodManifest) -> Refusal:
     """With a stand-in for each container that the document names."""
     pod = manifest.pod
-    inits = tuple(_stand_in(each.name, is_init=True) for each in pod.init_containers)
-    regulars = tuple(_stand_in(each.name, is_init=False) for each in pod.containers)
+    inits = tuple(ContainerSpec(each.name, (), is_init=True) for each in pod.init_containers)
+    regulars = tuple(ContainerSpec(each.name, ()) for each in pod.containers)
     spec = manifest.document.get("spec")
     deadline = spec.get("activeDeadlineSeconds") if isinstance(spec, dict) else None
     is_deadline = isinstance(deadline, int) and 0 < deadline <= _LONGEST_DEADLINE
-    return Refusal(_trouble(error, str(pod)), inits, regulars, deadline if is_deadline else None)
+    known = PodSpec(regulars, inits, deadline_seconds=deadline if is_deadline else None)
+    return Refusal(_trouble(error, str(pod)), known)
 
 
 def _trouble(error: ManifestError, pod: str) -> Trouble:
@@ -76,11 +64,7 @@ def _trouble(error: ManifestError, pod: str) -> Trouble:
     if isinstance(error, ImageNeededError):
         image = error.image
         message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
-        return Trouble(_PULLING, message, FAILED, f'Failed to pull image "{image}": {why}')
+        return Trouble(_PULLING, message, FAILED, f'Failed to pull image "{image}": {why}', is_refusal=True)
     if isinstance(error, VolumeNeededError):
-        return Trouble(_MISCONFIGURED, why, FAILED_MOUNT, f"MountVolume.SetUp failed: {why}")
-    return Trouble(_MISCONFIGURED, why, FAILED, f"Error: {why}")
-
-
-def _stand_in(name: str, *, is_init: bool) -> Seen:
-    return Seen(ContainerSpec(name, (), is_init=is_init), ContainerRecord(name))
+        return Trouble(_MISCONFIGURED, why, FAILED_MOUNT, f"MountVolume.SetUp failed: {why}", is_refusal=True)
+    return Trouble(_MISCONFIGURED, why, FAILED, f"Error: {why}", is_refusal=True)

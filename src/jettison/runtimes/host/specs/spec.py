@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.lifecycle.rules import DEFAULT_GRACE, RestartPolicy
 from jettison.engine.numbers.quantity import parse
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.files import bounds
@@ -23,9 +23,6 @@ from jettison.runtimes.host.specs import pod_documents as wire
 from jettison.runtimes.host.specs.probes import ExecAction, ProbeSpec, probe_specs
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec, check_pod_security, security_spec
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
-
-DEFAULT_GRACE = 30
-"""Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
 
 # The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
 _LONGEST_UID = 200
@@ -46,14 +43,6 @@ class ImageNeededError(ManifestError):
     def __init__(self, message: str, image: str) -> None:
         super().__init__(message)
         self.image = image
-
-
-class RestartPolicy(StrEnum):
-    """Whether a container that has ended is started again."""
-
-    ALWAYS = "Always"
-    ON_FAILURE = "OnFailure"
-    NEVER = "Never"
 
 
 @dataclass(frozen=True, slots=True)

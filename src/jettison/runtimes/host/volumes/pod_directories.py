@@ -37,7 +37,7 @@ _ACL_VERSION, _ACL_NOBODY, _ACL_EMPTY = 2, 0xFFFFFFFF, 4
 _ACL_OWNER, _ACL_USER, _ACL_OWNING_GROUP, _ACL_MASK, _ACL_OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
 
 PATIENCE = 10.0
-"""How many seconds one attempt to kill lasts before it is said aloud that somebody does not die."""
+"""How many seconds one attempt to kill lasts before a `KillFailed` says that a process does not die."""
 
 
 def make_directories(settings: HostSettings) -> None:
@@ -55,7 +55,7 @@ def make_directories(settings: HostSettings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Household:
+class HostServices:
     """Shared by all pods of the node. `pool` has the two threads in which one may wait for a disk."""
 
     settings: HostSettings
@@ -112,14 +112,11 @@ def undying(survivors: Iterable[int]) -> str:
 
 
 @dataclass(slots=True)
-class PodHome:
+class PodDirectories:
     """One pod's own part. `volumes` are filled in once they have been set up."""
 
-    household: Household
+    services: HostServices
     pod: Pod
-    grace_seconds: int
-    # Something has changed: the pod's worker should look.
-    wake: Callable[[], None]
     volumes: tuple[Volume, ...] = ()
 
     def build(self, users: Iterable[int]) -> None:
@@ -133,7 +130,7 @@ class PodHome:
     @property
     def pod_dir(self) -> Path:
         """Volumes and writable directories are below."""
-        return self.household.settings.pod_dir(self.pod.uid)
+        return self.services.settings.pod_dir(self.pod.uid)
 
     @property
     def volumes_dir(self) -> Path:
@@ -146,7 +143,7 @@ class PodHome:
 
     def log_dir(self, container: str) -> Path:
         """One file for each run."""
-        return logs.pod_log_dir(self.household.settings.logs_dir, self.pod) / container
+        return logs.pod_log_dir(self.services.settings.logs_dir, self.pod) / container
 
 
 def _let_pass(directory: Path, users: Iterable[int]) -> None:

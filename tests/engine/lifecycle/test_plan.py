@@ -6,37 +6,35 @@ from dataclasses import replace
 
 import pytest
 
-from jettison.runtimes.host.pods.lifecycle import Plan, plan
-from jettison.runtimes.host.pods.phases import Seen
-from jettison.runtimes.host.pods.records import ContainerRecord
-from jettison.runtimes.host.specs.spec import ContainerSpec, RestartPolicy
+from jettison.engine.lifecycle.plan import Plan, plan
+from jettison.engine.lifecycle.rules import RestartPolicy
+from jettison.engine.lifecycle.state import ContainerLife
+from tests.engine.lifecycle.virtual import Spec
 
 NOW_NS = 10**18
 ALWAYS, ON_FAILURE, NEVER = RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
 
-NEW = ContainerRecord("")
-UP = ContainerRecord("", "running", 0, is_started=True)
-SLOW = ContainerRecord("", "running", 0)  # its startup probe has not succeeded yet
-STARTING = ContainerRecord("", "starting", 0)
-DONE = ContainerRecord("", "terminated", 0, exit_code=0, ended_monotonic_ns=NOW_NS)
+NEW = ContainerLife(Spec())
+UP = ContainerLife(Spec(), "running", 0, is_started=True)
+SLOW = ContainerLife(Spec(), "running", 0)  # its startup probe has not succeeded yet
+STARTING = ContainerLife(Spec(), "starting", 0)
+DONE = ContainerLife(Spec(), "terminated", 0, exit_code=0, ended_monotonic_ns=NOW_NS)
 FAILED = replace(DONE, exit_code=1)
 BACKING_OFF = replace(FAILED, run=1, back_off=10)
 DUE = replace(BACKING_OFF, ended_monotonic_ns=NOW_NS - 10 * 10**9)
 
 
-def regular(name: str, record: ContainerRecord, *, has_life: bool | None = None) -> Seen:
-    alive = record.state in ("running", "starting") if has_life is None else has_life
-    return Seen(ContainerSpec(name, ("x",)), replace(record, name=name), has_life=alive)
+def regular(name: str, life: ContainerLife, *, has_processes: bool | None = None) -> ContainerLife:
+    alive = life.state in ("running", "starting") if has_processes is None else has_processes
+    return replace(life, rules=Spec(name), has_processes=alive)
 
 
-def init(name: str, record: ContainerRecord) -> Seen:
-    found = regular(name, record)
-    return replace(found, spec=replace(found.spec, is_init=True))
+def init(name: str, life: ContainerLife) -> ContainerLife:
+    return replace(regular(name, life), rules=Spec(name, is_init=True))
 
 
-def sidecar(name: str, record: ContainerRecord) -> Seen:
-    found = init(name, record)
-    return replace(found, spec=replace(found.spec, is_sidecar=True))
+def sidecar(name: str, life: ContainerLife) -> ContainerLife:
+    return replace(regular(name, life), rules=Spec(name, is_init=True, is_sidecar=True))
 
 
 A_NEW = regular("a", NEW)
@@ -64,7 +62,7 @@ OVER = Plan(is_over=True, is_initialized=True)
         ([init("i", DONE), sidecar("s", UP)], Plan(("a",), is_initialized=True)),
     ],
 )
-def test_init_containers_come_one_after_another(inits: list[Seen], expected: Plan) -> None:
+def test_init_containers_come_one_after_another(inits: list[ContainerLife], expected: Plan) -> None:
     assert plan(ALWAYS, inits, [A_NEW], NOW_NS, was_initialized=False) == expected
 
 
@@ -84,11 +82,11 @@ def test_an_init_container_that_fails_for_good_ends_the_pod() -> None:
         (ON_FAILURE, [regular("a", DONE), regular("b", DONE)], OVER),
         (NEVER, [regular("a", DONE), regular("b", FAILED)], OVER),
         # Its main process has ended, but not everything that it left behind.
-        (NEVER, [regular("a", DONE, has_life=True)], Plan(is_initialized=True)),
-        (ALWAYS, [regular("a", DONE, has_life=True)], Plan(is_initialized=True)),
+        (NEVER, [regular("a", DONE, has_processes=True)], Plan(is_initialized=True)),
+        (ALWAYS, [regular("a", DONE, has_processes=True)], Plan(is_initialized=True)),
     ],
 )
-def test_regular_containers_run_together(policy: RestartPolicy, regulars: list[Seen], expected: Plan) -> None:
+def test_regular_containers_run_together(policy: RestartPolicy, regulars: list[ContainerLife], expected: Plan) -> None:
     assert plan(policy, [], regulars, NOW_NS, was_initialized=True) == expected
 
 

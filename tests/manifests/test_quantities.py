@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jettison.engine.numbers.quantity import LENGTH_LIMIT, Quantity, parse
 from jettison.errors import QuantityError
-from jettison.manifests.quantities import exact_text
+from jettison.manifests.pod_writer import exact_text
 
 SUFFIXES = [
     "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jettison.controllers.garbage.recent_answers import MOST_ANSWERS, RecentAnswers
+from jettison.controllers.garbage.owner_bonds import MOST_ANSWERS, RecentAnswers
 from tests.controllers.staging import StandingClock
 
 

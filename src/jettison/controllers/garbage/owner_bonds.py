@@ -7,11 +7,12 @@ follows is asked for at every second look, not once per dependent, and its end i
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from jettison.clock import Clock
 from jettison.controllers.garbage.ownership import KINDS, Item, Ownership
-from jettison.controllers.garbage.recent_answers import RecentAnswers
 from jettison.controllers.machinery.object_state import is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.controllers.machinery.served_kinds import find_kind
@@ -24,6 +25,13 @@ FOREGROUND: Final = "foregroundDeletion"
 
 REMEMBERED_SECONDS: Final = 1.5 * RESYNC_SECONDS
 """Longer than any one pause between resyncs, which vary by a quarter, and no longer than any two of them."""
+
+
+MOST_ANSWERS: Final = 4096
+"""Of one kind of question, some 300 bytes each: references to a million owners must not fill the memory."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Bond(Enum):
@@ -119,3 +127,31 @@ def is_waiting(document: Document) -> bool:
 
 def _worth(owner: Document) -> Bond:
     return Bond.WAITING if is_waiting(owner) else Bond.SOLID
+
+
+class RecentAnswers(Generic[K, V]):
+    """Answers of the server that need not be asked for again for a while, by question.
+
+    An answer counts from when it was given, however often it is looked up.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._life_ns = int(seconds * 10**9)
+        # The oldest first, for all live equally long.
+        self._answers: dict[K, tuple[int, V]] = {}
+
+    def get(self, question: K) -> V | None:
+        """What was answered; None where that is too long ago or was never asked."""
+        given_ns, answer = self._answers.get(question, (None, None))
+        return answer if given_ns is not None and self._is_fresh(given_ns) else None
+
+    def note(self, question: K, answer: V) -> None:
+        """In the place of what was answered before."""
+        self._answers.pop(question, None)
+        self._answers[question] = self._clock.monotonic_ns(), answer
+        while len(self._answers) > MOST_ANSWERS or not self._is_fresh(next(iter(self._answers.values()))[0]):
+            del self._answers[next(iter(self._answers))]
+
+    def _is_fresh(self, given_ns: int) -> bool:
+        return self._clock.monotonic_ns() - given_ns < self._life_ns

@@ -32,7 +32,7 @@ from jettison.manifests.files.config_files import parse_config_file
 from jettison.manifests.files.document_files import parse_documents
 from jettison.manifests.files.documents import PriorityClasses, prepare_pod
 from jettison.manifests.history import SavedHistory, encode_history, parse_history
-from jettison.manifests.node_affinity import matches_node
+from jettison.manifests.placement import matches_node
 from jettison.manifests.pods import parse_pods, pod_from
 from jettison.manifests.summary import parse_summary
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access

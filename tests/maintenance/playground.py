@@ -18,7 +18,8 @@ from typing import Any
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.workloads.owners import Workloads
 from jettison.errors import Conflict, NotFound
-from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
+from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
+from jettison.manifests.pod_view import checked_pod
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import (
@@ -169,7 +170,7 @@ class Playground:
         found = (await self.client.list(BUDGETS, self.namespace)).items
         if not found:
             return
-        pods = [guarded_pod_from(each) for each in await self.pods()]
+        pods = [checked_pod(each) for each in await self.pods()]
         sets = (await self.client.list(REPLICA_SETS, self.namespace)).items
         workloads = Workloads(replica_sets={each["metadata"]["name"]: workload_from(each) for each in sets})
         for document in found:

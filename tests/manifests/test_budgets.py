@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus, GuardedPod
+from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.workloads.owners import OwnerReference, Workload
 from jettison.errors import ManifestError
-from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from, workload_from
+from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
+from jettison.manifests.pod_view import checked_pod
 
 SECOND = 10**9
 STATUS: dict[str, Any] = {
@@ -77,28 +78,13 @@ def test_an_absent_selector_is_not_an_empty_one(spec: object, selector: Selector
     assert budget_from({"metadata": {"name": "web"}, "spec": spec}).selector == selector
 
 
-@pytest.mark.parametrize(
-    ("conditions", "is_ready"),
-    [
-        (None, False),
-        ([], False),
-        ([{"type": "Ready", "status": "False"}], False),
-        ([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}], True),
-        ([{"type": "Ready", "status": "Unknown"}, {"type": "Ready", "status": "True"}], False),
-    ],
-)
-def test_ready_is_a_condition_and_nothing_else(conditions: object, is_ready: bool) -> None:
-    document = {"metadata": {"name": "p", "namespace": "ns"}, "status": {"phase": "Running", "conditions": conditions}}
-    assert guarded_pod_from(document) == GuardedPod("p", "ns", {}, None, "Running", is_ready)
-
-
 def test_the_controller_is_the_owner_that_says_so() -> None:
     owners = [
         {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"},
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "2", "controller": True},
     ]
     metadata = {"name": "p", "ownerReferences": owners, "deletionTimestamp": "2023-11-14T22:13:20Z", "labels": None}
-    pod = guarded_pod_from({"metadata": metadata})
+    pod = checked_pod({"metadata": metadata})
     assert pod.controller == OwnerReference("apps/v1", "ReplicaSet", "rs", "2")
     assert pod.is_terminating
     assert workload_from({"metadata": metadata | {"uid": "u"}, "spec": {"replicas": 0}}) == Workload(

@@ -1,14 +1,12 @@
-"""Jobs and their pods as a server sends them."""
+"""Jobs as a server sends them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from jettison.engine.workloads.job_failures import ContainerEnd, FailureRule
-from jettison.engine.workloads.job_sync import JobGoal, JobPod, JobState, Verdict
-from jettison.manifests.jobs import TRACKING_FINALIZER, job_goal_from, job_pod_from, job_state_from
+from jettison.engine.workloads.job_failures import FailureRule
+from jettison.engine.workloads.job_sync import JobGoal, JobState, Verdict
+from jettison.manifests.jobs import job_goal_from, job_state_from
 
 SECOND_NS = 10**9
 Json = dict[str, Any]
@@ -16,11 +14,6 @@ Json = dict[str, Any]
 
 def _job(status: Json | None = None, **spec: Any) -> Json:
     return {"metadata": {"name": "j"}, "spec": {"template": {}, **spec}, "status": status}
-
-
-def _pod(status: Json | None = None, **metadata: Any) -> Json:
-    made = {"name": "p", "namespace": "ns", "uid": "u", "creationTimestamp": "1970-01-01T00:00:09Z"}
-    return {"metadata": {**made, **metadata}, "spec": {}, "status": status}
 
 
 def test_a_spec_that_says_nothing() -> None:
@@ -78,55 +71,3 @@ def test_a_status_is_remembered() -> None:
     assert (state.noted_succeeded, state.noted_failed) == (frozenset("a"), frozenset("bc"))
     assert str(state.completed) == "0,2"
     assert state.verdict == Verdict(False, "R", "M")
-
-
-def test_a_pod() -> None:
-    status = {
-        "phase": "Failed",
-        "conditions": [{"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "True"}],
-        "containerStatuses": [
-            {"name": "c", "restartCount": 2, "state": {"terminated": {"exitCode": 3}}},
-            {"name": "d", "restartCount": 1, "state": {"running": {}}},
-        ],
-        "initContainerStatuses": [{"name": "i", "restartCount": 4, "state": {"terminated": {"exitCode": 0}}}],
-    }
-    annotations = {"batch.kubernetes.io/job-completion-index": "7"}
-    pod = job_pod_from(_pod(status, annotations=annotations, finalizers=[TRACKING_FINALIZER]))
-    assert pod == JobPod(
-        uid="u",
-        name="ns/p",
-        phase="Failed",
-        is_ready=True,
-        index=7,
-        finished_ns=9 * SECOND_NS,
-        restarts=7,
-        ends=(ContainerEnd("c", 3), ContainerEnd("i", 0)),
-        conditions=(("Ready", "True"), ("DisruptionTarget", "True")),
-    )
-    assert not job_pod_from(_pod()).is_tracked
-
-
-@pytest.mark.parametrize("text", ["-1", "x", "", "99999999999999999999"])
-def test_an_index_that_is_none(text: str) -> None:
-    assert job_pod_from(_pod(annotations={"batch.kubernetes.io/job-completion-index": text})).index is None
-
-
-def _ended(seconds: int | None) -> Json:
-    finished = {} if seconds is None else {"finishedAt": f"1970-01-01T00:00:{seconds:02}Z"}
-    return {"name": f"c{seconds}", "state": {"terminated": {"exitCode": 0, **finished}}}
-
-
-NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:30Z"}
-
-
-@pytest.mark.parametrize(
-    ("pod", "seconds"),
-    [
-        (_pod({"containerStatuses": [_ended(11), _ended(20)], "conditions": [NOT_READY]}), 20),
-        (_pod({"containerStatuses": [_ended(11), _ended(None)], "conditions": [NOT_READY]}), 30),
-        (_pod({}, deletionTimestamp="1970-01-01T00:00:50Z", deletionGracePeriodSeconds=10), 40),
-        (_pod({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "soon"}]}), 9),
-    ],
-)
-def test_when_it_ended(pod: Json, seconds: int) -> None:
-    assert job_pod_from(pod).finished_ns == seconds * SECOND_NS

@@ -19,7 +19,8 @@ from jettison.engine.scheduling.taints import (
 )
 from jettison.engine.workloads.owners import Workload, Workloads
 from jettison.errors import InputError
-from jettison.manifests.budgets import budget_from, guarded_pod_from, selector_from, workload_from
+from jettison.manifests.budgets import budget_from, selector_from, workload_from
+from jettison.manifests.pod_view import checked_pod
 from jettison.manifests.times import parse_time, time_text
 
 Json = dict[str, Any]
@@ -89,7 +90,7 @@ def answer_intorpercent(case: Json) -> Json:
 
 def answer_pdbstatus(case: Json) -> Json:
     pdb = budget_from(case["pdb"])
-    pods = map(guarded_pod_from, case["pods"])
+    pods = map(checked_pod, case["pods"])
     sync = sync_budget(pdb, pods, _workloads(pdb.namespace, case), parse_time(case["now"]))
     events = [
         {

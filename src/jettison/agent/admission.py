@@ -18,7 +18,7 @@ from jettison.engine.pods.preemption import handle_admission_failure
 from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, first_untolerated
 from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
-from jettison.manifests.node_affinity import matches_node
+from jettison.manifests.placement import matches_node
 from jettison.runtimes.protocol import Hosting, PodManifest
 
 TERMINAL = ("Succeeded", "Failed")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from jettison.controllers.deployment.revisions import replicas_of
 from jettison.controllers.machinery.event_recorder import WARNING, subject_of
@@ -26,10 +26,9 @@ from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatch
 from jettison.controllers.machinery.pod_control import MOST_AT_ONCE
 from jettison.controllers.machinery.quick_failures import Allowance, QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
-from jettison.controllers.machinery.status_report import report_status
 from jettison.engine.labels.selectors import LabelSelector
-from jettison.engine.workloads.replica_pods import ReplicaPod, deletion_order, next_available_ns
-from jettison.manifests.replica_pods import replica_pod_from
+from jettison.engine.workloads.replica_pods import deletion_order, next_available_ns
+from jettison.manifests.pod_view import PodView
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
@@ -43,11 +42,6 @@ _SECOND_NS: Final = 10**9
 _WORKERS: Final = 5
 # Written also as 0; the other counters are left out then.
 _ALWAYS_WRITTEN: Final = ("replicas", "terminatingReplicas")
-
-
-class _Pod(NamedTuple):
-    document: Document
-    value: ReplicaPod
 
 
 class ReplicaSetController:
@@ -78,27 +72,27 @@ class ReplicaSetController:
             return
         are_met = self._batches.expectations.are_met(key)
         selector = selector_of(replica_set)
-        candidates = [_Pod(each, replica_pod_from(each)) for each in self._pods.candidates(replica_set)]
-        active = await self._claim(replica_set, selector, [each for each in candidates if each.value.is_active])
+        candidates = [PodView(each) for each in self._pods.candidates(replica_set)]
+        active = await self._claim(replica_set, selector, [each for each in candidates if each.is_active])
         failure = None
         if are_met and not is_terminating(replica_set):
-            allowance = self._failures.allow(replica_set, (each.value for each in candidates))
+            allowance = self._failures.allow(replica_set, candidates)
             failure = await self._correct(replica_set, active, allowance)
-        leaving = sum(each.value.is_leaving and _is_owned(each.document, replica_set, selector) for each in candidates)
+        leaving = sum(each.is_leaving and _is_owned(each, replica_set, selector) for each in candidates)
         now_ns = self._around.clock.now_ns()
         status = _status(replica_set, active, leaving, failure, now_ns)
-        await report_status(self._around.client, OWNER_KIND, replica_set, status)
+        await OWNER_KIND.report_status(self._around.client, replica_set, status)
         if failure is not None:
             raise failure
-        due_ns = next_available_ns((each.value for each in active), _min_ready(replica_set), now_ns)
+        due_ns = next_available_ns(active, _min_ready(replica_set), now_ns)
         if due_ns is not None:
             self._reconciler.queue.add_after(key, (due_ns - now_ns) / _SECOND_NS)
 
-    async def _claim(self, replica_set: Document, selector: LabelSelector, pods: Iterable[_Pod]) -> list[_Pod]:
+    async def _claim(self, replica_set: Document, selector: LabelSelector, pods: Iterable[PodView]) -> list[PodView]:
         claimed = await self._claims.claim(replica_set, selector, (each.document for each in pods))
-        return [_Pod(each, replica_pod_from(each)) for each in claimed]
+        return [PodView(each) for each in claimed]
 
-    async def _correct(self, replica_set: Document, active: list[_Pod], allowance: Allowance) -> Failure | None:
+    async def _correct(self, replica_set: Document, active: list[PodView], allowance: Allowance) -> Failure | None:
         """Create or delete what is missing or too many; what the server said against it."""
         surplus = len(active) - replicas_of(replica_set)
         if surplus < 0:
@@ -117,30 +111,31 @@ class ReplicaSetController:
             subject = subject_of(OWNER_KIND.name, replica_set)
             self._around.events.tell(SOURCE, subject, "BackOff", told(allowance), WARNING)
 
-    def _least_missed(self, replica_set: Document, active: list[_Pod], count: int) -> list[Document]:
+    def _least_missed(self, replica_set: Document, active: list[PodView], count: int) -> list[Document]:
         neighbours = Counter(pod.node for pod in self._related(replica_set) if pod.is_active)
-        order = deletion_order([each.value for each in active], neighbours, self._around.clock.now_ns())
-        by_uid = {each.value.uid: each.document for each in active}
-        return [by_uid[each.uid] for each in order[:count]]
+        order = deletion_order(active, neighbours, self._around.clock.now_ns())
+        return [each.document for each in order[:count]]
 
-    def _related(self, replica_set: Document) -> list[ReplicaPod]:
+    def _related(self, replica_set: Document) -> list[PodView]:
         """The pods of all sets of the same Deployment: during a rollout they share the nodes."""
         parent = controller_of(replica_set)
         if parent is None:
             return []
         siblings = self._siblings.of(parent.get("uid") or "")
-        return [replica_pod_from(pod) for each in siblings for pod in self._pods.of(each["metadata"]["uid"])]
+        return [PodView(pod) for each in siblings for pod in self._pods.of(each["metadata"]["uid"])]
 
 
-def _status(replica_set: Document, active: list[_Pod], leaving: int, failure: Failure | None, now_ns: int) -> Document:
+def _status(
+    replica_set: Document, active: list[PodView], leaving: int, failure: Failure | None, now_ns: int
+) -> Document:
     """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
     labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
     min_ready = _min_ready(replica_set)
     counters = {
         "replicas": len(active),
-        "fullyLabeledReplicas": sum(_has_labels(each.document, labels) for each in active),
-        "readyReplicas": sum(each.value.is_ready for each in active),
-        "availableReplicas": sum(each.value.is_available(min_ready, now_ns) for each in active),
+        "fullyLabeledReplicas": sum(labels.items() <= each.labels.items() for each in active),
+        "readyReplicas": sum(each.is_ready for each in active),
+        "availableReplicas": sum(each.is_available(min_ready, now_ns) for each in active),
         "terminatingReplicas": leaving,
         "observedGeneration": replica_set["metadata"].get("generation") or 0,
     }
@@ -174,11 +169,6 @@ def _min_ready(replica_set: Document) -> int:
     return replica_set["spec"].get("minReadySeconds") or 0
 
 
-def _has_labels(pod: Document, labels: Document) -> bool:
-    return labels.items() <= (pod["metadata"].get("labels") or {}).items()
-
-
-def _is_owned(pod: Document, replica_set: Document, selector: LabelSelector) -> bool:
-    owner = controller_of(pod)
-    is_own = owner is not None and owner.get("uid") == replica_set["metadata"]["uid"]
-    return is_own and selector.matches(pod["metadata"].get("labels") or {})
+def _is_owned(pod: PodView, replica_set: Document, selector: LabelSelector) -> bool:
+    is_own = pod.controller is not None and pod.controller.uid == replica_set["metadata"]["uid"]
+    return is_own and selector.matches(pod.labels)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jettison.clock import Clock, SystemClock
-from jettison.controllers.daemon_set.daemon_set import DaemonSetController
+from jettison.controllers.daemon_set import DaemonSetController
 from jettison.controllers.deployment.deployment import DeploymentController
 from jettison.controllers.disruption.disruption import DisruptionController
 from jettison.controllers.garbage.collector import GarbageCollector
@@ -21,7 +21,7 @@ from jettison.controllers.nodes.taint_eviction import TaintEvictionController
 from jettison.controllers.replica_set import ReplicaSetController
 from jettison.controllers.scheduler.scheduler import Scheduler
 from jettison.controllers.settings import ControllerSettings
-from jettison.controllers.stateful_set.stateful_set import StatefulSetController
+from jettison.controllers.stateful_set import StatefulSetController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import NodePod, aggregated
+from jettison.engine.drain.filters import aggregated
 from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.errors import ApiError, RuntimeFailure
-from jettison.maintenance.deadline import Deadline
-from jettison.maintenance.eviction import Evictor
-from jettison.maintenance.nodes import set_unschedulable
-from jettison.maintenance.progress import Progress
-from jettison.maintenance.selection import read_selection
-from jettison.maintenance.settings import DrainSettings, DryRun, Voice
-from jettison.maintenance.wording import server_text
+from jettison.maintenance.eviction import Deadline, Evictor, Progress
+from jettison.maintenance.nodes import read_selection, set_unschedulable
+from jettison.maintenance.settings import DrainSettings, DryRun, Voice, server_text
 from jettison.runtimes.kube.client import Document, KubeClient
 
 _LAST_LOOK_SECONDS: Final = 5.0
@@ -110,7 +107,7 @@ class _Drain:
             await self._say_what_is_left(trouble)
         return trouble
 
-    async def _remove(self, pods: Sequence[NodePod], version: str) -> _Trouble | None:
+    async def _remove(self, pods: Sequence[ApiPod], version: str) -> _Trouble | None:
         if not pods:
             return None
         progress = Progress(f"node/{self._node}", pods, self._voice)
@@ -122,7 +119,7 @@ class _Drain:
             reports.cancel()
             progress.report()
 
-    async def _delete_all(self, evictor: Evictor, pods: Sequence[NodePod]) -> _Trouble | None:
+    async def _delete_all(self, evictor: Evictor, pods: Sequence[ApiPod]) -> _Trouble | None:
         """One after the other, the first failure ends it; then wait for all together."""
         try:
             for pod in pods:
@@ -153,7 +150,7 @@ class _Drain:
                 self._voice.complain(f"pod/{pod.name}")
 
 
-async def _evict_all(evictor: Evictor, pods: Sequence[NodePod], version: str) -> _Trouble | None:
+async def _evict_all(evictor: Evictor, pods: Sequence[ApiPod], version: str) -> _Trouble | None:
     """All at once; the failure of one does not stop the others."""
     failures = await asyncio.gather(*(evictor.evict(pod, version) for pod in pods))
     texts = [failed.text for failed in failures if failed is not None]

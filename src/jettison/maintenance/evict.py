@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import NodePod
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.errors import ApiError
-from jettison.maintenance.deadline import Deadline
-from jettison.maintenance.eviction import Evictor, Failed
-from jettison.maintenance.progress import Progress
-from jettison.maintenance.settings import DryRun, EvictionSettings, Voice
-from jettison.maintenance.wording import server_text
-from jettison.manifests.node_pods import node_pod_from
+from jettison.maintenance.eviction import Deadline, Evictor, Failed, Progress
+from jettison.maintenance.settings import DryRun, EvictionSettings, Voice, server_text
+from jettison.manifests.pod_view import checked_pod
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS
 
@@ -60,13 +57,13 @@ async def evict_pods(
     return _judged([failed for failed in failures if failed is not None], voice)
 
 
-async def _read(client: KubeClient, namespace: str, names: Sequence[str], voice: Voice) -> list[NodePod] | None:
+async def _read(client: KubeClient, namespace: str, names: Sequence[str], voice: Voice) -> list[ApiPod] | None:
     """None if one could not be read, which has then been said."""
-    pods: list[NodePod] = []
+    pods: list[ApiPod] = []
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         try:
-            pods.append(node_pod_from(await client.get(PODS, name, namespace)))
+            pods.append(checked_pod(await client.get(PODS, name, namespace)))
         except ApiError as error:
             voice.complain(server_text(error))
     return pods if len(pods) == len(wanted) else None

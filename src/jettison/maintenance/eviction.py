@@ -1,21 +1,25 @@
-"""Making single pods go: ask, wait out refusals, wait until the pod is gone. Texts and pauses are kubectl's."""
+"""Making single pods go: ask, wait out refusals, wait until the pod is gone, and tell how far that is.
+
+Texts and pauses are kubectl's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import NodePod, overdue
+from jettison.engine.drain.filters import overdue
 from jettison.engine.numbers.durations import SECOND_NS, duration_text
 from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
-from jettison.maintenance.deadline import Deadline
-from jettison.maintenance.progress import Progress, Stage
-from jettison.maintenance.settings import DryRun, EvictionSettings, Voice
-from jettison.maintenance.wording import causes, has_cause
-from jettison.manifests.node_pods import node_pod_from
+from jettison.maintenance.settings import DryRun, EvictionSettings, Voice, causes, has_cause
+from jettison.manifests.pod_view import checked_pod
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient
 from jettison.runtimes.kube.kinds import PODS
 
@@ -23,6 +27,83 @@ POLL_SECONDS: Final = 1.0
 _MOST_POLLS_A_SECOND: Final = 50
 _TOO_MANY_REQUESTS: Final = 429
 _NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+_REPORT_SECONDS: Final = 1.0
+
+
+class Deadline:
+    """A timeout that holds: one moment for everything that is done for a node.
+
+    Begins when it is made; 0 ns never ends. To be made inside a running event loop.
+    """
+
+    def __init__(self, timeout_ns: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = None if timeout_ns == 0 else self._loop.time() + timeout_ns / SECOND_NS
+        self.text = duration_text(timeout_ns)
+
+    @property
+    def has_passed(self) -> bool:
+        """Is it too late to begin anything?"""
+        return self._at is not None and self._loop.time() >= self._at
+
+    def limit(self) -> asyncio.Timeout:
+        """For `async with`: a TimeoutError ends whatever is awaited inside when the moment comes."""
+        return asyncio.timeout_at(self._at)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+        left = seconds if self._at is None else min(seconds, self._at - self._loop.time())
+        await asyncio.sleep(max(left, 0))
+
+
+class Stage(Enum):
+    """What a pod is at; the value is how a line of progress calls it."""
+
+    ASKED = "asked to go"
+    REFUSED = "refused"
+    STOPPING = "stopping"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+class Progress:
+    """The stages of some pods. `label` says which: the node they are on."""
+
+    def __init__(self, label: str, pods: Iterable[ApiPod], voice: Voice) -> None:
+        self._label = label
+        self._voice = voice
+        self._stages = {str(pod): Stage.ASKED for pod in pods}
+        self._causes: dict[str, str] = {}
+        self._told: tuple[str, ...] = ()
+
+    def moved(self, pod: ApiPod, stage: Stage, cause: str = "") -> None:
+        """Note it; it is told with the next report."""
+        self._stages[str(pod)] = stage
+        if cause:
+            self._causes[str(pod)] = f"{pod.namespace}: {cause}"
+
+    async def report_for_ever(self) -> None:
+        """Tell at most once a second; to be cancelled."""
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            self.report()
+
+    def report(self) -> None:
+        """Tell what changed since the last time: the counts, and each cause of refusals with how many it holds."""
+        lines = tuple(self._lines())
+        for line in lines:
+            if line not in self._told:
+                self._voice.report(line)
+        self._told = lines
+
+    def _lines(self) -> Iterable[str]:
+        counts = Counter(self._stages.values())
+        others = (f"{counts[stage]} {stage.value}" for stage in Stage if stage is not Stage.GONE and counts[stage])
+        gone = f"{counts[Stage.GONE]} of {len(self._stages)} pods gone"
+        yield f"{self._label}: {', '.join((gone, *others))}"
+        refused = (self._causes[name] for name, stage in self._stages.items() if stage is Stage.REFUSED)
+        for cause, count in Counter(refused).items():
+            yield f"{self._label}: {count} refused in {cause}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +135,13 @@ class Evictor:
         self._clock = clock
         self._waiting = 0
 
-    async def evict(self, pod: NodePod, version: str) -> Failed | None:
+    async def evict(self, pod: ApiPod, version: str) -> Failed | None:
         """Until the pod is gone; None then. A pod that somebody else removed is as good as evicted."""
         failed = await self._evict(pod, version)
         self._progress.moved(pod, Stage.FAILED if failed else Stage.GONE)
         return failed
 
-    async def delete(self, pod: NodePod) -> None:
+    async def delete(self, pod: ApiPod) -> None:
         """Without asking any budget. Raises what the API answers, unless the pod is gone already."""
         try:
             async with self._deadline.limit():
@@ -71,7 +152,7 @@ class Evictor:
             if await self._reread(pod) is not None:
                 raise
 
-    async def departure(self, pod: NodePod, verb: str) -> None:
+    async def departure(self, pod: ApiPod, verb: str) -> None:
         """Return when the pod is gone, or is overdue by so much that nobody should wait for it."""
         self._progress.moved(pod, Stage.STOPPING)
         self._waiting += 1
@@ -89,8 +170,8 @@ class Evictor:
         self._progress.moved(pod, Stage.GONE)
         self._voice.say(f"pod/{pod.name} {verb}")
 
-    async def _evict(self, pod: NodePod, version: str) -> Failed | None:
-        current: NodePod | None = pod
+    async def _evict(self, pod: ApiPod, version: str) -> Failed | None:
+        current: ApiPod | None = pod
         while current is not None:
             self._voice.say(f"evicting pod {pod}{self._settings.dry_run.suffix}")
             if self._deadline.has_passed:
@@ -123,7 +204,7 @@ class Evictor:
                 return await self._wait(pod)
         return None
 
-    async def _wait(self, pod: NodePod) -> Failed | None:
+    async def _wait(self, pod: ApiPod) -> Failed | None:
         if self._settings.dry_run is DryRun.SERVER:
             return None
         if not self._settings.waits:
@@ -141,15 +222,15 @@ class Evictor:
         where = f"pod {quote(pod.name)} in namespace {quote(pod.namespace)}"
         return Failed(f"error when waiting for {where} to terminate: {said}")
 
-    async def _found(self, pod: NodePod) -> NodePod | None:
+    async def _found(self, pod: ApiPod) -> ApiPod | None:
         """The very pod, as it is now; None: it is gone, though one of its name may be there."""
         try:
-            found = node_pod_from(await self._client.get(PODS, pod.name, pod.namespace))
+            found = checked_pod(await self._client.get(PODS, pod.name, pod.namespace))
         except NotFound:
             return None
         return found if found.uid == pod.uid else None
 
-    async def _reread(self, pod: NodePod) -> NodePod | None:
+    async def _reread(self, pod: ApiPod) -> ApiPod | None:
         """As `_found`; a failure is nothing new: the next eviction will meet it."""
         try:
             async with self._deadline.limit():
@@ -157,13 +238,13 @@ class Evictor:
         except (ApiError, RuntimeFailure, TimeoutError):
             return pod
 
-    def _options(self, pod: NodePod) -> DeleteOptions:
+    def _options(self, pod: ApiPod) -> DeleteOptions:
         return DeleteOptions(self._settings.grace_seconds, pod.uid, self._settings.dry_run is DryRun.SERVER)
 
-    def _late(self, pod: NodePod) -> Failed:
+    def _late(self, pod: ApiPod) -> Failed:
         return Failed(f"{_when_evicting(pod)}: global timeout reached: {self._deadline.text}")
 
-    def _retry_text(self, pod: NodePod, error: JettisonError) -> str:
+    def _retry_text(self, pod: ApiPod, error: JettisonError) -> str:
         """What is said before another try; empty where there is none."""
         if not isinstance(error, ApiError):
             return ""
@@ -177,16 +258,16 @@ class Evictor:
         return ""
 
 
-def _is_ending(pod: NodePod, error: ApiError) -> bool:
+def _is_ending(pod: ApiPod, error: ApiError) -> bool:
     """In a namespace that is being deleted nothing new may be made, not even an eviction; a pod may be going anyway."""
-    return has_cause(error, _NAMESPACE_TERMINATING) and pod.guarded.is_terminating
+    return has_cause(error, _NAMESPACE_TERMINATING) and pod.is_terminating
 
 
-def _failure(pod: NodePod, error: JettisonError) -> Failed:
+def _failure(pod: ApiPod, error: JettisonError) -> Failed:
     is_refusal = isinstance(error, ApiError) and error.code == _TOO_MANY_REQUESTS
     cause = causes(error) if isinstance(error, ApiError) else ""
     return Failed(f"{_when_evicting(pod)}: {error}", is_refusal, cause)
 
 
-def _when_evicting(pod: NodePod) -> str:
+def _when_evicting(pod: ApiPod) -> str:
     return f"error when evicting pods/{quote(pod.name)} -n {quote(pod.namespace)}"

@@ -8,12 +8,12 @@ from typing import Final
 
 from jettison.clock import Clock
 from jettison.engine.drain.filters import Selection
-from jettison.engine.drain.places import stranded_pods
-from jettison.engine.drain.plan import DrainPlan, plan_drain
+from jettison.engine.drain.plan import DrainPlan, plan_drain, stranded_pods
 from jettison.errors import ApiError
-from jettison.maintenance.selection import filtered, read_pods
+from jettison.maintenance.nodes import filtered, read_pods
 from jettison.maintenance.settings import DrainSettings
-from jettison.manifests.budgets import budget_from, guarded_pod_from
+from jettison.manifests.budgets import budget_from
+from jettison.manifests.pod_view import checked_pod
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import BUDGETS, NODES, PODS, Kind
@@ -36,7 +36,7 @@ async def read_plan(client: KubeClient, nodes: Sequence[str], settings: DrainSet
     guarded = sorted({budget["metadata"]["namespace"] for budget in budgets})
     pods = await _in_all(client, PODS, guarded, settings.chunk)
     stranded = await _read_stranded(client, going, nodes, settings.chunk)
-    return plan_drain(selections, map(guarded_pod_from, pods), map(budget_from, budgets), clock.now_ns(), stranded)
+    return plan_drain(selections, map(checked_pod, pods), map(budget_from, budgets), clock.now_ns(), stranded)
 
 
 async def _read_stranded(

@@ -1,16 +1,15 @@
-"""PodDisruptionBudgets, pods and workloads as budgets see them to engine values; a status back to JSON."""
+"""PodDisruptionBudgets, and workloads as budgets count them, to engine values; a budget's status back to JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import field
 
-from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus, GuardedPod
+from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.workloads.owners import OwnerReference, Workload
-from jettison.manifests.files.decoding import Wire, convert
+from jettison.manifests.files.decoding import Wire, convert, named
 from jettison.manifests.times import parse_time, time_text
 
 
@@ -27,8 +26,6 @@ class _Metadata(Wire):
     namespace: str | None = None
     uid: str | None = None
     generation: int | None = None
-    labels: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
     owner_references: list[_Owner] | None = None
 
 
@@ -75,16 +72,6 @@ class _Budget(Wire):
     status: _BudgetStatus | None = None
 
 
-class _PodStatus(Wire):
-    phase: str | None = None
-    conditions: list[_Condition] | None = None
-
-
-class _Pod(Wire):
-    metadata: _Metadata = field(default_factory=_Metadata)
-    status: _PodStatus | None = None
-
-
 class _WorkloadSpec(Wire):
     replicas: int | None = None
 
@@ -94,25 +81,9 @@ class _Workload(Wire):
     spec: _WorkloadSpec | None = None
 
 
-def guarded_pod_from(document: object) -> GuardedPod:
-    """A pod. Of several Ready conditions, which no server writes, the first counts as it does upstream."""
-    pod = convert(document, _Pod, _named("pod", document))
-    status = pod.status or _PodStatus()
-    ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
-    return GuardedPod(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace or "",
-        labels=pod.metadata.labels or {},
-        controller=_controller(pod.metadata),
-        phase=status.phase or "",
-        is_ready=ready is not None and ready.status == "True",
-        is_terminating=pod.metadata.deletion_timestamp is not None,
-    )
-
-
 def budget_from(document: object) -> Budget:
     """A budget as it is stored; whether its selector makes sense shows when it is used."""
-    found = convert(document, _Budget, _named("poddisruptionbudget", document))
+    found = convert(document, _Budget, named("poddisruptionbudget", document))
     spec = found.spec or _BudgetSpec()
     return Budget(
         name=found.metadata.name,
@@ -132,8 +103,8 @@ def selector_from(document: object) -> SelectorObject | None:
 
 
 def workload_from(document: object) -> Workload:
-    """A ReplicaSet, Deployment, StatefulSet or ReplicationController; nobody said how many means one."""
-    found = convert(document, _Workload, _named("workload", document))
+    """A ReplicaSet, Deployment, StatefulSet or ReplicationController; without a number it wants one pod."""
+    found = convert(document, _Workload, named("workload", document))
     replicas = found.spec.replicas if found.spec else None
     return Workload(found.metadata.uid or "", 1 if replicas is None else replicas, _controller(found.metadata))
 
@@ -154,13 +125,6 @@ def budget_status_data(status: BudgetStatus) -> dict[str, Any]:
     if status.conditions:
         data["conditions"] = [_condition_data(each) for each in status.conditions]
     return data
-
-
-def _named(kind: str, document: object) -> str:
-    """How a complaint calls the document: by its name, as far as it has one."""
-    metadata = document.get("metadata") if isinstance(document, Mapping) else None
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return f"{kind} `{name}`" if isinstance(name, str) else kind
 
 
 def _controller(metadata: _Metadata) -> OwnerReference | None:

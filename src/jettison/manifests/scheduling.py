@@ -1,4 +1,4 @@
-"""v1 Pods and Nodes as the scheduler sees them, to `engine.scheduling_pods` and `engine.scheduling_nodes`."""
+"""v1 Pods and Nodes as the scheduler sees them, to `engine.scheduling.pods` and `engine.scheduling.nodes`."""
 
 from __future__ import annotations
 
@@ -12,52 +12,47 @@ from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity
 from jettison.engine.scheduling.nodes import NodeOffer, Room
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, claim_of, is_scalar
 from jettison.errors import InputError, ManifestError, QuantityError
-from jettison.manifests.node_affinity import node_affinity_from
+from jettison.manifests.placement import node_affinity_from, taints_from
+from jettison.manifests.pod_view import PodView
 from jettison.manifests.pods import pod_from
-from jettison.manifests.taints import taints_from
-from jettison.manifests.times import parse_time
-
-PREEMPTED: Final = "PreemptionByScheduler"
 
 # Upstream spreads the pods of these by default, because it can read their selectors.
 _SPREAD_OWNERS: Final = ("ReplicaSet", "ReplicationController", "StatefulSet")
 
 
-def placeable_pod_from(document: Mapping[str, Any]) -> PlaceablePod:
+def placeable_pod_from(document: dict[str, Any]) -> PlaceablePod:
     """A pod as a server sent it. One whose affinity makes no sense can go nowhere, but takes room where it is."""
-    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
-    pod = pod_from(document, f"pod `{metadata['name']}`")
-    is_terminating = bool(metadata.get("deletionTimestamp"))
+    view = PodView(document)
+    pod = pod_from(document, f"pod `{view.name}`")
     return PlaceablePod(
         key=(pod.namespace, pod.name),
         uid=pod.uid,
         priority=pod.effective_priority,
         claim=claim_of(pod),
         tolerations=pod.tolerations,
-        affinity=_affinity(spec),
-        labels=metadata.get("labels") or {},
-        group=_group(metadata),
-        node=pod.node_name,
-        nominated_node=status.get("nominatedNodeName") or "",
-        scheduler=spec.get("schedulerName") or "",
-        gates=tuple(each.get("name") or "" for each in spec.get("schedulingGates") or ()),
-        may_preempt=spec.get("preemptionPolicy") != "Never",
-        is_terminating=is_terminating,
-        is_preempted=is_terminating and _is_preempted(status),
-        started_ns=_started_ns(status),
+        affinity=_affinity(document.get("spec") or {}),
+        labels=view.labels,
+        group=_group(view),
+        node=view.node,
+        nominated_node=view.nominated_node,
+        scheduler=view.scheduler,
+        gates=view.gates,
+        may_preempt=view.may_preempt,
+        is_terminating=view.is_terminating,
+        is_preempted=view.is_preempted,
+        started_ns=_started_ns(view),
     )
 
 
-def refreshed(pod: PlaceablePod, document: Mapping[str, Any]) -> PlaceablePod:
+def refreshed(pod: PlaceablePod, document: dict[str, Any]) -> PlaceablePod:
     """The pod with another status, and perhaps an end in sight: what its spec and labels say takes 20 times as long."""
-    status = document.get("status") or {}
-    is_terminating = bool(document["metadata"].get("deletionTimestamp"))
+    view = PodView(document)
     return replace(
         pod,
-        nominated_node=status.get("nominatedNodeName") or "",
-        is_terminating=is_terminating,
-        is_preempted=is_terminating and _is_preempted(status),
-        started_ns=_started_ns(status),
+        nominated_node=view.nominated_node,
+        is_terminating=view.is_terminating,
+        is_preempted=view.is_preempted,
+        started_ns=_started_ns(view),
     )
 
 
@@ -96,18 +91,10 @@ def _affinity(spec: Mapping[str, Any]) -> NodeAffinity:
         return NOWHERE
 
 
-def _group(metadata: Mapping[str, Any]) -> str:
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
-    return "" if owner is None or owner.get("kind") not in _SPREAD_OWNERS else owner.get("uid") or ""
+def _group(pod: PodView) -> str:
+    owner = pod.controller
+    return owner.uid if owner is not None and owner.kind in _SPREAD_OWNERS else ""
 
 
-def _is_preempted(status: Mapping[str, Any]) -> bool:
-    targets = (each for each in status.get("conditions") or () if each.get("type") == "DisruptionTarget")
-    return any(each.get("status") == "True" and each.get("reason") == PREEMPTED for each in targets)
-
-
-def _started_ns(status: Mapping[str, Any]) -> int:
-    try:
-        return parse_time(status.get("startTime") or "")
-    except ManifestError:
-        return NOT_YET
+def _started_ns(pod: PodView) -> int:
+    return NOT_YET if pod.started_ns is None else pod.started_ns

@@ -18,7 +18,7 @@ from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
 from jettison.errors import JettisonError
 from jettison.events import Emit
-from jettison.manifests.taints import taints_from
+from jettison.manifests.placement import taints_from
 from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
 from jettison.membership.mirrors import Mirrors
 from jettison.membership.missing_pods import CONFIRM_SECONDS, MissingPods

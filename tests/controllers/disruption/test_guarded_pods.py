@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jettison.clock import SystemClock
-from jettison.controllers.disruption.guarded_pods import GuardedPods
+from jettison.controllers.disruption.disruption import GuardedPods
 from jettison.engine.labels.selectors import SelectorObject, select
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import Document, KubeClient

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.controllers.disruption.pace import BURST_NS, LONGEST_REST_NS, REST, REST_OF_ALL, SHORTEST_REST_NS, Pace
+from jettison.controllers.disruption.disruption import (
+    BURST_NS,
+    LONGEST_REST_NS,
+    REST,
+    REST_OF_ALL,
+    SHORTEST_REST_NS,
+    Pace,
+)
 
 MS = 10**6
 

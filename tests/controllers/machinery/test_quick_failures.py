@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jettison.controllers.machinery.quick_failures import LONGEST_NS, QUICK_NS, QuickFailures
-from jettison.engine.workloads.replica_pods import ReplicaPod
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.runtimes.kube.client import PatchType
 from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
 from tests.controllers.staging import Json, StandingClock, controlled, until, until_told
@@ -31,8 +31,8 @@ class Owner:
         self.replicas = replicas
         self.pods: dict[str, str] = {}
 
-    def values(self) -> list[ReplicaPod]:
-        return [ReplicaPod(uid, uid, phase=phase) for uid, phase in self.pods.items()]
+    def values(self) -> list[ApiPod]:
+        return [ApiPod(uid, uid=uid, phase=phase) for uid, phase in self.pods.items()]
 
     def reconcile(self) -> float:
         """How many seconds it is told to wait."""

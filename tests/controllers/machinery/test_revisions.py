@@ -16,8 +16,7 @@ from jettison.controllers.machinery.event_recorder import EventRecorder
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.controllers.machinery.revisions import History, Revisions, data_of, surplus, template_of
 from jettison.controllers.settings import ControllerSettings
-from jettison.controllers.stateful_set.stateful_pods import OWNER_KIND
-from jettison.controllers.stateful_set.stateful_set import HASH_LABEL
+from jettison.controllers.stateful_set import HASH_LABEL, OWNER_KIND
 from jettison.engine.workloads.template_hash import template_hash
 from jettison.errors import ApiError
 from jettison.runtimes.kube.cache import Caches

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jettison.engine.budgets.budget import ALWAYS_ALLOW, Budget, BudgetStatus, GuardedPod
+from jettison.engine.budgets.budget import ALWAYS_ALLOW, Budget, BudgetStatus
 from jettison.engine.budgets.switches import BETTER, EXACT, ApiSwitches
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.budgets.verdict import Allowance, Allowed, Refusal, Refused, judge_eviction
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import Workloads
 
 NOW = 1_700_000_000 * 10**9
-READY = GuardedPod("p", phase="Running", is_ready=True)
-UNREADY = GuardedPod("p", phase="Running")
+READY = ApiPod("p", phase="Running", is_ready=True)
+UNREADY = ApiPod("p", phase="Running")
 JOINS = ApiSwitches(join_budgets=True)
 
 

@@ -13,7 +13,6 @@ from jettison.engine.budgets.budget import (
     Budget,
     BudgetCondition,
     BudgetStatus,
-    GuardedPod,
 )
 from jettison.engine.budgets.sync import (
     DELETION_TIMEOUT_NS,
@@ -23,6 +22,7 @@ from jettison.engine.budgets.sync import (
     unlisted_owners,
 )
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, ScaleFailure, Workload, Workloads
 
 SECOND = 10**9
@@ -34,9 +34,9 @@ def owner(kind: str, name: str, api_version: str = "apps/v1") -> OwnerReference:
     return OwnerReference(api_version, kind, name, f"uid-{name}")
 
 
-def replicas(count: int, ready: int, controller: OwnerReference | None, prefix: str = "p") -> list[GuardedPod]:
+def replicas(count: int, ready: int, controller: OwnerReference | None, prefix: str = "p") -> list[ApiPod]:
     return [
-        GuardedPod(f"{prefix}{number}", controller=controller, phase="Running", is_ready=number < ready)
+        ApiPod(f"{prefix}{number}", controller=controller, phase="Running", is_ready=number < ready)
         for number in range(count)
     ]
 
@@ -151,7 +151,7 @@ LONE = owner("ReplicaSet", "lone")
     ],
 )
 def test_the_numbers(
-    budget: Budget, pods: list[GuardedPod], workloads: Workloads, expected: tuple[int, int, int, int]
+    budget: Budget, pods: list[ApiPod], workloads: Workloads, expected: tuple[int, int, int, int]
 ) -> None:
     """Expected, desired, healthy and allowed, as a real controller computed them."""
     assert numbers(sync_budget(replace(budget, selector=ALL), pods, workloads, NOW)) == expected
@@ -169,7 +169,7 @@ def test_an_empty_selector_guards_all_and_an_absent_one_none(
     selector: SelectorObject | None, expected: tuple[int, int, int, int]
 ) -> None:
     """Pods of other namespaces never count."""
-    pods = [*replicas(6, 6, None), GuardedPod("far", namespace="other", is_ready=True)]
+    pods = [*replicas(6, 6, None), ApiPod("far", namespace="other", is_ready=True)]
     sync = sync_budget(Budget("b", selector=selector, min_available=4), pods, Workloads(), NOW)
     assert numbers(sync) == expected
     is_lonely = Notice("NoPods", "No matching pods found", is_warning=False) in sync.notices
@@ -282,7 +282,7 @@ def test_an_old_message_is_not_worth_a_write() -> None:
 
 pods = st.lists(
     st.builds(
-        GuardedPod,
+        ApiPod,
         name=st.sampled_from("abcdef"),
         controller=st.sampled_from([None, DB, WEB]),
         is_ready=st.booleans(),
@@ -297,7 +297,7 @@ granted = st.dictionaries(st.sampled_from("abcxyz"), st.integers(NOW - 2 * DELET
 
 @given(pods, rules, rules, granted, st.integers(0, 4))
 def test_a_sync_settles(
-    selected: list[GuardedPod], minimum: int | str | None, maximum: int | str | None, times: dict[str, int], size: int
+    selected: list[ApiPod], minimum: int | str | None, maximum: int | str | None, times: dict[str, int], size: int
 ) -> None:
     """A second sync at the same moment changes nothing, and never is more allowed than healthy pods can spare."""
     workloads = replace(deployed(web=size), stateful_sets=stateful(size).stateful_sets)

@@ -14,7 +14,6 @@ from jettison.engine.budgets.budget import (
     Budget,
     BudgetCondition,
     BudgetStatus,
-    GuardedPod,
 )
 from jettison.engine.budgets.verdict import (
     MOST_DISRUPTED_PODS,
@@ -27,10 +26,11 @@ from jettison.engine.budgets.verdict import (
     unprocessed,
 )
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.pods.api_pod import ApiPod
 
 NOW = 1_700_000_000 * 10**9
-READY = GuardedPod("p", phase="Running", is_ready=True)
-UNREADY = GuardedPod("p", phase="Running")
+READY = ApiPod("p", phase="Running", is_ready=True)
+UNREADY = ApiPod("p", phase="Running")
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -79,7 +79,7 @@ def test_the_last_disruption_turns_the_condition() -> None:
         ),
     ],
 )
-def test_who_may_go(pod: GuardedPod, budget: Budget, allowance: Allowance) -> None:
+def test_who_may_go(pod: ApiPod, budget: Budget, allowance: Allowance) -> None:
     """Only a granted eviction writes to the budget; the shortcut for unready pods needs `desired > 0`."""
     verdict = judge_eviction(pod, [budget], NOW)
     assert isinstance(verdict, Allowed)
@@ -117,7 +117,7 @@ def test_who_may_go(pod: GuardedPod, budget: Budget, allowance: Allowance) -> No
         ),
     ],
 )
-def test_who_must_stay(pod: GuardedPod, budget: Budget, refusal: Refusal, cause: str) -> None:
+def test_who_must_stay(pod: ApiPod, budget: Budget, refusal: Refusal, cause: str) -> None:
     """Only numbers that are too old ask the client to come back: it would repeat other refusals ten times."""
     verdict = judge_eviction(pod, [budget], NOW)
     retry = 10 if refusal is Refusal.UNPROCESSED else None

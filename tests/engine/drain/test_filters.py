@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.budgets.budget import GuardedPod
 from jettison.engine.drain.filters import (
     DaemonSetTrouble,
     DrainRules,
-    NodePod,
     Remark,
     aggregated,
     daemon_set_of,
     overdue,
     select_pods,
 )
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference
 
 NOW = 1_700_000_000 * 10**9
@@ -27,20 +26,20 @@ REPLICA_SET = OwnerReference("apps/v1", "ReplicaSet", "rs", "u1")
 DAEMON_SET = OwnerReference("apps/v1", "DaemonSet", "ds", "u2")
 ALL = DrainRules(force=True, ignores_daemon_sets=True, deletes_empty_dirs=True)
 NO_RULES = DrainRules()
-MANAGED = NodePod(GuardedPod("web", controller=REPLICA_SET, phase="Running"))
-BARE = NodePod(GuardedPod("solo", phase="Running"))
-DAEMON = NodePod(GuardedPod("agent", controller=DAEMON_SET, phase="Running"))
+MANAGED = ApiPod("web", controller=REPLICA_SET, phase="Running")
+BARE = ApiPod("solo", phase="Running")
+DAEMON = ApiPod("agent", controller=DAEMON_SET, phase="Running")
 LOCAL = replace(MANAGED, has_empty_dir=True)
 MIRROR = replace(MANAGED, is_mirror=True)
 THERE = {("default", "ds"): None}
 
 
-def finished(pod: NodePod, phase: str = "Succeeded") -> NodePod:
-    return replace(pod, guarded=replace(pod.guarded, phase=phase))
+def finished(pod: ApiPod, phase: str = "Succeeded") -> ApiPod:
+    return replace(pod, phase=phase)
 
 
 @pytest.mark.parametrize("pod", [MANAGED, finished(BARE), finished(BARE, "Failed"), finished(LOCAL), finished(DAEMON)])
-def test_a_managed_or_finished_pod_goes_without_a_word(pod: NodePod) -> None:
+def test_a_managed_or_finished_pod_goes_without_a_word(pod: ApiPod) -> None:
     selection = select_pods([pod], NO_RULES, {}, NOW)
     assert (selection.going, selection.warning, selection.errors) == ((pod,), "", ())
 
@@ -53,7 +52,7 @@ def test_a_managed_or_finished_pod_goes_without_a_word(pod: NodePod) -> None:
         (BARE, "cannot delete Pods that declare no controller (use --force to override): default/solo"),
     ],
 )
-def test_what_needs_a_flag_is_an_error_without_it(pod: NodePod, error: str) -> None:
+def test_what_needs_a_flag_is_an_error_without_it(pod: ApiPod, error: str) -> None:
     selection = select_pods([MANAGED, pod], NO_RULES, THERE, NOW)
     assert selection.errors == (error,)
     assert selection.going == (MANAGED,)
@@ -70,13 +69,13 @@ def test_what_needs_a_flag_is_an_error_without_it(pod: NodePod, error: str) -> N
         (MIRROR, False, ""),
     ],
 )
-def test_with_every_flag_nothing_is_an_error(pod: NodePod, goes: bool, warning: str) -> None:
+def test_with_every_flag_nothing_is_an_error(pod: ApiPod, goes: bool, warning: str) -> None:
     selection = select_pods([pod], ALL, THERE, NOW)
     assert (bool(selection.going), selection.warning, selection.errors) == (goes, warning, ())
 
 
 def test_pods_are_grouped_by_complaint_in_alphabetical_order() -> None:
-    other = replace(BARE, guarded=replace(BARE.guarded, name="solo2", namespace="ns"))
+    other = replace(BARE, name="solo2", namespace="ns")
     selection = select_pods([LOCAL, other, BARE], NO_RULES, {}, NOW)
     assert selection.errors == (
         "cannot delete Pods that declare no controller (use --force to override): ns/solo2, default/solo",
@@ -105,7 +104,7 @@ def test_an_unreadable_daemon_set_is_an_error_even_with_force() -> None:
 @pytest.mark.parametrize("api_version", ["apps/v1beta2", "extensions/v1beta1", "example.com/v1"])
 def test_only_a_daemon_set_of_apps_v1_counts(api_version: str) -> None:
     owner = replace(DAEMON_SET, api_version=api_version)
-    pod = replace(DAEMON, guarded=replace(DAEMON.guarded, controller=owner))
+    pod = replace(DAEMON, controller=owner)
     assert daemon_set_of(pod) is None
     assert select_pods([pod], NO_RULES, {}, NOW).going == (pod,)
 
@@ -138,13 +137,10 @@ def test_several_errors_are_one_line_and_equal_ones_count_once() -> None:
 
 
 PODS = st.builds(
-    NodePod,
-    guarded=st.builds(
-        GuardedPod,
-        name=st.sampled_from("abc"),
-        controller=st.sampled_from([None, REPLICA_SET, DAEMON_SET]),
-        phase=st.sampled_from(["Running", "Pending", "Succeeded", "Failed", ""]),
-    ),
+    ApiPod,
+    name=st.sampled_from("abc"),
+    controller=st.sampled_from([None, REPLICA_SET, DAEMON_SET]),
+    phase=st.sampled_from(["Running", "Pending", "Succeeded", "Failed", ""]),
     is_mirror=st.booleans(),
     has_empty_dir=st.booleans(),
     deadline_ns=st.sampled_from([None, NOW, NOW - 100 * SECOND]),
@@ -153,7 +149,7 @@ RULES = st.builds(DrainRules, st.booleans(), st.booleans(), st.booleans(), st.sa
 
 
 @given(st.lists(PODS), RULES)
-def test_more_flags_never_take_fewer_pods_or_raise_more_errors(pods: list[NodePod], rules: DrainRules) -> None:
+def test_more_flags_never_take_fewer_pods_or_raise_more_errors(pods: list[ApiPod], rules: DrainRules) -> None:
     fewer = select_pods(pods, replace(NO_RULES, skip_wait_seconds=rules.skip_wait_seconds), THERE, NOW)
     more = select_pods(pods, rules, THERE, NOW)
     most = select_pods(pods, replace(ALL, skip_wait_seconds=rules.skip_wait_seconds), THERE, NOW)

@@ -16,13 +16,13 @@ from jettison.engine.budgets.budget import (
     Budget,
     BudgetCondition,
     BudgetStatus,
-    GuardedPod,
 )
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.budgets.verdict import Allowed, judge_eviction
-from jettison.engine.drain.filters import DrainRules, NodePod, select_pods
+from jettison.engine.drain.filters import DrainRules, select_pods
 from jettison.engine.drain.plan import DrainPlan, Fate, PodPlan, plan_drain
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, Workload, Workloads
 
 NOW = 1_700_000_000 * 10**9
@@ -39,9 +39,17 @@ def pod(
     phase: str = "Running",
     owner: OwnerReference | None = OWNER,
     terminating: bool = False,
-) -> NodePod:
-    guarded = GuardedPod(name, "default", {"app": app}, owner, phase, ready, terminating)
-    return NodePod(guarded, uid=f"uid-{name}", node=node)
+) -> ApiPod:
+    return ApiPod(
+        name,
+        uid=f"uid-{name}",
+        labels={"app": app},
+        controller=owner,
+        node=node,
+        phase=phase,
+        is_terminating=terminating,
+        is_ready=ready,
+    )
 
 
 def budget(
@@ -63,16 +71,15 @@ def budget(
 
 
 def plan(
-    pods: Sequence[NodePod],
+    pods: Sequence[ApiPod],
     budgets: Sequence[Budget],
     *,
-    elsewhere: Sequence[NodePod] = (),
+    elsewhere: Sequence[ApiPod] = (),
     stranded: Collection[str] = (),
 ) -> DrainPlan:
     nodes = list(dict.fromkeys(each.node for each in pods))
     selections = [(node, select_pods([each for each in pods if each.node == node], ALL, {}, NOW)) for node in nodes]
-    guarded = [each.guarded for each in (*pods, *elsewhere)]
-    return plan_drain(selections, guarded, budgets, NOW, [f"default/{name}" for name in stranded])
+    return plan_drain(selections, [*pods, *elsewhere], budgets, NOW, [f"default/{name}" for name in stranded])
 
 
 def only(found: DrainPlan, name: str) -> PodPlan:
@@ -198,7 +205,7 @@ def test_pods_without_a_controller_are_lost_to_the_budget() -> None:
         ),
     ],
 )
-def test_what_blocks_and_what_would_help(guard: Budget, others: list[NodePod], why: str, remedy: str) -> None:
+def test_what_blocks_and_what_would_help(guard: Budget, others: list[ApiPod], why: str, remedy: str) -> None:
     found = only(plan([pod("a")], [guard], elsewhere=others), "a")
     assert (found.fate, found.why, found.remedy) == (Fate.BLOCKED, why, remedy)
     assert found.budgets == ("default/web",)
@@ -258,7 +265,7 @@ def test_an_unready_pod_is_blocked_with_a_way_out_of_its_own() -> None:
         (pod("a", ready=False), budget(allowed=0, healthy=0, desired=2, policy=ALWAYS_ALLOW)),
     ],
 )
-def test_some_pods_go_without_spending_anything(going: NodePod, guard: Budget) -> None:
+def test_some_pods_go_without_spending_anything(going: ApiPod, guard: Budget) -> None:
     """Nor is their replacement counted on: the Ready pod beside them stays blocked."""
     found = plan([going, pod("b")], [guard])
     assert shape(found) == {"a": ("goes", 1), "b": ("blocked", 0)}
@@ -291,7 +298,7 @@ class Cluster:
     replicas: int
     stranded: frozenset[str]
     budgets: list[Budget]
-    pods: list[NodePod]
+    pods: list[ApiPod]
     workloads: Workloads = field(init=False)
 
     def __post_init__(self) -> None:
@@ -300,13 +307,13 @@ class Cluster:
 
     def count(self) -> None:
         for index, each in enumerate(self.budgets):
-            synced = sync_budget(each, [each.guarded for each in self.pods], self.workloads, NOW)
+            synced = sync_budget(each, self.pods, self.workloads, NOW)
             self.budgets[index] = replace(each, status=synced.status or each.status)
 
     def evict_what_may_go(self) -> set[str]:
         gone = []
         for each in [each for each in self.pods if each.node == "n1"]:
-            verdict = judge_eviction(each.guarded, self.budgets, NOW)
+            verdict = judge_eviction(each, self.budgets, NOW)
             if isinstance(verdict, Allowed):
                 gone.append(each)
                 if verdict.status is not None:
@@ -317,11 +324,11 @@ class Cluster:
         self.count()
         return {each.name for each in gone}
 
-    def replacement(self, gone: NodePod) -> NodePod:
-        guarded = replace(gone.guarded, name=gone.name + "'", phase="Running")
+    def replacement(self, gone: ApiPod) -> ApiPod:
+        new = replace(gone, name=gone.name + "'", phase="Running", node="n2")
         if gone.name in self.stranded:
-            return replace(gone, node="", guarded=replace(guarded, phase="Pending", is_ready=False))
-        return replace(gone, node="n2", guarded=guarded)
+            return replace(new, node="", phase="Pending", is_ready=False)
+        return new
 
 
 WORLD_PODS = st.lists(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.engine.workloads.job_failures import COUNTED, BackOff, ContainerEnd, FailureRule, Ruling, rule_on
+from jettison.engine.pods.api_pod import ContainerEnd
+from jettison.engine.workloads.job_failures import COUNTED, BackOff, FailureRule, Ruling, rule_on
 
 SECOND_NS = 10**9
 DISRUPTED = (("Ready", "False"), ("DisruptionTarget", "True"))

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.job_failures import BackOff, FailureRule
 from jettison.engine.workloads.job_indexes import Indexes
 from jettison.engine.workloads.job_sync import (
     MOST_MADE,
     MOST_UNCOUNTED,
     JobGoal,
-    JobPod,
     JobState,
     JobStep,
     Verdict,
@@ -24,13 +24,13 @@ from jettison.engine.workloads.job_sync import (
 )
 
 SECOND_NS = 10**9
-RUNNING = JobPod("r", phase="Running")
-SUCCEEDED = JobPod("s", phase="Succeeded")
-FAILED = JobPod("f", phase="Failed")
+RUNNING = ApiPod("r", uid="r", phase="Running", is_tracked=True)
+SUCCEEDED = ApiPod("s", uid="s", phase="Succeeded", is_tracked=True)
+FAILED = ApiPod("f", uid="f", phase="Failed", is_tracked=True)
 GOING = replace(RUNNING, uid="g", is_terminating=True)
 
 
-def _step(goal: JobGoal, *pods: JobPod, state: JobState | None = None, now_ns: int = 10**15) -> JobStep:
+def _step(goal: JobGoal, *pods: ApiPod, state: JobState | None = None, now_ns: int = 10**15) -> JobStep:
     state = state or JobState()
     return next_step(goal, view_job(goal, state, pods, BackOff(), now_ns), now_ns)
 
@@ -51,7 +51,7 @@ def _step(goal: JobGoal, *pods: JobPod, state: JobState | None = None, now_ns: i
         (JobGoal(completions=None, parallelism=3), (RUNNING, SUCCEEDED), JobStep()),
     ],
 )
-def test_as_many_as_are_still_to_do(goal: JobGoal, pods: tuple[JobPod, ...], step: JobStep) -> None:
+def test_as_many_as_are_still_to_do(goal: JobGoal, pods: tuple[ApiPod, ...], step: JobStep) -> None:
     assert _step(goal, *pods) == step
 
 
@@ -90,7 +90,7 @@ def test_every_index_has_one_pod() -> None:
         (JobGoal(deadline_ns=5, is_suspended=True), JobState(start_ns=10**15 - 5), (), None),
     ],
 )  # fmt: skip
-def test_when_it_has_failed(goal: JobGoal, state: JobState, pods: tuple[JobPod, ...], reason: str | None) -> None:
+def test_when_it_has_failed(goal: JobGoal, state: JobState, pods: tuple[ApiPod, ...], reason: str | None) -> None:
     verdict = view_job(goal, state, pods, BackOff(), 10**15).verdict
     assert (None if verdict is None else verdict.reason) == reason
 
@@ -132,7 +132,7 @@ def test_played_to_the_end_with_failures_and_evictions(seed: int) -> None:
     """An indexed Job whose pods fail, succeed or are deleted in any order: each index is done once, then it is over."""
     chance = random.Random(seed)
     goal = JobGoal(is_indexed=True, completions=6, parallelism=3, backoff_limit=10**6)
-    state, pods, number = JobState(), dict[str, JobPod](), 0
+    state, pods, number = JobState(), dict[str, ApiPod](), 0
     done: list[int] = []
     for moment in range(2000):
         now_ns = moment * 1000 * SECOND_NS
@@ -146,7 +146,7 @@ def test_played_to_the_end_with_failures_and_evictions(seed: int) -> None:
             break
         for index in next_step(goal, view, now_ns).create:
             number += 1
-            pods[f"p{number}"] = JobPod(f"p{number}", phase="Running", index=index)
+            pods[f"p{number}"] = replace(RUNNING, uid=f"p{number}", index=index)
         assert len(pods) <= goal.parallelism
         if pods:
             uid = chance.choice(sorted(pods))

@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.engine.workloads.replica_pods import ReplicaPod, deletion_order, next_available_ns
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.workloads.replica_pods import deletion_order, next_available_ns
 
 NOW = 10**6 * SECOND_NS
-READY = ReplicaPod("p", "u", "n", "Running", is_ready=True, ready_since_ns=NOW - 10 * SECOND_NS, created_ns=NOW // 2)
+READY = ApiPod(
+    "p",
+    uid="u",
+    node="n",
+    phase="Running",
+    is_ready=True,
+    ready_since_ns=NOW - 10 * SECOND_NS,
+    created_ns=NOW // 2,
+)
 
 COUNTED = [
     (READY, True, False),
@@ -27,7 +36,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("pod", "is_active", "is_leaving"), COUNTED)
-def test_what_counts(pod: ReplicaPod, is_active: bool, is_leaving: bool) -> None:
+def test_what_counts(pod: ApiPod, is_active: bool, is_leaving: bool) -> None:
     assert (pod.is_active, pod.is_leaving) == (is_active, is_leaving)
 
 
@@ -39,14 +48,14 @@ AVAILABLE = [
     # Ready in the future, by a clock that goes wrong: who asks for no time does not look at it.
     (replace(READY, ready_since_ns=NOW + SECOND_NS), 0, True),
     (replace(READY, ready_since_ns=NOW + SECOND_NS), 1, False),
-    # Ready since nobody knows when.
+    # Ready, and no time was written.
     (replace(READY, ready_since_ns=0), 0, True),
     (replace(READY, ready_since_ns=0), 1, False),
 ]
 
 
 @pytest.mark.parametrize(("pod", "min_ready", "is_available"), AVAILABLE)
-def test_ready_for_long_enough(pod: ReplicaPod, min_ready: int, is_available: bool) -> None:
+def test_ready_for_long_enough(pod: ApiPod, min_ready: int, is_available: bool) -> None:
     assert pod.is_available(min_ready, NOW) is is_available
 
 
@@ -68,8 +77,8 @@ ORDER = [
     replace(READY, name="crowded", node="crowd"),
     replace(READY, name="since nobody knows", ready_since_ns=0),
     replace(READY, name="just ready", ready_since_ns=NOW - SECOND_NS),
-    replace(READY, name="restarted", restarts=(3, 0)),
-    replace(READY, name="sidecar restarted", restarts=(0, 3)),
+    replace(READY, name="restarted", most_restarts=(3, 0)),
+    replace(READY, name="sidecar restarted", most_restarts=(0, 3)),
     replace(READY, name="young", created_ns=NOW - 8 * SECOND_NS),
     READY,
     replace(READY, name="dear", deletion_cost=1),
@@ -95,7 +104,7 @@ def test_of_about_the_same_age_the_uid_decides() -> None:
 @given(
     st.lists(
         st.builds(
-            ReplicaPod,
+            ApiPod,
             name=st.text(max_size=2),
             uid=st.text(max_size=2),
             node=st.sampled_from(["", "a", "b"]),
@@ -107,6 +116,6 @@ def test_of_about_the_same_age_the_uid_decides() -> None:
         )
     )
 )
-def test_nobody_is_lost_or_doubled(pods: list[ReplicaPod]) -> None:
+def test_nobody_is_lost_or_doubled(pods: list[ApiPod]) -> None:
     ordered = deletion_order(pods, {"a": 2}, NOW)
     assert sorted(map(repr, ordered)) == sorted(map(repr, pods))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
 from jettison.engine.workloads.stateful_sync import (
     MOST_STEPS,
     Cause,
@@ -15,18 +16,18 @@ from jettison.engine.workloads.stateful_sync import (
     Delete,
     StatefulCounts,
     StatefulGoal,
-    StatefulPod,
     Step,
     counts_of,
     is_updated,
     next_steps,
 )
 
-GOAL = StatefulGoal(replicas=3, revision="new")
+NOW_NS = 2 * 10**9
+GOAL = StatefulGoal(replicas=3, revision="new", min_ready_seconds=1, now_ns=NOW_NS)
 PARALLEL = replace(GOAL, is_parallel=True)
 
 
-def _pods(*states: str) -> dict[int, StatefulPod]:
+def _pods(*states: str) -> dict[int, ApiPod]:
     """By ordinal; `-`: missing, `a`: available, `r`: only Ready, `s`: starting, `f`: failed, `t`: terminating.
 
     A capital letter is of the old revision.
@@ -36,13 +37,13 @@ def _pods(*states: str) -> dict[int, StatefulPod]:
         small = state.lower()
         if small == "-":
             continue
-        made[ordinal] = StatefulPod(
-            ordinal,
-            "new" if state == small else "old",
-            is_ended=small == "f",
+        made[ordinal] = ApiPod(
+            f"web-{ordinal}",
+            labels={REVISION_LABEL: "new" if state == small else "old"},
+            phase="Failed" if small == "f" else "Running",
             is_terminating=small == "t",
             is_ready=small in "art",
-            is_available=small in "at",
+            ready_since_ns=NOW_NS if small == "r" else 1,
         )
     return made
 
@@ -125,22 +126,22 @@ def test_a_boundless_wish_is_granted_in_pieces() -> None:
 def test_in_order_it_is_one_step_at_a_time(states: list[str], replicas: int, partition: int) -> None:
     """And never one that takes a second pod while another is not there to serve."""
     pods = _pods(*states)
-    goal = StatefulGoal(replicas, "new", partition=partition)
+    goal = replace(GOAL, replicas=replicas, partition=partition)
     steps = next_steps(goal, pods)
     assert len(steps) <= 1
     for step in steps:
         if isinstance(step, Delete) and step.cause is not Cause.ENDED:
-            assert all(ordinal in pods and pods[ordinal].is_serving for ordinal in goal.ordinals)
+            assert all(ordinal in pods and goal.is_serving(pods[ordinal]) for ordinal in goal.ordinals)
 
 
 def test_the_numbers() -> None:
-    counts = counts_of(list(_pods(*"aArTf").values()), "old", "new")
+    counts = counts_of(GOAL, list(_pods(*"aArTf").values()), "old")
     assert counts == StatefulCounts(replicas=5, ready=4, available=3, current=1, updated=3)
     pair = replace(GOAL, replicas=2)
-    done = counts_of(list(_pods(*"aa").values()), "old", "new")
+    done = counts_of(GOAL, list(_pods(*"aa").values()), "old")
     assert is_updated(done, pair)
     assert not is_updated(done, replace(pair, partition=None))
-    assert not is_updated(counts_of(list(_pods(*"aA").values()), "old", "new"), pair)
+    assert not is_updated(counts_of(GOAL, list(_pods(*"aA").values()), "old"), pair)
 
 
 def test_who_comes_back_as_it_was() -> None:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from jettison.clock import SystemClock
-from jettison.controllers.machinery.object_state import node_name_of
 from jettison.errors import ManifestError
+from jettison.manifests.pod_view import node_name_of
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS, Kind

@@ -28,7 +28,7 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change, ChangeType, Stored
 from jettison.apiserver.verbs.deletion import DeleteOptions, Deletions, at_version, check_preconditions
 from jettison.clock import Clock
-from jettison.engine.budgets.budget import Budget, BudgetStatus, GuardedPod
+from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.engine.budgets.verdict import (
     Allowance,
@@ -41,8 +41,10 @@ from jettison.engine.budgets.verdict import (
     unprocessed,
 )
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.errors import ApiError, Conflict, InputError
-from jettison.manifests.budgets import budget_from, budget_status_data, guarded_pod_from
+from jettison.manifests.budgets import budget_from, budget_status_data
+from jettison.manifests.pod_view import PodView
 from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
@@ -165,7 +167,7 @@ class Evictions:
             if self._settings.strict:
                 order.options.check()
                 check_preconditions(PODS, found, order.options, take_empty=True)
-            pod = guarded_pod_from(found.object)
+            pod = PodView(found.object)
             budgets = () if is_exempt(pod) else self._guarding(pod)
             verdict = judge_eviction(pod, budgets, self._clock.now_ns(), self._settings.switches)
             turn = self._turn_before(verdict)
@@ -247,7 +249,7 @@ class Evictions:
             options = at_version(options, str(marked.version))
         self._deletions.delete(PODS, order.namespace, order.name, options, now_ns)
 
-    def _guarding(self, pod: GuardedPod) -> Iterator[Budget]:
+    def _guarding(self, pod: ApiPod) -> Iterator[Budget]:
         """The budgets that select the pod. Those that are being deleted count, those that make no sense do not."""
         for storage, key in self._store.set_aside:
             if storage == BUDGETS.storage and key[0] == pod.namespace:

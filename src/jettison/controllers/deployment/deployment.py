@@ -11,11 +11,11 @@ from typing import Final
 from jettison.controllers.deployment.revisions import rollout_of
 from jettison.controllers.deployment.rollout import OWNER_KIND, DeploymentLook
 from jettison.controllers.deployment.status import deadline_ns
-from jettison.controllers.machinery.object_state import is_terminal
 from jettison.controllers.machinery.owned_pods import ByController, Claims, WokenOwners, selector_of
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.controllers.replica_set import OWNER_KIND as REPLICA_SET_KIND
 from jettison.errors import NotFound
+from jettison.manifests.pod_view import has_ended
 from jettison.runtimes.kube.cache import Change, Key, key_of
 from jettison.runtimes.kube.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 
@@ -62,7 +62,7 @@ class DeploymentController:
 
     def _ended(self, change: Change) -> Iterator[Key]:
         """A Recreate goes on when the last of the old pods has ended, which shows in no ReplicaSet."""
-        if change.is_resync or not (change.new is None or is_terminal(change.new)):
+        if change.is_resync or not (change.new is None or has_ended(change.new)):
             return
         set_key = REPLICA_SET_KIND.key_from(change.newest)
         replica_set = self._sets.get(set_key) if set_key else None

@@ -33,7 +33,7 @@ from jettison.controllers.deployment.status import (
     with_condition,
 )
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
-from jettison.controllers.machinery.object_state import condition_of, is_terminal, is_terminating
+from jettison.controllers.machinery.object_state import condition_of, is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, OwnerKind, controller_of
 from jettison.controllers.machinery.pod_control import is_namespace_ending
 from jettison.controllers.machinery.reconciler import Surroundings
@@ -41,6 +41,7 @@ from jettison.engine.numbers.strconv import quote
 from jettison.engine.workloads.rollout import Resize, grown, shared_out, shrunk
 from jettison.engine.workloads.template_hash import is_same_template, template_hash
 from jettison.errors import ApiError, NotFound
+from jettison.manifests.pod_view import has_ended
 from jettison.runtimes.kube.cache import key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
 from jettison.runtimes.kube.kinds import DEPLOYMENTS, REPLICA_SETS
@@ -127,7 +128,7 @@ class DeploymentLook:
         if any((each.get("status") or {}).get("replicas") for each in self._old):
             return True
         pods = (pod for each in self._old for pod in self._pods.of(each["metadata"]["uid"]))
-        return any(not is_terminal(pod) for pod in pods)
+        return any(not has_ended(pod) for pod in pods)
 
     async def _grow(self, new: Document) -> bool:
         wanted = self._rollout.replicas

@@ -11,28 +11,29 @@ resync. Here a budget that a pod has left and a changed number of replicas wake 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from jettison.agent.sinks.event_correlation import Subject
-from jettison.controllers.disruption.guarded_pods import GuardedPods
-from jettison.controllers.disruption.owner_scales import read_scales
-from jettison.controllers.disruption.pace import Pace
+from jettison.clock import Clock
 from jettison.controllers.disruption.stale_conditions import StaleConditions
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.machinery.reconciler import Postponed, Reconciler, Surroundings
-from jettison.engine.budgets.budget import Budget, BudgetStatus, GuardedPod
+from jettison.controllers.machinery.served_kinds import plural_of, read_resources
+from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.budgets.sync import Sync, sync_budget, unlisted_owners
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
 from jettison.engine.numbers.strconv import quote
-from jettison.engine.workloads.owners import Workload, Workloads
-from jettison.errors import Conflict, InputError, NotFound
+from jettison.engine.workloads.owners import OwnerReference, Scale, ScaleFailure, Workload, Workloads
+from jettison.errors import ApiError, Conflict, InputError, NotFound
 from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
-from jettison.runtimes.kube.cache import Change, Key, View, key_of
-from jettison.runtimes.kube.client import Document
-from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
+from jettison.manifests.pod_view import PodView, checked_pod
+from jettison.manifests.pods import is_mirror
+from jettison.runtimes.kube.cache import Cache, Change, Key, View, key_of
+from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Kind
 
 SOURCE: Final = "controllermanager"
 """What Kubernetes calls itself in these events."""
@@ -41,6 +42,30 @@ _SECOND_NS: Final = 10**9
 # A watch is behind by milliseconds. Who waits longer than this for a pod to appear waits for one that is not to come.
 _LONGEST_LAG_NS: Final = 3 * _SECOND_NS
 _LAG_PAUSE_SECONDS: Final = 0.05
+
+REST: Final = 10
+"""How many times as long as the work took the same key is left alone afterwards."""
+
+REST_OF_ALL: Final = 3
+"""And how many times as long all keys together are, so that many of them leave three quarters of the time."""
+
+SHORTEST_REST_NS: Final = 100 * 10**6
+LONGEST_REST_NS: Final = 10**9
+"""Work takes longer where there is much else to do; a client that waits for it should not notice."""
+
+BURST_NS: Final = 500 * 10**6
+"""So much rest may be owed before a key waits: a budget is right at once while pods come up one after another."""
+
+_SCALE: Final = "scale"
+_NO_SCALE: Final = "does not implement the scale subresource"
+# Kubernetes always serves these, and so says other things of them than of a kind that it has never heard of. A server
+# that does without them has no object of them either.
+_ABSENT: Final[Mapping[tuple[str, str], ScaleFailure | None]] = {
+    ("v1", "ReplicationController"): None,
+    ("batch/v1", "CronJob"): ScaleFailure(f"cronjobs.batch {_NO_SCALE}"),
+}
+
+K = TypeVar("K", bound=Hashable)
 
 
 class DisruptionController:
@@ -129,7 +154,7 @@ class DisruptionController:
                 return True
         return False
 
-    async def _workloads_of(self, budget: Budget, pods: Iterable[GuardedPod]) -> Workloads:
+    async def _workloads_of(self, budget: Budget, pods: Iterable[PodView]) -> Workloads:
         replica_sets, deployments, stateful_sets = (
             {name: workload for (_, name), workload in view.group(budget.namespace).items()} for view in self._workloads
         )
@@ -202,3 +227,123 @@ def _with_status(document: Document, status: BudgetStatus) -> Document:
 
 def _replicas(document: Document) -> object:
     return (document.get("spec") or {}).get("replicas")
+
+
+class GuardedPods:
+    """All pods of a cache but the mirrors, sorted by their labels: the pods of a workload have the same, so that a
+    selector is asked once for all of them and not two thousand times.
+
+    Mirrors of static pods are not among them. A node makes those by itself, with any labels and ready at once: counted,
+    they would let it open the budgets of pods on other nodes, or close them. To evict a mirror ends nothing.
+    """
+
+    def __init__(self, pods: Cache) -> None:
+        self._view: View[PodView] = View(pods, checked_pod, _shelf, self._forget)
+        # By namespace: where the pods with such labels are.
+        self._shelves: dict[str, dict[str, Mapping[str, str]]] = {}
+        pods.listen(self._take)
+
+    def matching(self, namespace: str, selector: LabelSelector) -> list[PodView]:
+        """Those of the namespace that are selected."""
+        found: list[PodView] = []
+        for shelf, labels in tuple(self._shelves.get(namespace, {}).items()):
+            if selector.matches(labels):
+                found += self._view.group(shelf).values()
+        return found
+
+    def _take(self, change: Change) -> None:
+        if change.new is not None and not change.is_resync and not is_mirror(change.new):
+            shelves = self._shelves.setdefault(key_of(change.new)[0], {})
+            shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
+
+    def _forget(self, shelf: str) -> None:
+        """Every Job has labels of its own: a shelf without pods must not stay."""
+        namespace = shelf.partition(" ")[0]
+        shelves = self._shelves.get(namespace, {})
+        shelves.pop(shelf, None)
+        if not shelves:
+            self._shelves.pop(namespace, None)
+
+
+def _shelf(pod: Document) -> str:
+    """No namespace has a blank in it."""
+    labels = pod["metadata"].get("labels") or {}
+    return f"{key_of(pod)[0]} {'mirror' if is_mirror(pod) else sorted(labels.items())}"
+
+
+class Pace(Generic[K]):
+    """Keeps counting, which evictions ask for without end, to a share of the time, so that other work has its own.
+
+    A key that was left alone for a second does not wait.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ended_ns: dict[K, int] = {}
+        self._rested_ns: dict[K, int] = {}
+        self._all_rested_ns = 0
+
+    def wait_seconds(self, key: K) -> float:
+        """How long to leave it alone; 0 or less: not at all."""
+        rested_ns = min(max(self._rested_ns.get(key, 0), self._all_rested_ns) - BURST_NS, self._latest_ns(key))
+        return (rested_ns - self._clock.monotonic_ns()) / 1e9
+
+    def forget(self, key: K) -> None:
+        """It is no more."""
+        self._ended_ns.pop(key, None)
+        self._rested_ns.pop(key, None)
+
+    @contextmanager
+    def working(self, key: K) -> Iterator[None]:
+        """Around the work."""
+        began_ns = self._clock.monotonic_ns()
+        try:
+            yield
+        finally:
+            ended_ns = self._clock.monotonic_ns()
+            spent_ns = ended_ns - began_ns
+            self._ended_ns[key] = ended_ns
+            owed_ns = max(REST * spent_ns, SHORTEST_REST_NS)
+            self._rested_ns[key] = max(self._rested_ns.get(key, 0), ended_ns) + owed_ns
+            self._all_rested_ns = max(self._all_rested_ns, ended_ns) + REST_OF_ALL * spent_ns
+
+    def _latest_ns(self, key: K) -> int:
+        ended_ns = self._ended_ns.get(key)
+        return 0 if ended_ns is None else ended_ns + LONGEST_REST_NS
+
+
+async def read_scales(
+    client: KubeClient, owners: Iterable[OwnerReference], namespace: str
+) -> dict[OwnerReference, Scale | ScaleFailure | None]:
+    """The sizes of owners of any kind, read from their `scale` subresources, which discovery finds.
+
+    As `Workloads.scales` wants them: no entry for a kind that the server does not have, None for an owner that is gone.
+    """
+    scales: dict[OwnerReference, Scale | ScaleFailure | None] = {}
+    served: dict[str, list[Document]] = {}
+    for owner in owners:
+        try:
+            if owner.api_version not in served:
+                served[owner.api_version] = await read_resources(client, owner.api_version)
+            resource = plural_of(owner.kind, served[owner.api_version])
+            if resource is not None:
+                scales[owner] = await _read_scale(client, owner, resource, served[owner.api_version], namespace)
+            elif (owner.api_version, owner.kind) in _ABSENT:
+                scales[owner] = _ABSENT[owner.api_version, owner.kind]
+        except (ApiError, InputError) as error:
+            scales[owner] = ScaleFailure(str(error))
+    return scales
+
+
+async def _read_scale(
+    client: KubeClient, owner: OwnerReference, plural: str, resources: Iterable[Document], namespace: str
+) -> Scale | ScaleFailure | None:
+    group, _, version = owner.api_version.rpartition("/")
+    if not any(each.get("name") == f"{plural}/{_SCALE}" for each in resources):
+        qualified = f"{plural}.{group}" if group else plural
+        return ScaleFailure(f"{qualified} {_NO_SCALE}")
+    try:
+        found = await client.get(Kind(group, plural, version=version), owner.name, namespace, _SCALE)
+    except NotFound:
+        return None
+    return Scale(found["metadata"].get("uid") or "", (found.get("spec") or {}).get("replicas") or 0)

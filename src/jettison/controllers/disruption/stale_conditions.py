@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jettison.controllers.machinery.object_state import (
-    DISRUPTION_TARGET,
-    condition_of,
-    is_terminal,
-    is_terminating,
-    with_conditions,
-)
+from jettison.controllers.machinery.object_state import condition_of, is_terminating, with_conditions
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.budgets.sync import DELETION_TIMEOUT_NS
 from jettison.errors import ManifestError, NotFound
+from jettison.manifests.pod_view import DISRUPTION_TARGET, has_ended
 from jettison.manifests.times import parse_time, time_text
 from jettison.runtimes.kube.cache import Cache, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
@@ -70,7 +65,7 @@ def _announced(change: Change) -> Iterable[Key]:
 def _announcement(pod: Document) -> Document | None:
     """The condition of a pod that is to go but does not yet."""
     condition = condition_of(pod, DISRUPTION_TARGET)
-    if condition is None or is_terminating(pod) or is_terminal(pod):
+    if condition is None or is_terminating(pod) or has_ended(pod):
         return None
     is_open = condition.get("status") == "True" and condition.get("reason") != _FINAL_REASON
     return condition if is_open else None

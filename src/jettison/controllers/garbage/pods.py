@@ -10,10 +10,11 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from jettison.controllers.machinery.object_state import disruption_patch, is_terminal, is_terminating, node_name_of
+from jettison.controllers.machinery.object_state import disruption_patch, is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings, repeat
 from jettison.controllers.nodes.taints import is_ready
 from jettison.errors import ApiError, Conflict, NotFound
+from jettison.manifests.pod_view import has_ended, node_name_of
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document
@@ -86,7 +87,7 @@ class PodGarbageController:
         uid = pod["metadata"]["uid"]
         client = self._around.client
         try:
-            if not is_terminal(pod):
+            if not has_ended(pod):
                 patch: Document = {"metadata": {"uid": uid}, "status": {"phase": "Failed"}}
                 if is_orphan:
                     said = disruption_patch(pod, REASON, MESSAGE, time_text(self._around.clock.now_ns()))

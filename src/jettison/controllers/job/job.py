@@ -1,7 +1,7 @@
 """The Job controller: runs pods until enough have succeeded, and replaces those that were taken away.
 
 Every pod carries the finalizer `batch.kubernetes.io/job-tracking` until it is counted, so that an evicted pod counts
-even if it is gone a moment later. Counting is done as `engine.job_sync` tells.
+even if it is gone a moment later. Counting is done as `engine/workloads/job_sync` tells.
 
 Not kept: back-off limits per index, the greatest number of failed indexes and success policies; a Job that asks for
 one is run without it, and an event says so. Kubernetes forgets how long it waits between failures when it is
@@ -11,7 +11,8 @@ restarted; here it is taken from the pods that are still there.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from jettison.controllers.job.orphans import OrphanedJobPods
@@ -34,10 +35,10 @@ from jettison.controllers.machinery.owned_pods import ByController, Claims, Woke
 from jettison.controllers.machinery.pod_batches import PodBatches
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.numbers.strconv import parse_int64
+from jettison.engine.pods.pod import FAILED, SUCCEEDED
 from jettison.engine.workloads.job_failures import BackOff
 from jettison.engine.workloads.job_sync import (
     JobGoal,
-    JobPod,
     JobState,
     JobStep,
     JobView,
@@ -50,8 +51,8 @@ from jettison.engine.workloads.job_sync import (
 )
 from jettison.engine.workloads.replica_pods import deletion_order
 from jettison.errors import NotFound
-from jettison.manifests.jobs import TRACKING_FINALIZER, job_goal_from, job_pod_from, job_state_from
-from jettison.manifests.replica_pods import replica_pod_from
+from jettison.manifests.jobs import job_goal_from, job_state_from
+from jettison.manifests.pod_view import TRACKING_FINALIZER, PodView
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
@@ -72,9 +73,13 @@ class _Look:
     goal: JobGoal
     state: JobState
     view: JobView
-    pods: tuple[JobPod, ...]
-    documents: dict[str, Document]
+    pods: tuple[PodView, ...]
     now_ns: int
+
+    def documents(self, uids: Iterable[str]) -> list[Document]:
+        """The pods with these uids as the cache has them."""
+        known = {each.uid: each.document for each in self.pods}
+        return [known[uid] for uid in uids]
 
 
 class JobController:
@@ -127,26 +132,25 @@ class JobController:
     async def _look(self, job: Document) -> _Look:
         candidates = self._pods.candidates(job)
         claimed = await self._claims.claim(job, selector_of(job), candidates)
-        documents = {each["metadata"]["uid"]: each for each in claimed}
         now_ns = self._around.clock.now_ns()
-        order = deletion_order([replica_pod_from(each) for each in claimed], {}, now_ns)
-        pods = tuple(self._value(documents[each.uid]) for each in order)
+        pods = tuple(deletion_order([self._viewed(each) for each in claimed], {}, now_ns))
         goal, state = job_goal_from(job), job_state_from(job)
         view = view_job(goal, state, pods, self._back_off(job, pods), now_ns)
-        return _Look(goal, state, view, pods, documents, now_ns)
+        return _Look(goal, state, view, pods, now_ns)
 
-    def _value(self, pod: Document) -> JobPod:
-        value = job_pod_from(pod)
-        return replace(value, is_tracked=not self._tracking.is_released(pod))
+    def _viewed(self, pod: Document) -> PodView:
+        """Without the finalizer that was just removed, although the cache may still show it."""
+        view = PodView(pod)
+        return view.but(is_tracked=False) if self._tracking.is_released(pod) else view
 
-    def _back_off(self, job: Document, pods: tuple[JobPod, ...]) -> BackOff:
+    def _back_off(self, job: Document, pods: tuple[PodView, ...]) -> BackOff:
         """As it was after the last count; after a restart from those that were counted and are still there."""
         uid, known = self._back_offs.get(key_of(job), ("", BackOff()))
         if uid == job["metadata"]["uid"]:
             return known
         ended = [pod for pod in pods if not pod.is_tracked]
-        succeeded = [pod.finished_ns for pod in ended if pod.phase == "Succeeded"]
-        return BackOff().after(succeeded, [pod.finished_ns for pod in ended if pod.phase == "Failed"])
+        succeeded = [pod.finished_ns for pod in ended if pod.phase == SUCCEEDED]
+        return BackOff().after(succeeded, [pod.finished_ns for pod in ended if pod.phase == FAILED])
 
     async def _advance(self, job: Document, look: _Look, *, may_act: bool) -> None:
         started = self._started(job, look)
@@ -188,7 +192,7 @@ class JobController:
             return await self._batches.create(job, [job_pod(job, index) for index in step.create])
         if not step.delete:
             return None
-        going = [look.documents[each.uid] for each in step.delete]
+        going = look.documents(each.uid for each in step.delete)
         if look.view.verdict is None:
             # They are not wanted, which is no failure: nobody is to count them.
             released = await self._tracking.release(going)
@@ -202,7 +206,7 @@ class JobController:
         tracked = {pod.uid for pod in look.pods if pod.is_tracked}
         stored = await self._write(job, noted(changed, look.goal, found, tracked))
         self._back_offs[key_of(job)] = job["metadata"]["uid"], look.view.back_off
-        released = await self._tracking.release(look.documents[uid] for uid in found.release)
+        released = await self._tracking.release(look.documents(found.release))
         changed = counted(stored, released.uids)
         if ending is not None and not found.is_partial and not look.view.leaving and not has_notes(changed):
             await self._write(stored, finished(changed, ending, look.now_ns))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from jettison.controllers.machinery.owned_pods import OwnerKind
 from jettison.controllers.machinery.pod_batches import NewPod
 from jettison.errors import ApiError, NotFound, RuntimeFailure
-from jettison.manifests.jobs import INDEX_ANNOTATION, TRACKING_FINALIZER
+from jettison.manifests.pod_view import INDEX_ANNOTATION, TRACKING_FINALIZER
 from jettison.runtimes.kube.cache import Cache, Change, key_of
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import JOBS, PODS

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from jettison.manifests.pod_view import DISRUPTION_TARGET, node_name_of
 from jettison.runtimes.kube.cache import Cache, Key, View, key_of
 from jettison.runtimes.kube.client import Document
-
-DISRUPTION_TARGET: Final = "DisruptionTarget"
-TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 
 
 def condition_of(document: Document, condition_type: str) -> Document | None:
@@ -30,19 +26,9 @@ def is_terminating(document: Document) -> bool:
     return bool(document["metadata"].get("deletionTimestamp"))
 
 
-def node_name_of(pod: Document) -> str:
-    """Where it runs; empty before the scheduler has said so."""
-    return (pod.get("spec") or {}).get("nodeName") or ""
-
-
 def keys_by_node(pods: Cache) -> View[Key]:
     """An index of pods: those of each node."""
     return View(pods, key_of, node_name_of)
-
-
-def is_terminal(pod: Document) -> bool:
-    """Whether it has ended, one way or the other."""
-    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
 
 
 def disruption_patch(pod: Document, reason: str, message: str, now: str) -> Document:

@@ -47,6 +47,18 @@ class OwnerKind(NamedTuple):
             "blockOwnerDeletion": True,
         }
 
+    async def report_status(self, client: KubeClient, owner: Document, status: Document) -> None:
+        """Write the whole status, on the version that it was counted for; only if it is news, since a write wakes
+        other controllers.
+        """
+        if status == (owner.get("status") or {}):
+            return
+        whole = {"apiVersion": self.api_version, "kind": self.name, **owner, "status": status}
+        try:
+            await client.replace(self.kind, whole, "status")
+        except NotFound:
+            return
+
     def key_from(self, document: Document) -> Key | None:
         """The key of the controller of this object, where that is of this kind; whether it still exists is open."""
         reference = controller_of(document)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from jettison.clock import Clock
-from jettison.engine.workloads.replica_pods import ReplicaPod
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.pods.pod import FAILED
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
 
@@ -69,7 +70,7 @@ class QuickFailures:
         known = self._known(owner)
         known.young[uid] = self._clock.monotonic_ns(), known.round
 
-    def allow(self, owner: Document, pods: Iterable[ReplicaPod]) -> Allowance:
+    def allow(self, owner: Document, pods: Iterable[ApiPod]) -> Allowance:
         """What may be made for the owner, of which these are all pods, ended ones included."""
         known = self._known(owner)
         if not known.young and not known.streak:
@@ -89,16 +90,16 @@ class QuickFailures:
         """The owner is gone."""
         self._owners.pop(key, None)
 
-    def _judge(self, known: _Owner, pods: Iterable[ReplicaPod], now_ns: int) -> bool:
+    def _judge(self, known: _Owner, pods: Iterable[ApiPod], now_ns: int) -> bool:
         """Count what has failed at once, forget what has not; whether there was a failure to be waited for."""
         here = {pod.uid: pod for pod in pods}
         has_failed = has_lived = False
         for uid, (made_ns, number) in list(known.young.items()):
             pod = here.get(uid)
             is_old = now_ns - made_ns > QUICK_NS
-            if is_old or (pod is not None and pod.is_terminal):
+            if is_old or (pod is not None and pod.is_ended):
                 del known.young[uid]
-                is_failure = not is_old and pod is not None and pod.phase == "Failed"
+                is_failure = not is_old and pod is not None and pod.phase == FAILED
                 has_failed = has_failed or (is_failure and number > known.failed_round)
                 has_lived = has_lived or not is_failure
         if has_failed:

@@ -21,9 +21,6 @@ from jettison.runtimes.kube.cache import key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType
 from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS
 
-REVISION_LABEL: Final = "controller-revision-hash"
-"""By which pods are known to be of a revision: a DaemonSet's carry its hash, a StatefulSet's its name."""
-
 _DIRECTIVE: Final = "$patch"
 # Of the owner's name: upstream leaves 30 characters for the hash.
 _LONGEST_PREFIX: Final = 223

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from jettison.controllers.machinery.event_recorder import WARNING, subject_of
-from jettison.controllers.machinery.object_state import condition_of, keys_by_node, node_name_of, with_conditions
+from jettison.controllers.machinery.object_state import condition_of, keys_by_node, with_conditions
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings, repeat
 from jettison.controllers.nodes.health import Heartbeats, unknown_conditions
 from jettison.controllers.nodes.taints import (
@@ -28,6 +28,7 @@ from jettison.controllers.nodes.taints import (
 )
 from jettison.engine.scheduling.taints import NO_EXECUTE
 from jettison.errors import NotFound
+from jettison.manifests.pod_view import node_name_of
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Change, Key
 from jettison.runtimes.kube.client import Document, PatchType

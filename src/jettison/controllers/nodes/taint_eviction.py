@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from jettison.agent.sinks.event_correlation import Subject
-from jettison.controllers.machinery.object_state import disruption_patch, is_terminating, keys_by_node, node_name_of
+from jettison.controllers.machinery.object_state import disruption_patch, is_terminating, keys_by_node
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, no_execute_stay
 from jettison.errors import NotFound
-from jettison.manifests.taints import taints_from, tolerations_from
+from jettison.manifests.placement import taints_from, tolerations_from
+from jettison.manifests.pod_view import node_name_of
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Change, Key, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document

@@ -22,7 +22,7 @@ from jettison.engine.scheduling.pods import Key, PlaceablePod
 from jettison.engine.scheduling.preemption import Preemption, preempt
 from jettison.errors import ApiError, Conflict, NotFound, RuntimeFailure
 from jettison.manifests.budgets import budget_from
-from jettison.manifests.scheduling import PREEMPTED
+from jettison.manifests.pod_view import PREEMPTED
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import View
 from jettison.runtimes.kube.client import DeleteOptions, Document

@@ -10,11 +10,12 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from jettison.controllers.machinery.object_state import is_terminal, is_terminating, node_name_of
+from jettison.controllers.machinery.object_state import is_terminating
 from jettison.controllers.scheduler.queue import SchedulingQueue
 from jettison.engine.scheduling.nodes import Cluster
 from jettison.engine.scheduling.pods import Key, PlaceablePod
 from jettison.errors import ManifestError
+from jettison.manifests.pod_view import has_ended, node_name_of
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from, refreshed
 from jettison.runtimes.kube.cache import Cache, Change, key_of
 from jettison.runtimes.kube.client import Document
@@ -77,7 +78,7 @@ class World:
         except ManifestError as error:
             _log.warning("left out: %s", error)
             return
-        if is_terminal(document):
+        if has_ended(document):
             self._gone(key)
         elif pod.node:
             self._placed(pod)
@@ -96,7 +97,7 @@ class World:
             return False
         load = self.cluster.load(node_name_of(change.new))
         known = load.pods.get(key_of(change.new)) if load else None
-        if known is None or is_terminal(change.new) or change.differs(_identity):
+        if known is None or has_ended(change.new) or change.differs(_identity):
             return False
         if change.differs(_passing) or known.is_terminating != is_terminating(change.new):
             self._placed(refreshed(known, change.new))

@@ -1,7 +1,7 @@
 """Disruption budgets: their values, and the arithmetic of `minAvailable: 50%`.
 
-The status is the only thing that the disruption controller (`budget_sync`), which computes it, and the eviction
-handler (`budget_verdict`), which spends it, have in common.
+The status is the only thing that the disruption controller (`sync`), which computes it, and the eviction
+handler (`verdict`), which spends it, have in common.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 from jettison.engine.labels.selectors import SelectorObject
 from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, atoi, quote
-from jettison.engine.workloads.owners import OwnerReference
 from jettison.errors import InputError
 
 DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
@@ -21,19 +20,6 @@ SUFFICIENT_PODS: Final = "SufficientPods"
 INSUFFICIENT_PODS: Final = "InsufficientPods"
 SYNC_FAILED: Final = "SyncFailed"
 ALWAYS_ALLOW: Final = "AlwaysAllow"
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedPod:
-    """A pod as budgets see it. Ready is the only health: neither phase nor age nor restarts count."""
-
-    name: str
-    namespace: str = "default"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    controller: OwnerReference | None = None
-    phase: str = ""
-    is_ready: bool = False
-    is_terminating: bool = False
 
 
 @dataclass(frozen=True, slots=True)

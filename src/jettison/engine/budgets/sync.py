@@ -12,12 +12,12 @@ from jettison.engine.budgets.budget import (
     Budget,
     BudgetCondition,
     BudgetStatus,
-    GuardedPod,
     scaled,
 )
 from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.engine.labels.selectors import select
 from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, Workloads
 from jettison.errors import InputError
 
@@ -58,7 +58,7 @@ class _Demand:
 
 
 def sync_budget(
-    budget: Budget, pods: Iterable[GuardedPod], workloads: Workloads, now_ns: int, switches: ApiSwitches = EXACT
+    budget: Budget, pods: Iterable[ApiPod], workloads: Workloads, now_ns: int, switches: ApiSwitches = EXACT
 ) -> Sync:
     """Compute a budget's status from the pods of the cluster.
 
@@ -93,13 +93,13 @@ def sync_budget(
     )
 
 
-def guarded_pods(budget: Budget, pods: Iterable[GuardedPod]) -> list[GuardedPod]:
+def guarded_pods(budget: Budget, pods: Iterable[ApiPod]) -> list[ApiPod]:
     """The pods of the budget's namespace that its selector matches, whatever their phase."""
     selector = select(budget.selector)
     return [pod for pod in pods if pod.namespace == budget.namespace and selector.matches(pod.labels)]
 
 
-def unlisted_owners(budget: Budget, pods: Iterable[GuardedPod], workloads: Workloads) -> tuple[OwnerReference, ...]:
+def unlisted_owners(budget: Budget, pods: Iterable[ApiPod], workloads: Workloads) -> tuple[OwnerReference, ...]:
     """The owners whose scale must be read and put into `workloads` before `sync_budget` can count them."""
     try:
         guarded = guarded_pods(budget, pods) if _counts_workloads(budget) else []
@@ -113,7 +113,7 @@ def _counts_workloads(budget: Budget) -> bool:
     return budget.max_unavailable is not None or isinstance(budget.min_available, str)
 
 
-def _demand(budget: Budget, pods: Sequence[GuardedPod], workloads: Workloads) -> _Demand:
+def _demand(budget: Budget, pods: Sequence[ApiPod], workloads: Workloads) -> _Demand:
     """How many pods there should be and how many must be healthy. Both percentages round up.
 
     An integer `minAvailable` is the only rule that counts the pods that are there, in whatever state, instead of
@@ -130,11 +130,11 @@ def _demand(budget: Budget, pods: Sequence[GuardedPod], workloads: Workloads) ->
     return _Demand(0, 0) if budget.min_available is None else _Demand(len(pods), budget.min_available)
 
 
-def _has_unmanaged(pods: Iterable[GuardedPod]) -> bool:
+def _has_unmanaged(pods: Iterable[ApiPod]) -> bool:
     return any(pod.controller is None for pod in pods)
 
 
-def _expected(pods: Iterable[GuardedPod], workloads: Workloads) -> int:
+def _expected(pods: Iterable[ApiPod], workloads: Workloads) -> int:
     """The sizes of all distinct controllers together. One owner that cannot be sized fails them all."""
     scales: dict[str, int] = {}
     for pod in pods:
@@ -148,7 +148,7 @@ def _expected(pods: Iterable[GuardedPod], workloads: Workloads) -> int:
     return _int32(sum(scales.values()))
 
 
-def _disrupted(status: BudgetStatus, pods: Iterable[GuardedPod], now_ns: int) -> tuple[dict[str, int], list[str]]:
+def _disrupted(status: BudgetStatus, pods: Iterable[ApiPod], now_ns: int) -> tuple[dict[str, int], list[str]]:
     """The granted evictions that are still to come, and the pods whose time for it is over.
 
     Entries of pods that are terminating or gone are dropped. Keys are names: a StatefulSet's new pod inherits the
@@ -167,7 +167,7 @@ def _disrupted(status: BudgetStatus, pods: Iterable[GuardedPod], now_ns: int) ->
     return waiting, overdue
 
 
-def _healthy(pods: Iterable[GuardedPod], disrupted: Mapping[str, int], now_ns: int) -> int:
+def _healthy(pods: Iterable[ApiPod], disrupted: Mapping[str, int], now_ns: int) -> int:
     """At exactly two minutes a pod counts again although its entry stays for this sync."""
     going = {name for name, granted_ns in disrupted.items() if granted_ns + DELETION_TIMEOUT_NS > now_ns}
     return sum(pod.is_ready and not pod.is_terminating and pod.name not in going for pod in pods)

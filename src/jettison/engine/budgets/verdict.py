@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from jettison.engine.budgets.budget import ALWAYS_ALLOW, SYNC_FAILED, Budget, BudgetStatus, GuardedPod
+from jettison.engine.budgets.budget import ALWAYS_ALLOW, SYNC_FAILED, Budget, BudgetStatus
 from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.engine.labels.selectors import select
 from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.pods.pod import PENDING
 from jettison.errors import InputError
 
 MOST_DISRUPTED_PODS: Final = 2000
@@ -75,7 +77,7 @@ class Refused:
 Verdict = Allowed | Refused
 
 
-def judge_eviction(pod: GuardedPod, budgets: Iterable[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
+def judge_eviction(pod: ApiPod, budgets: Iterable[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
     """The whole decision for one pod, given all budgets; those of other namespaces do not count.
 
     An unready pod is let go while the application is healthy enough without it, or always if the budget says so.
@@ -91,7 +93,7 @@ def judge_eviction(pod: GuardedPod, budgets: Iterable[Budget], now_ns: int, swit
     return _joined([_ask(budget, pod, now_ns, switches) for budget in guarding])
 
 
-def _ask(budget: Budget, pod: GuardedPod, now_ns: int, switches: ApiSwitches) -> Verdict:
+def _ask(budget: Budget, pod: ApiPod, now_ns: int, switches: ApiSwitches) -> Verdict:
     if not pod.is_ready and _spares_unhealthy(budget, switches):
         return Allowed(Allowance.UNHEALTHY, budget)
     return spend(budget, pod.name, now_ns)
@@ -108,9 +110,9 @@ def _joined(verdicts: Sequence[Verdict]) -> Verdict:
     return replace(granted[0], further=tuple(granted[1:])) if granted else allowed[0]
 
 
-def is_exempt(pod: GuardedPod) -> bool:
+def is_exempt(pod: ApiPod) -> bool:
     """Is the disruption done already, or has nothing begun that it could disrupt?"""
-    return pod.is_terminating or pod.phase in ("Pending", "Succeeded", "Failed")
+    return pod.is_terminating or pod.is_ended or pod.phase == PENDING
 
 
 def spend(budget: Budget, pod_name: str, now_ns: int) -> Verdict:
@@ -145,7 +147,7 @@ def unprocessed(budget: Budget) -> Refused:
     return Refused(Refusal.UNPROCESSED, _VIOLATION, cause, RETRY_AFTER_SECONDS, budget)
 
 
-def _guards(budget: Budget, pod: GuardedPod) -> bool:
+def _guards(budget: Budget, pod: ApiPod) -> bool:
     """A budget whose selector makes no sense guards nothing, at least here; its sync complains."""
     if budget.namespace != pod.namespace:
         return False

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from jettison.engine.budgets.budget import GuardedPod
-from jettison.engine.workloads.owners import OwnerReference
+from jettison.engine.pods.api_pod import ApiPod
 
 _SECOND_NS: Final = 10**9
 _DAEMON_SET_ERROR: Final = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)"
@@ -22,42 +21,6 @@ _LOCAL_STORAGE_ERROR: Final = "Pods with local storage (use --delete-emptydir-da
 _LOCAL_STORAGE_WARNING: Final = "deleting Pods with local storage"
 _UNMANAGED_ERROR: Final = "Pods that declare no controller (use --force to override)"
 _UNMANAGED_WARNING: Final = "deleting Pods that declare no controller"
-
-
-@dataclass(frozen=True, slots=True)
-class NodePod:
-    """A pod on the node: what budgets see of it, and what only a drain looks at."""
-
-    guarded: GuardedPod
-    uid: str = ""
-    node: str = ""
-    is_mirror: bool = False
-    has_empty_dir: bool = False
-    # When its grace period ends; a terminating pod's deletionTimestamp lies in the future at first.
-    deadline_ns: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Within its namespace."""
-        return self.guarded.name
-
-    @property
-    def namespace(self) -> str:
-        """Where it lives."""
-        return self.guarded.namespace
-
-    @property
-    def controller(self) -> OwnerReference | None:
-        """Who would replace it, if anybody."""
-        return self.guarded.controller
-
-    @property
-    def is_finished(self) -> bool:
-        """Nothing of it runs any more, so that nothing speaks against its removal."""
-        return self.guarded.phase in ("Succeeded", "Failed")
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +57,7 @@ class Remark(Enum):
 class Choice:
     """What the filters made of one pod. An error about any pod stops the drain of the whole node."""
 
-    pod: NodePod
+    pod: ApiPod
     goes: bool
     remark: Remark = Remark.NONE
     message: str = ""
@@ -107,7 +70,7 @@ class Selection:
     choices: tuple[Choice, ...]
 
     @property
-    def going(self) -> tuple[NodePod, ...]:
+    def going(self) -> tuple[ApiPod, ...]:
         """The pods to evict, in the order of the list."""
         return tuple(each.pod for each in self.choices if each.goes)
 
@@ -127,18 +90,18 @@ def overdue(deadline_ns: int | None, seconds: int, now_ns: int) -> bool:
     return seconds > 0 and deadline_ns is not None and (now_ns - deadline_ns) // _SECOND_NS > seconds
 
 
-def daemon_set_of(pod: NodePod) -> tuple[str, str] | None:
+def daemon_set_of(pod: ApiPod) -> tuple[str, str] | None:
     """Namespace and name of the DaemonSet that must be read before the filters can judge this pod.
 
     Only one of `apps/v1` counts; up to v1.32 anything of the kind DaemonSet did.
     """
     owner = pod.controller
-    if owner is None or pod.is_finished or (owner.api_version, owner.kind) != ("apps/v1", "DaemonSet"):
+    if owner is None or pod.is_ended or (owner.api_version, owner.kind) != ("apps/v1", "DaemonSet"):
         return None
     return pod.namespace, owner.name
 
 
-def select_pods(pods: Iterable[NodePod], rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> Selection:
+def select_pods(pods: Iterable[ApiPod], rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> Selection:
     """Run every pod of the node through the filters."""
     return Selection(tuple(_choose(pod, rules, daemon_sets, now_ns) for pod in pods))
 
@@ -149,7 +112,7 @@ def aggregated(errors: Iterable[str]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def _choose(pod: NodePod, rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> Choice:
+def _choose(pod: ApiPod, rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> Choice:
     if overdue(pod.deadline_ns, rules.skip_wait_seconds, now_ns):
         return Choice(pod, goes=False)
     choice = _daemon_set(pod, rules, daemon_sets)
@@ -160,7 +123,7 @@ def _choose(pod: NodePod, rules: DrainRules, daemon_sets: DaemonSets, now_ns: in
     return choice
 
 
-def _daemon_set(pod: NodePod, rules: DrainRules, daemon_sets: DaemonSets) -> Choice:
+def _daemon_set(pod: ApiPod, rules: DrainRules, daemon_sets: DaemonSets) -> Choice:
     key = daemon_set_of(pod)
     if key is None:
         return Choice(pod, goes=True)
@@ -174,30 +137,30 @@ def _daemon_set(pod: NodePod, rules: DrainRules, daemon_sets: DaemonSets) -> Cho
     return Choice(pod, False, Remark.ERROR, _DAEMON_SET_ERROR)
 
 
-def _mirror(pod: NodePod, _: DrainRules) -> Choice:
+def _mirror(pod: ApiPod, _: DrainRules) -> Choice:
     """A static pod's reflection: evicting that would stop nothing."""
     return Choice(pod, goes=not pod.is_mirror)
 
 
-def _local_storage(pod: NodePod, rules: DrainRules) -> Choice:
+def _local_storage(pod: ApiPod, rules: DrainRules) -> Choice:
     """Data in an emptyDir dies with the pod; a hostPath is never looked at."""
-    if not pod.has_empty_dir or pod.is_finished:
+    if not pod.has_empty_dir or pod.is_ended:
         return Choice(pod, goes=True)
     if rules.deletes_empty_dirs:
         return Choice(pod, True, Remark.WARNING, _LOCAL_STORAGE_WARNING)
     return Choice(pod, False, Remark.ERROR, _LOCAL_STORAGE_ERROR)
 
 
-def _unmanaged(pod: NodePod, rules: DrainRules) -> Choice:
+def _unmanaged(pod: ApiPod, rules: DrainRules) -> Choice:
     """A pod without a controller never comes back. Whether a named controller exists is not checked."""
-    if pod.is_finished or pod.controller is not None:
+    if pod.is_ended or pod.controller is not None:
         return Choice(pod, goes=True)
     if rules.force:
         return Choice(pod, True, Remark.WARNING, _UNMANAGED_WARNING)
     return Choice(pod, False, Remark.ERROR, _UNMANAGED_ERROR)
 
 
-_FILTERS: Final[tuple[Callable[[NodePod, DrainRules], Choice], ...]] = (_mirror, _local_storage, _unmanaged)
+_FILTERS: Final[tuple[Callable[[ApiPod, DrainRules], Choice], ...]] = (_mirror, _local_storage, _unmanaged)
 
 
 def _grouped(choices: Iterable[Choice], remark: Remark) -> list[str]:

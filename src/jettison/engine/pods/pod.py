@@ -22,6 +22,10 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 HUGEPAGES_PREFIX = "hugepages-"
 
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+ENDED_PHASES = (SUCCEEDED, FAILED)
+"""Phases that no pod leaves again."""
+
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 SYSTEM_NODE_CRITICAL = "system-node-critical"
 

@@ -1,4 +1,7 @@
-"""What a DaemonSet does next: per node which pods to make and to delete, and which old pods an update may replace.
+"""What a DaemonSet does next: where it belongs, which pods to make and to delete, and which old pods to replace.
+
+A pod belongs on every node that the set was made for and whose taints it tolerates. Capacity does not count here: that
+is the scheduler's business, and a node that is full keeps its daemon pod waiting.
 
 Where upstream walks over a map in random order, here the order of the nodes given decides.
 """
@@ -7,39 +10,84 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from jettison.engine.workloads.daemon_placement import NOT_HERE, Placement
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_untolerated
+
+_PREFIX: Final = "node.kubernetes.io/"
+
+
+def _bears(name: str, effect: str) -> Toleration:
+    return Toleration(f"{_PREFIX}{name}", "Exists", "", effect)
+
+
+AUTOMATIC_TOLERATIONS: Final = (
+    _bears("not-ready", NO_EXECUTE),
+    _bears("unreachable", NO_EXECUTE),
+    _bears("disk-pressure", NO_SCHEDULE),
+    _bears("memory-pressure", NO_SCHEDULE),
+    _bears("pid-pressure", NO_SCHEDULE),
+    _bears("unschedulable", NO_SCHEDULE),
+)
+"""What every daemon pod bears, in Kubernetes' order: neither a cordon nor a silent node is a reason to leave."""
+
+HOST_NETWORK_TOLERATION: Final = _bears("network-unavailable", NO_SCHEDULE)
+"""Only for pods on the host's own network: they may be what makes the network available."""
+
+
+class Placement(NamedTuple):
+    """A node that must not get a new pod may still have to keep the one it has."""
+
+    should_run: bool
+    may_stay: bool
+
+
+NOT_HERE: Final = Placement(should_run=False, may_stay=False)
+
+
+def place_daemon(taints: Iterable[Taint], tolerations: Sequence[Toleration], *, is_chosen: bool) -> Placement:
+    """`is_chosen`: node name, node selector and required affinity of the template choose this node."""
+    if not is_chosen:
+        return NOT_HERE
+    taints = tuple(taints)
+    if first_untolerated(taints, tolerations) is None:
+        return Placement(should_run=True, may_stay=True)
+    evicting = (each for each in taints if each.effect == NO_EXECUTE)
+    return Placement(should_run=False, may_stay=first_untolerated(evicting, tolerations) is None)
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonPod:
-    """A pod that runs on, or is meant for, one node. `created` sorts as text."""
+class DaemonGoal:
+    """What the set wants of its pods now: this revision, and so many seconds of being Ready."""
 
-    uid: str
-    name: str = ""
-    created: str = ""
-    phase: str = ""
-    is_scheduled: bool = True
-    is_terminating: bool = False
-    is_ready: bool = False
-    is_available: bool = False
-    is_updated: bool = True
+    revision: str
+    min_ready_seconds: int = 0
+    now_ns: int = 0
+    surges: bool = False
+
+    def is_updated(self, pod: ApiPod) -> bool:
+        """Whether it was made from the present template."""
+        return pod.revision == self.revision
+
+    def is_available(self, pod: ApiPod) -> bool:
+        """Whether it serves."""
+        return pod.is_available(self.min_ready_seconds, self.now_ns)
 
 
 class Needs(NamedTuple):
     """What one node needs. Ended pods are deleted apart, for a node that rejects its pod must not be hurried."""
 
     creates: bool = False
-    surplus: tuple[DaemonPod, ...] = ()
-    ended: tuple[DaemonPod, ...] = ()
+    surplus: tuple[ApiPod, ...] = ()
+    ended: tuple[ApiPod, ...] = ()
 
 
 class Update(NamedTuple):
     """What a rolling update may do now."""
 
     create_on: tuple[str, ...] = ()
-    delete: tuple[DaemonPod, ...] = ()
+    delete: tuple[ApiPod, ...] = ()
 
 
 class Counts(NamedTuple):
@@ -53,37 +101,37 @@ class Counts(NamedTuple):
     available: int = 0
 
 
-def is_of_interest(pod: DaemonPod) -> bool:
+def is_of_interest(pod: ApiPod) -> bool:
     """One that has ended and is being deleted waits only for a finalizer: its node may get the next one."""
-    return not (pod.is_terminating and pod.phase in ("Failed", "Succeeded"))
+    return not (pod.is_terminating and pod.is_ended)
 
 
-def needs_of(placement: Placement, pods: Sequence[DaemonPod], *, surges: bool) -> Needs:
+def needs_of(goal: DaemonGoal, placement: Placement, pods: Sequence[ApiPod]) -> Needs:
     """One node. A pod that is terminating still holds the place of the next one, unless the set surges."""
     if placement.should_run and not pods:
         return Needs(creates=True)
     staying = [pod for pod in pods if not pod.is_terminating]
     if not placement.may_stay:
         return Needs(surplus=tuple(staying))
-    ended = tuple(pod for pod in staying if pod.phase in ("Failed", "Succeeded"))
-    running = sorted((pod for pod in staying if pod not in ended), key=_seniority)
-    if not surges:
+    ended = tuple(pod for pod in staying if pod.is_ended)
+    running = sorted((pod for pod in staying if not pod.is_ended), key=_seniority)
+    if not goal.surges:
         return Needs(surplus=tuple(running[1:]), ended=ended)
     if len(running) <= 1:
         return Needs(creates=not running and placement.should_run, ended=ended)
-    return Needs(surplus=tuple(_surplus_of_surge(running)), ended=ended)
+    return Needs(surplus=tuple(_surplus_of_surge(goal, running)), ended=ended)
 
 
-def _surplus_of_surge(running: Sequence[DaemonPod]) -> Iterator[DaemonPod]:
+def _surplus_of_surge(goal: DaemonGoal, running: Sequence[ApiPod]) -> Iterator[ApiPod]:
     """One new and one old pod may be there together, while the old one is Ready and the new one not yet available."""
-    new = next((pod for pod in running if pod.is_updated), None)
-    old = next((pod for pod in running if not pod.is_updated), None)
+    new = next((pod for pod in running if goal.is_updated(pod)), None)
+    old = next((pod for pod in running if not goal.is_updated(pod)), None)
     yield from (pod for pod in running if pod is not new and pod is not old)
-    if new is not None and old is not None and (not old.is_ready or new.is_available):
+    if new is not None and old is not None and (not old.is_ready or goal.is_available(new)):
         yield old
 
 
-def counts_of(placements: Mapping[str, Placement], pods: Mapping[str, Sequence[DaemonPod]]) -> Counts:
+def counts_of(goal: DaemonGoal, placements: Mapping[str, Placement], pods: Mapping[str, Sequence[ApiPod]]) -> Counts:
     """Of several pods on a node the eldest counts."""
     counts = Counts()
     for node, placement in placements.items():
@@ -98,27 +146,27 @@ def counts_of(placements: Mapping[str, Placement], pods: Mapping[str, Sequence[D
             counts.current + (pod is not None),
             counts.misscheduled,
             counts.ready + is_ready,
-            counts.updated + (pod is not None and pod.is_updated),
-            counts.available + (pod is not None and is_ready and pod.is_available),
+            counts.updated + (pod is not None and goal.is_updated(pod)),
+            counts.available + (pod is not None and goal.is_available(pod)),
         )
     return counts
 
 
-def update_in_place(pods: Mapping[str, Sequence[DaemonPod]], max_unavailable: int) -> Update:
+def update_in_place(goal: DaemonGoal, pods: Mapping[str, Sequence[ApiPod]], max_unavailable: int) -> Update:
     """Without surge: delete old pods, as many as may be unavailable; an old pod that already is goes in any case.
 
     `pods` has an entry, be it an empty one, for every node that should run a pod.
     """
     unavailable = 0
-    broken: list[DaemonPod] = []
-    candidates: list[DaemonPod] = []
+    broken: list[ApiPod] = []
+    candidates: list[ApiPod] = []
     for found in pods.values():
-        new, old = _split(found)
+        new, old = _split(goal, found)
         if len(new) + len(old) != 1:
             unavailable += 1  # none, or too many: the regular care for the node comes first
         elif new:
-            unavailable += not new[0].is_available
-        elif not old[0].is_available:
+            unavailable += not goal.is_available(new[0])
+        elif not goal.is_available(old[0]):
             broken.append(old[0])
             unavailable += 1
         else:
@@ -127,7 +175,11 @@ def update_in_place(pods: Mapping[str, Sequence[DaemonPod]], max_unavailable: in
 
 
 def update_with_surge(
-    pods: Mapping[str, Sequence[DaemonPod]], placements: Mapping[str, Placement], max_surge: int, desired: int
+    goal: DaemonGoal,
+    pods: Mapping[str, Sequence[ApiPod]],
+    placements: Mapping[str, Placement],
+    max_surge: int,
+    desired: int,
 ) -> Update:
     """Make new pods beside the old ones, at most `max_surge` at a time, and delete an old one when its heir serves.
 
@@ -136,35 +188,35 @@ def update_with_surge(
     surge = available = 0
     create: list[str] = []
     candidates: list[str] = []
-    delete: list[DaemonPod] = []
-    leaving: list[DaemonPod] = []
+    delete: list[ApiPod] = []
+    leaving: list[ApiPod] = []
     for node, found in pods.items():
-        new, old = _split(found)
+        new, old = _split(goal, found)
         if len(new) > 1 or len(old) > 1:
             surge += 1
             continue
-        available += any(pod.is_available for pod in (old or new))
+        available += any(goal.is_available(pod) for pod in (old or new))
         if not old:
             continue
         should_run = placements.get(node, NOT_HERE).should_run
-        if new and new[0].is_available:
+        if new and goal.is_available(new[0]):
             delete.append(old[0])
         elif new:
             surge += 1
         elif not should_run:
-            (leaving if old[0].is_available else delete).append(old[0])
+            (leaving if goal.is_available(old[0]) else delete).append(old[0])
         else:
-            (candidates if old[0].is_available else create).append(node)
+            (candidates if goal.is_available(old[0]) else create).append(node)
     delete += leaving[: max(available - desired, 0)]
     return Update((*create, *candidates[: max(max_surge - surge, 0)]), tuple(delete))
 
 
-def _split(pods: Iterable[DaemonPod]) -> tuple[list[DaemonPod], list[DaemonPod]]:
+def _split(goal: DaemonGoal, pods: Iterable[ApiPod]) -> tuple[list[ApiPod], list[ApiPod]]:
     """Up to date and old, without those that are going."""
     staying = [pod for pod in pods if not pod.is_terminating]
-    return [pod for pod in staying if pod.is_updated], [pod for pod in staying if not pod.is_updated]
+    return [pod for pod in staying if goal.is_updated(pod)], [pod for pod in staying if not goal.is_updated(pod)]
 
 
-def _seniority(pod: DaemonPod) -> tuple[bool, str, str]:
-    """Who has a node comes before who waits for one, then the elder."""
-    return not pod.is_scheduled, pod.created, pod.name
+def _seniority(pod: ApiPod) -> tuple[bool, int, str]:
+    """A pod with a node comes before one that waits for a node, then the older one."""
+    return not pod.node, pod.created_ns, pod.name

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from jettison.engine.pods.api_pod import ContainerEnd
+
 FIRST_BACK_OFF_NS: Final = 10 * 10**9
 LONGEST_BACK_OFF_NS: Final = 600 * 10**9
 
@@ -22,13 +24,6 @@ class Action(StrEnum):
     FAIL_JOB = "FailJob"
     COUNT = "Count"
     FAIL_INDEX = "FailIndex"
-
-
-class ContainerEnd(NamedTuple):
-    """How a container ended."""
-
-    name: str
-    exit_code: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from jettison.engine.workloads.job_failures import BackOff, ContainerEnd, FailureRule, Ruling, rule_on
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.pods.pod import FAILED, PENDING, RUNNING, SUCCEEDED
+from jettison.engine.workloads.job_failures import BackOff, FailureRule, Ruling, rule_on
 from jettison.engine.workloads.job_indexes import Indexes
 
 MOST_UNCOUNTED: Final = 500
@@ -19,33 +21,6 @@ MOST_UNCOUNTED: Final = 500
 
 MOST_MADE: Final = 500
 """How many pods are made in one go, whatever parallelism somebody asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobPod:
-    """A pod of the Job. `name` has its namespace before it, as messages do; `restarts` are those of all containers."""
-
-    uid: str
-    name: str = ""
-    phase: str = ""
-    is_terminating: bool = False
-    is_ready: bool = False
-    is_tracked: bool = True
-    index: int | None = None
-    finished_ns: int = 0
-    restarts: int = 0
-    ends: tuple[ContainerEnd, ...] = ()
-    conditions: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_active(self) -> bool:
-        """It is at work, or will be."""
-        return not self.is_terminating and self.phase not in ("Succeeded", "Failed")
-
-    @property
-    def is_leaving(self) -> bool:
-        """Its end was asked for and has not come."""
-        return self.is_terminating and self.phase not in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +38,19 @@ class JobGoal:
     restarts_in_place: bool = False
     rules: tuple[FailureRule, ...] = ()
 
-    def has_failed(self, pod: JobPod) -> bool:
+    def has_failed(self, pod: ApiPod) -> bool:
         """Unless somebody asked to wait, being deleted is failing: an orphan may never come to say how it ended."""
-        if pod.phase == "Failed":
+        if pod.phase == FAILED:
             return True
-        return not self.waits_for_end and pod.is_terminating and pod.phase != "Succeeded"
+        return not self.waits_for_end and pod.is_terminating and pod.phase != SUCCEEDED
 
-    def takes(self, pod: JobPod) -> bool:
+    def takes(self, pod: ApiPod) -> bool:
         """Whether it can count: in an indexed Job one without a place of its own cannot."""
         return not self.is_indexed or (pod.index is not None and pod.index < (self.completions or 0))
 
-    def ruling(self, pod: JobPod) -> Ruling:
+    def ruling(self, pod: ApiPod) -> Ruling:
         """What its failure means."""
-        return rule_on(self.rules, pod.name, pod.ends, pod.conditions)
+        return rule_on(self.rules, str(pod), pod.ends, pod.conditions)
 
 
 class Verdict(NamedTuple):
@@ -103,8 +78,8 @@ class JobState:
 class JobView:
     """The Job as it is. `active` are in the order in which they would be missed least."""
 
-    active: tuple[JobPod, ...]
-    leaving: tuple[JobPod, ...]
+    active: tuple[ApiPod, ...]
+    leaving: tuple[ApiPod, ...]
     succeeded: int
     failed: int
     completed: Indexes
@@ -115,7 +90,7 @@ class JobView:
 class JobStep(NamedTuple):
     """What to do about pods. In `create` an index for each, None in a Job without; `wait_ns` until more can be made."""
 
-    delete: tuple[JobPod, ...] = ()
+    delete: tuple[ApiPod, ...] = ()
     create: tuple[int | None, ...] = ()
     wait_ns: int = 0
 
@@ -130,10 +105,10 @@ class Tally(NamedTuple):
     is_partial: bool
 
 
-def view_job(goal: JobGoal, state: JobState, pods: Sequence[JobPod], back_off: BackOff, now_ns: int) -> JobView:
+def view_job(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], back_off: BackOff, now_ns: int) -> JobView:
     """Counters as they will be when everything noted has been counted."""
     fresh = [pod for pod in pods if pod.is_tracked and goal.takes(pod)]
-    succeeded = [pod for pod in fresh if pod.phase == "Succeeded" and pod.uid not in state.noted_succeeded]
+    succeeded = [pod for pod in fresh if pod.phase == SUCCEEDED and pod.uid not in state.noted_succeeded]
     failed = [pod for pod in fresh if goal.has_failed(pod) and pod.uid not in state.noted_failed]
     completed = state.completed
     count = state.succeeded + len(succeeded) + len(state.noted_succeeded)
@@ -152,7 +127,7 @@ def view_job(goal: JobGoal, state: JobState, pods: Sequence[JobPod], back_off: B
     )
 
 
-def _failure(goal: JobGoal, state: JobState, pods: Sequence[JobPod], failures: int, now_ns: int) -> Verdict | None:
+def _failure(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], failures: int, now_ns: int) -> Verdict | None:
     for pod in pods:
         message = goal.ruling(pod).message if goal.rules and goal.has_failed(pod) else None
         if message is not None:
@@ -172,11 +147,11 @@ def deadline_left_ns(goal: JobGoal, state: JobState, now_ns: int) -> int | None:
     return state.start_ns + goal.deadline_ns - now_ns
 
 
-def _restarted_too_often(goal: JobGoal, pods: Sequence[JobPod]) -> bool:
+def _restarted_too_often(goal: JobGoal, pods: Sequence[ApiPod]) -> bool:
     """Where containers are restarted in their pod. Surprise: at the limit and not above it, except for a limit of 0."""
     if not goal.restarts_in_place:
         return False
-    restarts = sum(pod.restarts for pod in pods if pod.phase in ("Running", "Pending"))
+    restarts = sum(pod.restarts for pod in pods if pod.phase in (RUNNING, PENDING))
     return restarts >= max(goal.backoff_limit, 1)
 
 
@@ -210,9 +185,9 @@ def next_step(goal: JobGoal, view: JobView, now_ns: int) -> JobStep:
     return JobStep(create=_new_indexes(goal, view, min(missing, MOST_MADE)))
 
 
-def _surplus(goal: JobGoal, active: Sequence[JobPod], count: int) -> Iterator[JobPod]:
+def _surplus(goal: JobGoal, active: Sequence[ApiPod], count: int) -> Iterator[ApiPod]:
     """At least `count`; of an indexed Job all that have no index of their own, and of equal ones all but the last."""
-    kept: Sequence[JobPod] = active
+    kept: Sequence[ApiPod] = active
     if goal.is_indexed:
         owner = {pod.index: pod.uid for pod in active if goal.takes(pod)}
         kept = [pod for pod in active if goal.takes(pod) and owner[pod.index] == pod.uid]
@@ -230,20 +205,18 @@ def _new_indexes(goal: JobGoal, view: JobView, count: int) -> tuple[int | None, 
 
 
 def tally(
-    goal: JobGoal, state: JobState, pods: Sequence[JobPod], verdict: Verdict | None, *, is_deleted: bool
+    goal: JobGoal, state: JobState, pods: Sequence[ApiPod], verdict: Verdict | None, *, is_deleted: bool
 ) -> Tally:
     """Who can be counted now: who has ended, and when the Job is decided everybody."""
     is_over = is_deleted or verdict is not None
     is_failure = verdict is not None and not verdict.is_success
-    countable = [
-        pod for pod in pods if pod.is_tracked and (is_over or pod.phase == "Succeeded" or goal.has_failed(pod))
-    ]
+    countable = [pod for pod in pods if pod.is_tracked and (is_over or pod.phase == SUCCEEDED or goal.has_failed(pod))]
     chosen = countable[:MOST_UNCOUNTED]
     succeeded: list[str] = []
     failed: list[str] = []
     indexes: list[int] = []
     for pod in chosen:
-        if pod.phase == "Succeeded" and pod.uid not in state.noted_failed:
+        if pod.phase == SUCCEEDED and pod.uid not in state.noted_failed:
             if not goal.is_indexed:
                 succeeded.append(pod.uid)
             elif goal.takes(pod) and pod.index is not None:

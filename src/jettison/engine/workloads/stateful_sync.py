@@ -12,25 +12,11 @@ from enum import Enum, auto
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from jettison.engine.pods.api_pod import ApiPod
+from jettison.engine.pods.pod import RUNNING
+
 MOST_STEPS: Final = 500
 """How much is done in one go, however many replicas somebody asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatefulPod:
-    """The pod of an ordinal. `is_ready` asks for phase Running too, and `is_available` for `is_ready`."""
-
-    ordinal: int
-    revision: str = ""
-    is_ended: bool = False
-    is_terminating: bool = False
-    is_ready: bool = False
-    is_available: bool = False
-
-    @property
-    def is_serving(self) -> bool:
-        """Available, and not about to go."""
-        return self.is_available and not self.is_terminating
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +33,25 @@ class StatefulGoal:
     partition: int | None = 0
     is_parallel: bool = False
     kept: int = 0
+    min_ready_seconds: int = 0
+    now_ns: int = 0
 
     @property
     def ordinals(self) -> range:
         """Those that should exist."""
         return range(self.start, self.start + self.replicas)
+
+    def is_ready(self, pod: ApiPod) -> bool:
+        """Here the phase counts too: it must be Running."""
+        return pod.is_ready and pod.phase == RUNNING
+
+    def is_available(self, pod: ApiPod) -> bool:
+        """Ready, and for long enough."""
+        return self.is_ready(pod) and pod.is_available(self.min_ready_seconds, self.now_ns)
+
+    def is_serving(self, pod: ApiPod) -> bool:
+        """Available, and not about to go."""
+        return self.is_available(pod) and not pod.is_terminating
 
     def keeps(self, ordinal: int) -> bool:
         """Whether its pod is made in the former revision."""
@@ -83,11 +83,11 @@ class Delete(NamedTuple):
 Step = Create | Delete
 
 
-def next_steps(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> list[Step]:
+def next_steps(goal: StatefulGoal, pods: Mapping[int, ApiPod]) -> list[Step]:
     """What can be done now; nothing where something must come true first, or where all is well."""
-    condemned = [pods[each] for each in sorted(pods, reverse=True) if each not in goal.ordinals]
+    condemned = [each for each in sorted(pods, reverse=True) if each not in goal.ordinals]
     if goal.is_parallel:
-        down = (Delete(each.ordinal, Cause.SCALED_DOWN) for each in _staying(condemned))
+        down = (Delete(each, Cause.SCALED_DOWN) for each in condemned if not pods[each].is_terminating)
         steps = list(islice(chain(_parallel(goal, pods), down), MOST_STEPS))
     else:
         steps, is_settled = _in_order(goal, pods, condemned)
@@ -97,11 +97,7 @@ def next_steps(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> list[Step
     return [*steps, *_update(goal, pods, made)]
 
 
-def _staying(pods: Sequence[StatefulPod]) -> Iterator[StatefulPod]:
-    return (each for each in pods if not each.is_terminating)
-
-
-def _parallel(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> Iterator[Step]:
+def _parallel(goal: StatefulGoal, pods: Mapping[int, ApiPod]) -> Iterator[Step]:
     for ordinal in goal.ordinals:
         pod = pods.get(ordinal)
         if pod is None:
@@ -110,9 +106,7 @@ def _parallel(goal: StatefulGoal, pods: Mapping[int, StatefulPod]) -> Iterator[S
             yield Delete(ordinal, Cause.ENDED)
 
 
-def _in_order(
-    goal: StatefulGoal, pods: Mapping[int, StatefulPod], condemned: Sequence[StatefulPod]
-) -> tuple[list[Step], bool]:
+def _in_order(goal: StatefulGoal, pods: Mapping[int, ApiPod], condemned: Sequence[int]) -> tuple[list[Step], bool]:
     """One step at most, and whether there is nothing to wait for."""
     for ordinal in goal.ordinals:
         pod = pods.get(ordinal)
@@ -120,19 +114,20 @@ def _in_order(
             return [Create(ordinal)], False
         if pod.is_ended and not pod.is_terminating:
             return [Delete(ordinal, Cause.ENDED)], False
-        if not pod.is_serving:
+        if not goal.is_serving(pod):
             return [], False
     if not condemned:
         return [], True
     # A sick pod is given time to recover before it goes; only for the lowest of them there is no use in waiting.
-    lowest_sick = next((each for each in reversed(condemned) if not each.is_serving), None)
-    last = condemned[0]
-    if last.is_terminating or not (last.is_available or last is lowest_sick):
+    lowest_sick = next((each for each in reversed(condemned) if not goal.is_serving(pods[each])), None)
+    highest = condemned[0]
+    last = pods[highest]
+    if last.is_terminating or not (goal.is_available(last) or highest == lowest_sick):
         return [], False
-    return [Delete(last.ordinal, Cause.SCALED_DOWN)], False
+    return [Delete(highest, Cause.SCALED_DOWN)], False
 
 
-def _update(goal: StatefulGoal, pods: Mapping[int, StatefulPod], made: set[int]) -> Iterator[Step]:
+def _update(goal: StatefulGoal, pods: Mapping[int, ApiPod], made: set[int]) -> Iterator[Step]:
     """From the highest ordinal down to the partition: the next outdated pod, once all above it are well again."""
     if goal.partition is None:
         return
@@ -145,7 +140,7 @@ def _update(goal: StatefulGoal, pods: Mapping[int, StatefulPod], made: set[int])
             if not pod.is_ended:
                 yield Delete(ordinal, Cause.OUTDATED)
             return
-        if not pod.is_serving:
+        if not goal.is_serving(pod):
             return
 
 
@@ -159,15 +154,15 @@ class StatefulCounts(NamedTuple):
     updated: int
 
 
-def counts_of(pods: Sequence[StatefulPod], current: str, update: str) -> StatefulCounts:
-    """All pods of the set, those beyond its size too."""
-    staying = list(_staying(pods))
+def counts_of(goal: StatefulGoal, pods: Sequence[ApiPod], current: str) -> StatefulCounts:
+    """All pods of the set, those beyond its size too; `current` is the revision that a rollout comes from."""
+    staying = [each for each in pods if not each.is_terminating]
     return StatefulCounts(
         len(pods),
-        sum(each.is_ready for each in pods),
-        sum(each.is_available for each in pods),
+        sum(map(goal.is_ready, pods)),
+        sum(map(goal.is_available, pods)),
         sum(each.revision == current for each in staying),
-        sum(each.revision == update for each in staying),
+        sum(each.revision == goal.revision for each in staying),
     )
 
 

@@ -7,6 +7,7 @@ walked by recursion; it holds no half surrogates, which could not be printed, an
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -100,6 +101,13 @@ def convert(document: object, shape: type[T], source: str) -> T:
         raise ManifestError(f"{source}: {_reworded(error)}") from error
     except RecursionError as error:
         raise ManifestError(f"{source}: nested too deeply to be a Kubernetes object") from error
+
+
+def named(kind: str, document: object) -> str:
+    """How a complaint calls the document: by its name, as far as it has one."""
+    metadata = document.get("metadata") if isinstance(document, Mapping) else None
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return f"{kind} `{name}`" if isinstance(name, str) else kind
 
 
 def _reworded(error: msgspec.MsgspecError) -> str:

@@ -1,11 +1,19 @@
-"""Daemon pods as documents."""
+"""Daemon pods as documents, and how long a failed one must stay."""
 
 from __future__ import annotations
 
 import pytest
 
-from jettison.controllers.daemon_set.daemon_pods import daemon_template, pinned, target_node
-from tests.controllers.staging import Json
+from jettison.controllers.daemon_set import (
+    FIRST_WAIT_NS,
+    LONGEST_WAIT_NS,
+    FailedDaemons,
+    daemon_template,
+    pinned,
+    target_node,
+)
+from jettison.manifests.pod_view import PodView
+from tests.controllers.staging import ForwardClock, Json
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -25,7 +33,7 @@ def test_a_pin_replaces_what_chose_the_node_and_nothing_else() -> None:
         },
     }
     made = pinned(_pod(affinity), "n1")
-    assert target_node(made) == "n1"
+    assert target_node(PodView(made)) == "n1"
     assert made["spec"]["affinity"]["podAffinity"] == {"x": 1}
     assert made["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == wish
     assert affinity["nodeAffinity"][REQUIRED] == {"nodeSelectorTerms": [term]}
@@ -49,7 +57,7 @@ def _fields(*values: str, operator: str = "In") -> Json:
     ],
 )
 def test_for_which_node_it_was_made(pod: Json, node: str | None) -> None:
-    assert target_node(pod) == node
+    assert target_node(PodView(pod)) == node
 
 
 def test_tolerations_are_added_once() -> None:
@@ -70,3 +78,42 @@ def test_tolerations_are_added_once() -> None:
     ]
     assert daemon_template(made, "hash")["spec"] == made["spec"]
     assert made["metadata"]["labels"] == {"controller-revision-hash": "hash"}
+
+
+SECOND_NS = 10**9
+NODE = ("uid", 1, "node")
+
+
+def _left(failed: FailedDaemons, key: tuple[str, int, str] = NODE) -> float:
+    """In seconds, to the tenth: the machine's clock goes on."""
+    return round(failed.left_ns(key) / SECOND_NS, 1)
+
+
+def test_each_failure_waits_twice_as_long() -> None:
+    clock = ForwardClock()
+    failed = FailedDaemons(clock)
+    assert failed.left_ns(NODE) == 0
+    for seconds in (1, 2, 4, 8):
+        failed.note(NODE)
+        assert _left(failed) == seconds
+        clock.forward(seconds)
+        assert failed.left_ns(NODE) == 0
+    assert FIRST_WAIT_NS == SECOND_NS
+
+
+def test_another_node_and_a_changed_set_have_waits_of_their_own() -> None:
+    failed = FailedDaemons(ForwardClock())
+    failed.note(NODE)
+    assert failed.left_ns(("uid", 1, "other")) == 0
+    assert failed.left_ns(("uid", 2, "node")) == 0
+
+
+def test_it_ends_somewhere_and_is_forgotten() -> None:
+    clock = ForwardClock()
+    failed = FailedDaemons(clock)
+    for _ in range(20):
+        failed.note(NODE)
+    assert _left(failed) == LONGEST_WAIT_NS / SECOND_NS
+    clock.forward(2 * LONGEST_WAIT_NS / SECOND_NS + 1)
+    failed.note(NODE)
+    assert _left(failed) == 1

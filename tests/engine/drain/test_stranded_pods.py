@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jettison.engine.drain.places import stranded_pods
+from jettison.engine.drain.plan import stranded_pods
 from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.scheduling.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm
 from jettison.engine.scheduling.nodes import NodeOffer

@@ -13,39 +13,48 @@ pods without their data would be worse. `maxUnavailable` is not looked at: an up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.controllers.deployment.revisions import replicas_of
+from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.machinery.expectations import Expectations
 from jettison.controllers.machinery.object_state import is_terminating
-from jettison.controllers.machinery.owned_pods import ByController, Claims, WokenOwners, controller_of, selector_of
+from jettison.controllers.machinery.owned_pods import (
+    ByController,
+    Claims,
+    OwnerKind,
+    WokenOwners,
+    controller_of,
+    selector_of,
+)
 from jettison.controllers.machinery.pod_batches import Failure
-from jettison.controllers.machinery.pod_control import is_namespace_ending, slow_start
+from jettison.controllers.machinery.pod_control import delete_pod, is_namespace_ending, pod_from_template, slow_start
 from jettison.controllers.machinery.quick_failures import QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
-from jettison.controllers.machinery.revisions import REVISION_LABEL, History, Revisions, surplus, template_of
-from jettison.controllers.machinery.status_report import report_status
-from jettison.controllers.stateful_set.stateful_pods import OWNER_KIND, StatefulPods, ordinal_of, stateful_pod
-from jettison.engine.workloads.replica_pods import ReplicaPod, next_available_ns
+from jettison.controllers.machinery.revisions import History, Revisions, surplus, template_of
+from jettison.engine.pods.api_pod import REVISION_LABEL
+from jettison.engine.workloads.replica_pods import next_available_ns
 from jettison.engine.workloads.stateful_sync import (
     Cause,
     Create,
     Delete,
     StatefulGoal,
-    StatefulPod,
     Step,
     counts_of,
     is_updated,
     next_steps,
 )
-from jettison.errors import ApiError, RuntimeFailure
-from jettison.manifests.replica_pods import replica_pod_from
+from jettison.errors import ApiError, Conflict, NotFound, RuntimeFailure
+from jettison.manifests.pod_view import PodView
 from jettison.runtimes.kube.cache import Key, key_of
-from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
 
+SOURCE: Final = "statefulset-controller"
+OWNER_KIND: Final = OwnerKind(STATEFUL_SETS, "StatefulSet")
 HASH_LABEL: Final = "controller.kubernetes.io/hash"
 """Of a revision; its pods are known by its name."""
 
@@ -54,6 +63,9 @@ _WORKERS: Final = 5
 _UNSUPPORTED: Final = "volumeClaimTemplates are not supported, use the volumes of the template"
 # Written also as 0; the other counters are left out then.
 _ALWAYS_WRITTEN: Final = ("replicas", "availableReplicas", "collisionCount")
+NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+_NAME: Final = re.compile(r"(.*)-(0|[1-9][0-9]{0,9})")
 
 
 class _Lineage(NamedTuple):
@@ -73,9 +85,7 @@ class _Look:
     stateful_set: Document
     lineage: _Lineage
     goal: StatefulGoal
-    documents: dict[int, Document]
-    values: dict[int, ReplicaPod]
-    pods: dict[int, StatefulPod]
+    pods: dict[int, PodView]
 
 
 class StatefulSetController:
@@ -112,7 +122,7 @@ class StatefulSetController:
         claimed = await self._claim(stateful_set)
         if is_terminating(stateful_set):
             look = _look(stateful_set, _known_lineage(stateful_set), claimed, now_ns)
-            await report_status(self._around.client, OWNER_KIND, stateful_set, _status(look))
+            await OWNER_KIND.report_status(self._around.client, stateful_set, _status(look))
             return
         try:
             history = await self._revisions.history(stateful_set)
@@ -122,12 +132,11 @@ class StatefulSetController:
             raise
         look = _look(stateful_set, await self._lineage(stateful_set, history), claimed, now_ns)
         failure = await self._act(look) if may_act else None
-        await report_status(self._around.client, OWNER_KIND, stateful_set, _status(look))
+        await OWNER_KIND.report_status(self._around.client, stateful_set, _status(look))
         await self._forget_revisions(look, history)
         if failure is not None:
             raise failure
-        min_ready = stateful_set["spec"].get("minReadySeconds") or 0
-        due_ns = next_available_ns(look.values.values(), min_ready, now_ns)
+        due_ns = next_available_ns(look.pods.values(), look.goal.min_ready_seconds, now_ns)
         if due_ns is not None:
             self._reconciler.queue.add_after(key, (due_ns - now_ns) / _SECOND_NS)
 
@@ -158,9 +167,9 @@ class StatefulSetController:
 
     async def _act(self, look: _Look) -> Failure | None:
         """What the server said against it."""
-        for ordinal, document in look.documents.items():
+        for ordinal, pod in look.pods.items():
             if ordinal in look.goal.ordinals:
-                await self._control.identify(document, ordinal)
+                await self._control.identify(pod.document, ordinal)
         steps = next_steps(look.goal, look.pods)
         if look.stateful_set["spec"].get("volumeClaimTemplates"):
             steps = self._without_creations(look, steps)
@@ -172,7 +181,7 @@ class StatefulSetController:
 
     def _in_due_time(self, look: _Look, steps: list[Step]) -> list[Step]:
         """Without what would replace pods that fail at once, as long as that is to wait."""
-        allowance = self._failures.allow(look.stateful_set, look.values.values())
+        allowance = self._failures.allow(look.stateful_set, look.pods.values())
         creations = [each for each in steps if isinstance(each, Create)]
         postponed: set[Step] = set(creations[allowance.most :]) if allowance.most is not None else set()
         if allowance.wait_ns:
@@ -208,16 +217,15 @@ class StatefulSetController:
         self._failures.made(look.stateful_set, made["metadata"]["uid"])
 
     async def _delete(self, look: _Look, step: Delete) -> None:
-        key, document = key_of(look.stateful_set), look.documents[step.ordinal]
-        uid = document["metadata"]["uid"]
-        self._expectations.expect(key, deletions=[uid])
+        key, pod = key_of(look.stateful_set), look.pods[step.ordinal]
+        self._expectations.expect(key, deletions=[pod.uid])
         try:
-            is_asked = await self._control.delete(look.stateful_set, document)
+            is_asked = await self._control.delete(look.stateful_set, pod.document)
         except (ApiError, RuntimeFailure):
-            self._expectations.saw_deleted(key, uid)
+            self._expectations.saw_deleted(key, pod.uid)
             raise
         if not is_asked:
-            self._expectations.saw_deleted(key, uid)
+            self._expectations.saw_deleted(key, pod.uid)
 
 
 def _known_lineage(stateful_set: Document) -> _Lineage:
@@ -229,27 +237,15 @@ def _known_lineage(stateful_set: Document) -> _Lineage:
 
 
 def _look(stateful_set: Document, lineage: _Lineage, claimed: Iterable[Document], now_ns: int) -> _Look:
-    min_ready = stateful_set["spec"].get("minReadySeconds") or 0
-    look = _Look(stateful_set, lineage, _goal(stateful_set, lineage.update), {}, {}, {})
+    look = _Look(stateful_set, lineage, _goal(stateful_set, lineage.update, now_ns), {})
     for document in claimed:
         ordinal = ordinal_of(document, stateful_set)
-        if ordinal is None:
-            continue
-        value = replica_pod_from(document)
-        is_ready = value.phase == "Running" and value.is_ready
-        look.documents[ordinal], look.values[ordinal] = document, value
-        look.pods[ordinal] = StatefulPod(
-            ordinal=ordinal,
-            revision=(document["metadata"].get("labels") or {}).get(REVISION_LABEL) or "",
-            is_ended=value.is_terminal,
-            is_terminating=value.is_terminating,
-            is_ready=is_ready,
-            is_available=is_ready and value.is_available(min_ready, now_ns),
-        )
+        if ordinal is not None:
+            look.pods[ordinal] = PodView(document)
     return look
 
 
-def _goal(stateful_set: Document, revision: str) -> StatefulGoal:
+def _goal(stateful_set: Document, revision: str, now_ns: int) -> StatefulGoal:
     spec = stateful_set["spec"]
     strategy = spec.get("updateStrategy") or {}
     is_rolling, rolling = strategy.get("type") == "RollingUpdate", strategy.get("rollingUpdate")
@@ -263,6 +259,8 @@ def _goal(stateful_set: Document, revision: str) -> StatefulGoal:
         partition=partition,
         is_parallel=spec.get("podManagementPolicy") == "Parallel",
         kept=current if is_rolling and rolling is None else partition or 0,
+        min_ready_seconds=spec.get("minReadySeconds") or 0,
+        now_ns=now_ns,
     )
 
 
@@ -270,7 +268,7 @@ def _status(look: _Look) -> Document:
     """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
     known = look.stateful_set.get("status") or {}
     current, update = look.lineage.current, look.lineage.update
-    counts = counts_of(list(look.pods.values()), current, update)
+    counts = counts_of(look.goal, list(look.pods.values()), current)
     if is_updated(counts, look.goal):
         current, counts = update, counts._replace(current=counts.updated)
     fields = {
@@ -286,3 +284,86 @@ def _status(look: _Look) -> Document:
     }
     kept = {key: value for key, value in known.items() if key not in fields}
     return kept | {key: value for key, value in fields.items() if value or key in _ALWAYS_WRITTEN}
+
+
+class StatefulPods:
+    """Makes and deletes them, and tells of it in the words that StatefulSets have for it."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def create(self, stateful_set: Document, pod: Document) -> Document:
+        """The pod as it was made. Raises what the server said, after having told it."""
+        try:
+            made = await self._around.client.create(PODS, pod, key_of(stateful_set)[0])
+        except (ApiError, RuntimeFailure) as error:
+            if not is_namespace_ending(error):
+                self.tell_failure(stateful_set, "Create", pod["metadata"]["name"], error)
+            raise
+        self._tell_success(stateful_set, "Create", pod["metadata"]["name"])
+        return made
+
+    async def delete(self, stateful_set: Document, pod: Document) -> bool:
+        """Whether there was something to delete."""
+        name = pod["metadata"]["name"]
+        try:
+            is_asked = await delete_pod(self._around.client, pod)
+        except (ApiError, RuntimeFailure) as error:
+            self.tell_failure(stateful_set, "Delete", name, error)
+            raise
+        if is_asked:
+            self._tell_success(stateful_set, "Delete", name)
+        return is_asked
+
+    async def identify(self, pod: Document, ordinal: int) -> None:
+        """Give an adopted pod the labels of its place, where it lacks them."""
+        namespace, name = key_of(pod)
+        labels = identity_labels(name, ordinal)
+        if labels.items() <= (pod["metadata"].get("labels") or {}).items():
+            return
+        patch = {"metadata": {"uid": pod["metadata"]["uid"], "labels": labels}}
+        try:
+            await self._around.client.patch(PODS, name, patch, namespace, how=PatchType.MERGE)
+        except (NotFound, Conflict):
+            return
+
+    def tell_failure(self, stateful_set: Document, verb: str, pod: str, error: object) -> None:
+        """What stands against it, as an event of the set."""
+        owner = stateful_set["metadata"]["name"]
+        message = f"{verb} Pod {pod} in StatefulSet {owner} failed error: {error}"
+        self._tell(stateful_set, f"Failed{verb}", message, WARNING)
+
+    def tell_back_off(self, stateful_set: Document, message: str) -> None:
+        """Its pods fail as soon as they are made."""
+        self._tell(stateful_set, "BackOff", message, WARNING)
+
+    def _tell_success(self, stateful_set: Document, verb: str, pod: str) -> None:
+        owner = stateful_set["metadata"]["name"]
+        self._tell(stateful_set, f"Successful{verb}", f"{verb} Pod {pod} in StatefulSet {owner} successful", NORMAL)
+
+    def _tell(self, stateful_set: Document, reason: str, message: str, event_type: str) -> None:
+        self._around.events.tell(SOURCE, subject_of("StatefulSet", stateful_set), reason, message, event_type)
+
+
+def ordinal_of(pod: Document, stateful_set: Document) -> int | None:
+    """Its place in the set; None where its name is none of the set's."""
+    found = _NAME.fullmatch(pod["metadata"]["name"])
+    return int(found[2]) if found and found[1] == stateful_set["metadata"]["name"] else None
+
+
+def identity_labels(name: str, ordinal: int) -> dict[str, str]:
+    """By which a Service finds this very pod."""
+    return {NAME_LABEL: name, INDEX_LABEL: str(ordinal)}
+
+
+def stateful_pod(stateful_set: Document, ordinal: int, template: Document, revision: str) -> Document:
+    """The pod of an ordinal, from the template of that revision."""
+    spec = stateful_set["spec"]
+    name = f"{stateful_set['metadata']['name']}-{ordinal}"
+    pod = pod_from_template(OWNER_KIND, stateful_set, template)
+    labels = {**(pod["metadata"].get("labels") or {}), **identity_labels(name, ordinal), REVISION_LABEL: revision}
+    pod["metadata"] |= {"name": name, "labels": labels}
+    pod["spec"] = {**pod["spec"], "hostname": name}
+    if service := spec.get("serviceName"):
+        pod["spec"]["subdomain"] = service
+    return pod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jettison.engine.scheduling.taints import Taint, Toleration
-from jettison.manifests.taints import taints_from, tolerations_from
+from jettison.manifests.placement import taints_from, tolerations_from
 
 
 def test_what_is_absent_is_empty() -> None:

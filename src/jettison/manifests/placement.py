@@ -1,11 +1,13 @@
-"""nodeSelector and node affinity of a pod's spec, to `engine.node_affinity`."""
+"""What keeps a pod to certain nodes, as plain JSON: taints and tolerations, nodeSelector and node affinity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jettison.engine.labels.selectors import Operator, Requirement, require
 from jettison.engine.scheduling.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm, Preference
+from jettison.engine.scheduling.taints import Taint, Toleration
 from jettison.errors import InputError
 
 _OPERATORS = {
@@ -17,6 +19,26 @@ _OPERATORS = {
     "Lt": Operator.LESS_THAN,
 }
 _FIELD_OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN}
+
+
+def taints_from(node: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """All of them, in the node's order."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return tuple(Taint(each.get("key") or "", each.get("value") or "", each.get("effect") or "") for each in taints)
+
+
+def tolerations_from(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    """Of the spec of a pod or of a template."""
+    return tuple(
+        Toleration(
+            each.get("key") or "",
+            each.get("operator") or "",
+            each.get("value") or "",
+            each.get("effect") or "",
+            each.get("tolerationSeconds"),
+        )
+        for each in spec.get("tolerations") or ()
+    )
 
 
 def matches_node(spec: Mapping[str, object], labels: Mapping[str, str], name: str = "") -> bool:

@@ -10,34 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from jettison.controllers.daemon_set.daemon_pods import daemon_template, pinned, target_node
-from jettison.controllers.daemon_set.failed_daemons import FailedDaemons
+from jettison.clock import Clock
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.machinery.object_state import is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, Claims, OwnerKind, WokenOwners, selector_of
 from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.machinery.pod_control import is_namespace_ending
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
-from jettison.controllers.machinery.revisions import REVISION_LABEL, History, Revisions, surplus
-from jettison.controllers.machinery.status_report import report_status
+from jettison.controllers.machinery.revisions import History, Revisions, surplus
 from jettison.engine.budgets.budget import scaled
-from jettison.engine.workloads.daemon_placement import Placement, place_daemon
+from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
+from jettison.engine.pods.pod import FAILED
+from jettison.engine.scheduling.node_affinity import NAME_FIELD
+from jettison.engine.scheduling.taints import Toleration
 from jettison.engine.workloads.daemon_sync import (
+    AUTOMATIC_TOLERATIONS,
+    HOST_NETWORK_TOLERATION,
     Counts,
-    DaemonPod,
+    DaemonGoal,
+    Placement,
     Update,
     counts_of,
     is_of_interest,
     needs_of,
+    place_daemon,
     update_in_place,
     update_with_surge,
 )
 from jettison.errors import ApiError, InputError
-from jettison.manifests.node_affinity import matches_node
-from jettison.manifests.replica_pods import replica_pod_from
-from jettison.manifests.taints import taints_from, tolerations_from
+from jettison.manifests.placement import matches_node, taints_from, tolerations_from
+from jettison.manifests.pod_view import PodView
 from jettison.runtimes.kube.cache import Cache, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import DAEMON_SETS, NODES, PODS
@@ -50,6 +54,42 @@ _WORKERS: Final = 2
 _ROLLING: Final = "RollingUpdate"
 # Written also as 0; the other counters are left out then.
 _ALWAYS_WRITTEN: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+FIRST_WAIT_NS: Final = 10**9
+LONGEST_WAIT_NS: Final = 900 * 10**9
+
+Failing = tuple[str, int, str]
+"""Uid and observed generation of the set, and the node: a changed set gets a new chance."""
+
+
+class _Wait(NamedTuple):
+    since_ns: int
+    length_ns: int
+
+
+class FailedDaemons:
+    """How soon a failed daemon pod may be replaced: a node that rejects its pod would else get one after the other.
+
+    A second after the first failure, twice as long after each further, 15 minutes at most; anew after a restart.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waits: dict[Failing, _Wait] = {}
+
+    def left_ns(self, failing: Failing) -> int:
+        """How long the failed pod must stay; 0: not any more."""
+        wait = self._waits.get(failing)
+        return 0 if wait is None else max(wait.since_ns + wait.length_ns - self._clock.monotonic_ns(), 0)
+
+    def note(self, failing: Failing) -> None:
+        """It is being replaced: the next failure waits longer. What has been quiet for long is forgotten."""
+        now_ns = self._clock.monotonic_ns()
+        self._waits = {key: each for key, each in self._waits.items() if now_ns - each.since_ns <= 2 * LONGEST_WAIT_NS}
+        known = self._waits.get(failing)
+        length_ns = FIRST_WAIT_NS if known is None else min(2 * known.length_ns, LONGEST_WAIT_NS)
+        self._waits[failing] = _Wait(now_ns, length_ns)
 
 
 class _Revision(NamedTuple):
@@ -59,6 +99,22 @@ class _Revision(NamedTuple):
     collisions: int
 
 
+class _Strategy(NamedTuple):
+    """`spec.updateStrategy`."""
+
+    document: Document
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether the controller replaces old pods by itself."""
+        return self.document.get("type") == _ROLLING
+
+    def allowed(self, field: str, total: int) -> int:
+        """`maxUnavailable` or `maxSurge` of so many nodes; percentages are rounded up."""
+        rolling = self.document.get("rollingUpdate") or {}
+        return scaled(rolling.get(field) or 0, total, round_up=True) if self.is_rolling else 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A set, the nodes and its pods at one instant. Nodes that are gone have no placement and may still have pods."""
@@ -66,24 +122,11 @@ class _Look:
     daemon_set: Document
     revision: _Revision
     template: Document
+    strategy: _Strategy
+    goal: DaemonGoal
     placements: Mapping[str, Placement]
-    pods: Mapping[str, list[DaemonPod]]
-    documents: Mapping[str, Document]
+    pods: Mapping[str, list[PodView]]
     counts: Counts
-
-    def allowed(self, field: str, total: int) -> int:
-        """`maxUnavailable` or `maxSurge` of so many nodes; percentages are rounded up."""
-        rolling = self._strategy.get("rollingUpdate") or {}
-        return scaled(rolling.get(field) or 0, total, round_up=True) if self.is_rolling else 0
-
-    @property
-    def is_rolling(self) -> bool:
-        """Whether old pods are replaced without anybody deleting them."""
-        return self._strategy.get("type") == _ROLLING
-
-    @property
-    def _strategy(self) -> Document:
-        return self.daemon_set["spec"].get("updateStrategy") or {}
 
 
 class DaemonSetController:
@@ -135,12 +178,12 @@ class DaemonSetController:
         failure = None
         if may_act:
             failure = await self._care(look)
-            if failure is None and look.is_rolling and self._batches.expectations.are_met(key):
+            if failure is None and look.strategy.is_rolling and self._batches.expectations.are_met(key):
                 failure = await self._act(look, _update(look))
             if failure is None:
                 await self._forget_revisions(daemon_set, history, claimed)
         status = _status(look, is_observed=may_act)
-        await report_status(self._around.client, OWNER_KIND, daemon_set, status)
+        await OWNER_KIND.report_status(self._around.client, daemon_set, status)
         if failure is not None:
             raise failure
         min_ready = daemon_set["spec"].get("minReadySeconds") or 0
@@ -149,24 +192,22 @@ class DaemonSetController:
 
     async def _care(self, look: _Look) -> Failure | None:
         """What each node needs, whatever is being rolled out."""
-        surges = look.allowed("maxSurge", 1) > 0
         create: list[str] = []
-        delete: list[DaemonPod] = []
+        delete: list[ApiPod] = []
         for node, placement in look.placements.items():
-            needs = needs_of(placement, look.pods.get(node, ()), surges=surges)
+            needs = needs_of(look.goal, placement, look.pods.get(node, ()))
             if needs.creates:
                 create.append(node)
             delete += [*needs.surplus, *(each for each in needs.ended if self._may_go(look, each, node))]
         # Nobody else removes one that waits for a node which is gone.
         for node in look.pods.keys() - look.placements.keys():
-            delete += [each for each in look.pods[node] if not each.is_scheduled and not each.is_terminating]
+            delete += [each for each in look.pods[node] if not each.node and not each.is_terminating]
         return await self._act(look, Update(tuple(create), tuple(delete)))
 
-    def _may_go(self, look: _Look, pod: DaemonPod, node: str) -> bool:
+    def _may_go(self, look: _Look, pod: ApiPod, node: str) -> bool:
         daemon_set = look.daemon_set
-        namespace = key_of(daemon_set)[0]
-        if pod.phase != "Failed":
-            message = f"Found succeeded daemon pod {namespace}/{pod.name} on node {node}, will try to delete it"
+        if pod.phase != FAILED:
+            message = f"Found succeeded daemon pod {pod} on node {node}, will try to delete it"
             self._tell(daemon_set, "SucceededDaemonPod", message, NORMAL)
             return True
         observed = (daemon_set.get("status") or {}).get("observedGeneration") or 0
@@ -175,7 +216,7 @@ class DaemonSetController:
             self._reconciler.queue.add_after(key_of(daemon_set), left_ns / _SECOND_NS)
             return False
         self._failed.note(failing)
-        message = f"Found failed daemon pod {namespace}/{pod.name} on node {node}, will try to kill it"
+        message = f"Found failed daemon pod {pod} on node {node}, will try to kill it"
         self._tell(daemon_set, "FailedDaemonPod", message, WARNING)
         return True
 
@@ -188,7 +229,8 @@ class DaemonSetController:
             new = [NewPod(pinned(look.template, node)) for node in update.create_on]
             failure = await self._batches.create(look.daemon_set, new)
         if update.delete:
-            going = [look.documents[each.uid] for each in update.delete]
+            documents = {each.uid: each.document for found in look.pods.values() for each in found}
+            going = [documents[each.uid] for each in update.delete]
             failure = await self._batches.delete(look.daemon_set, going) or failure
         return failure
 
@@ -203,16 +245,16 @@ class DaemonSetController:
 def _look(daemon_set: Document, revision: _Revision, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:
     template = daemon_template(daemon_set["spec"]["template"], revision.hash)
     placements = dict(_placements(template["spec"], nodes))
+    strategy = _Strategy(daemon_set["spec"].get("updateStrategy") or {})
     min_ready = daemon_set["spec"].get("minReadySeconds") or 0
-    pods: dict[str, list[DaemonPod]] = {}
-    documents = {}
-    for document in claimed:
-        node = target_node(document)
-        pod = _daemon_pod(document, revision.hash, min_ready, now_ns)
+    goal = DaemonGoal(revision.hash, min_ready, now_ns, surges=strategy.allowed("maxSurge", 1) > 0)
+    pods: dict[str, list[PodView]] = {}
+    for pod in map(PodView, claimed):
+        node = target_node(pod)
         if node is not None and is_of_interest(pod):
             pods.setdefault(node, []).append(pod)
-            documents[pod.uid] = document
-    return _Look(daemon_set, revision, template, placements, pods, documents, counts_of(placements, pods))
+    counts = counts_of(goal, placements, pods)
+    return _Look(daemon_set, revision, template, strategy, goal, placements, pods, counts)
 
 
 def _placements(spec: Document, nodes: Iterable[Document]) -> Iterator[tuple[str, Placement]]:
@@ -232,31 +274,15 @@ def _is_chosen(spec: Document, node: Document, name: str) -> bool:
         return False
 
 
-def _daemon_pod(document: Document, revision: str, min_ready: int, now_ns: int) -> DaemonPod:
-    pod = replica_pod_from(document)
-    metadata = document["metadata"]
-    return DaemonPod(
-        uid=pod.uid,
-        name=pod.name,
-        created=metadata.get("creationTimestamp") or "",
-        phase=pod.phase,
-        is_scheduled=bool(pod.node),
-        is_terminating=pod.is_terminating,
-        is_ready=pod.is_ready,
-        is_available=pod.is_available(min_ready, now_ns),
-        is_updated=(metadata.get("labels") or {}).get(REVISION_LABEL) == revision,
-    )
-
-
 def _update(look: _Look) -> Update:
     """What a rolling update may do. Neither surge nor absence allowed, which no server takes: one may be absent."""
     desired = look.counts.desired
-    surge, unavailable = look.allowed("maxSurge", desired), look.allowed("maxUnavailable", desired)
+    surge, unavailable = look.strategy.allowed("maxSurge", desired), look.strategy.allowed("maxUnavailable", desired)
     chosen = {node: look.pods.get(node, []) for node, each in look.placements.items() if each.should_run}
     pods = {**chosen, **look.pods}
     if surge:
-        return update_with_surge(pods, look.placements, surge, desired)
-    return update_in_place(pods, unavailable or 1)
+        return update_with_surge(look.goal, pods, look.placements, surge, desired)
+    return update_in_place(look.goal, pods, unavailable or 1)
 
 
 def _status(look: _Look, *, is_observed: bool) -> Document:
@@ -281,3 +307,50 @@ def _status(look: _Look, *, is_observed: bool) -> Document:
 
 def _choosable(node: Document) -> object:
     return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")
+
+
+def daemon_template(template: Document, revision: str) -> Document:
+    """What all pods of the set have in common: the revision's label and the tolerations of daemons."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    labels = {**(metadata.get("labels") or {}), REVISION_LABEL: revision}
+    added = [*AUTOMATIC_TOLERATIONS, *([HOST_NETWORK_TOLERATION] if spec.get("hostNetwork") else [])]
+    tolerations: list[Document] = list(spec.get("tolerations") or ())
+    for each in added:
+        tolerations = _with_toleration(tolerations, each)
+    return {**template, "metadata": {**metadata, "labels": labels}, "spec": {**spec, "tolerations": tolerations}}
+
+
+def pinned(template: Document, node: str) -> Document:
+    """For one node alone. What the template itself asks of nodes was asked when this one was chosen."""
+    spec = template["spec"]
+    affinity = spec.get("affinity") or {}
+    only = {"key": NAME_FIELD, "operator": "In", "values": [node]}
+    required = {**((affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {})}
+    required["nodeSelectorTerms"] = [{"matchFields": [only]}]
+    node_affinity = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: required}
+    return {**template, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": node_affinity}}}
+
+
+def target_node(pod: PodView) -> str | None:
+    """Where it runs, or is to run; None for one that was not made by `pinned`."""
+    if pod.node:
+        return pod.node
+    affinity = ((pod.document.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
+    for term in (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ():
+        for each in term.get("matchFields") or ():
+            if each.get("key") == NAME_FIELD and each.get("operator") == "In":
+                values: list[Any] = each.get("values") or []
+                return str(values[0]) if len(values) == 1 else None
+    return None
+
+
+def _with_toleration(tolerations: list[Document], toleration: Toleration) -> list[Document]:
+    """In the place of one that differs only in its seconds: no template may make a daemon leave a silent node."""
+    made = {"key": toleration.key, "operator": toleration.operator, "effect": toleration.effect}
+    is_known = False
+    changed = []
+    for each in tolerations:
+        is_same = not each.get("value") and all(each.get(key) == value for key, value in made.items())
+        is_known = is_known or is_same
+        changed.append(made if is_same else each)
+    return changed if is_known else [*changed, made]

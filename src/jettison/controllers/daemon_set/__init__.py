@@ -1,4 +1,0 @@
-"""The DaemonSet controller.
-
-Where pods of a set belong is decided in `engine/workloads`.
-"""

@@ -1,4 +1,0 @@
-"""The StatefulSet controller.
-
-What a StatefulSet does next is decided in `engine/workloads`.
-"""

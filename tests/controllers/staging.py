@@ -42,14 +42,14 @@ class ForwardClock(SystemClock):
 
 
 class StandingClock(ForwardClock):
-    """For who measures time none passes but what a test lets pass."""
+    """Time passes only when a test lets it pass."""
 
     def monotonic_ns(self) -> int:
         return self._ahead_ns
 
 
 class DeafClient(KubeClient):
-    """Watches that are behind, for ever: of what happens after the list to objects of one kind it does not hear."""
+    """Watches that never catch up: nothing that happens after the list to objects of one kind is told."""
 
     def __init__(self, access: Access, unheard: Kind) -> None:
         super().__init__(access)
@@ -77,7 +77,7 @@ async def controlled(
         yield
         assert not running.done(), running
     finally:
-        # Whoever is ended in the middle of a TLS handshake leaves the connection to the garbage collector.
+        # A task that is cancelled in the middle of a TLS handshake leaves the connection to the garbage collector.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             running.cancel()

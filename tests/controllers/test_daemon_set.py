@@ -1,4 +1,4 @@
-"""One pod per node: who gets one, who loses it, what becomes of a failed one, and how a new template spreads."""
+"""One pod per node: which node gets one, which loses it, what follows a failed one, and how a new template spreads."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_an_evicted_one_is_replaced_and_a_stubborn_node_is_not_hurried(kubeconfi
 
 
 def test_who_waits_for_a_node_that_is_gone_goes_too(kubeconfig: Path) -> None:
-    """Nobody would ever give it a place. One that was there already is the pod garbage collector's."""
+    """It would never get a place. One that was there already is the pod garbage collector's."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -179,7 +179,7 @@ def test_who_waits_for_a_node_that_is_gone_goes_too(kubeconfig: Path) -> None:
             placed, waiting = (pods[node] for node in nodes)
             target = {"apiVersion": "v1", "kind": "Node", "name": nodes[0]}
             await client.create(PODS, {"metadata": {"name": placed}, "target": target}, space, "binding")
-            await asyncio.sleep(1)  # a watch is behind, and who has not heard of it takes it for waiting
+            await asyncio.sleep(1)  # a watch is behind, and a controller that has not heard of it takes it for waiting
             for node in nodes:
                 await client.delete(NODES, node)
 

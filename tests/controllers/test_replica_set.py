@@ -249,7 +249,7 @@ async def _priority_class(client: KubeClient, name: str) -> None:
 
 
 def test_a_namespace_that_ends_is_left_alone(kubeconfig: Path) -> None:
-    """Pods that go with it are not replaced, and nobody complains."""
+    """Pods that go with it are not replaced, and there is no complaint."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace

@@ -1,4 +1,4 @@
-"""Places and names: who comes when, who goes first, and that an evicted pod comes back as itself."""
+"""Places and names: which pod comes when, which goes first, and that an evicted pod comes back as itself."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_each_is_ready_before_the_next_comes(kubeconfig: Path) -> None:
 
 
 def test_an_evicted_pod_comes_back_as_itself(kubeconfig: Path) -> None:
-    """Whether its node ended it or the API did; nobody takes its place while it is still going."""
+    """Whether its node ended it or the API did; no pod takes its place while it is still going."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -314,7 +314,7 @@ def test_on_delete_waits_for_somebody_to_delete(kubeconfig: Path) -> None:
 
 
 def test_ready_for_long_enough_before_the_next(kubeconfig: Path) -> None:
-    """`minReadySeconds` holds up the next ordinal, and it comes without anybody telling."""
+    """`minReadySeconds` holds up the next ordinal, and it comes without another event."""
 
     async def scene(ground: Playground) -> None:
         node = await ground.node("n")

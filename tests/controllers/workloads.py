@@ -1,4 +1,4 @@
-"""Workloads for a playground, and somebody who plays the nodes: gives pods a place and makes them Ready."""
+"""Workloads for a playground, and a task that acts as the nodes: gives pods a place and makes them Ready."""
 
 from __future__ import annotations
 

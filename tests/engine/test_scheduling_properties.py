@@ -1,4 +1,4 @@
-"""What holds for every cluster: no node is overfilled, and nobody goes who need not."""
+"""What holds for every cluster: no node is overfilled, and no pod goes that need not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _budgets(chance: Random) -> list[Budget]:
 
 
 def _filled(chance: Random) -> tuple[Cluster, list[PlaceablePod]]:
-    """As many pods as come, some of which leave again; and those who did not fit."""
+    """As many pods as come, some of which leave again; and those that did not fit."""
     cluster, left = Cluster(), []
     for offer in _nodes(chance):
         cluster.set_node(offer)
@@ -101,7 +101,7 @@ chances = st.integers(0, 2**32).map(Random)
 
 @given(chances)
 def test_no_node_is_ever_overfilled(chance: Random) -> None:
-    """Whoever comes and goes."""
+    """Whatever pods come and go."""
     cluster, left = _filled(chance)
     _counted(cluster)
     for pod in left:

@@ -25,5 +25,5 @@ def kubeconfig(served: Served) -> Path:
 
 @pytest.fixture(scope="session")
 def viewer(served: Served) -> Path:
-    """As somebody who may read only."""
+    """As a user that may only read."""
     return served.kubeconfig("viewer")

@@ -1,4 +1,4 @@
-"""A namespace of a real API server with somebody who plays the node, the ReplicaSet and the disruption controller.
+"""A namespace of a real API server with tasks that act as the node, the ReplicaSet and the disruption controller.
 
 The server is the real one, in a process of its own; what runs here is only what would run elsewhere in a cluster.
 """

@@ -176,7 +176,7 @@ def test_where_no_budget_minds_the_lack_of_a_node_is_only_told(kubeconfig: Path)
 
 
 class NoNodes(KubeClient):
-    """As somebody who may read nodes one by one but not list them, for which our server has no role."""
+    """As a user that may read nodes one by one but not list them, for which our server has no role."""
 
     async def list(
         self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", chunk: int = CHUNK

@@ -118,7 +118,7 @@ def test_lists_keep_their_order(kind: str | None) -> None:
 
 
 def test_what_is_missing_is_nothing() -> None:
-    """A pod without anything has no name, no containers, and the priority nobody set."""
+    """A pod without anything has no name, no containers, and no priority."""
     pod = read({})
     assert (pod.name, pod.uid, pod.priority, pod.grace_seconds) == ("", "/", None, None)
     assert (pod.containers, pod.volumes, pod.tolerations, pod.resources) == ((), (), (), None)
@@ -140,7 +140,7 @@ def test_a_pod_without_a_uid_is_known_by_its_name() -> None:
     ],
 )
 def test_a_bad_quantity_names_the_pod_and_the_resource(requests: dict[str, Any], said: str) -> None:
-    """At the latest when somebody asks for it."""
+    """At the latest when it is asked for."""
     spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
     with pytest.raises(ManifestError) as refusal:
         _ = read({"metadata": {"name": "a", "namespace": "ns"}, "spec": spec}).containers

@@ -71,7 +71,7 @@ def read(document: dict[str, Any]) -> tuple[NodeStats, dict[str, PodUsage]]:
 
 @pytest.mark.parametrize("reader", [read, summary_from])
 def test_everything_eviction_reads(reader: Any) -> None:
-    """From bytes and from a decoded document alike; what nobody reads is skipped."""
+    """From bytes and from a decoded document alike; what no rule reads is skipped."""
     node, usages = reader(DOCUMENT)
     disk = FsStats(TIME_NS, 10, 100, 90, 5, 6, 1)
     assert node == NodeStats(

@@ -3,7 +3,7 @@
 Pods are pinned to their node by affinity and bound by the scheduler. One that its node evicted or rejected is deleted,
 and its successor waits longer each time.
 
-A pod is always made in the latest revision: the former ones are kept only for who wants to go back.
+A pod is always made in the latest revision: the former ones are kept only for a rollback.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class DaemonSetController:
         self._reconciler.follow(self._nodes, self._changed_nodes)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     def _changed_nodes(self, change: Change) -> Iterable[Key]:
@@ -199,7 +199,7 @@ class DaemonSetController:
             if needs.creates:
                 create.append(node)
             delete += [*needs.surplus, *(each for each in needs.ended if self._may_go(look, each, node))]
-        # Nobody else removes one that waits for a node which is gone.
+        # No other controller removes a pod that waits for a node which is gone.
         for node in look.pods.keys() - look.placements.keys():
             delete += [each for each in look.pods[node] if not each.node and not each.is_terminating]
         return await self._act(look, Update(tuple(create), tuple(delete)))

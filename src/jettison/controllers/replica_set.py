@@ -1,4 +1,4 @@
-"""The ReplicaSet controller: as many pods as wanted, no more and no fewer, whoever took one away.
+"""The ReplicaSet controller: as many pods as wanted, no more and no fewer.
 
 A pod that has ended counts for nothing, so one that its node evicted is replaced at once while it is kept to be looked
 at. A pod that is on its way out does not count either: its replacement starts before it has ended. Pods that fail as
@@ -61,7 +61,7 @@ class ReplicaSetController:
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, key: Key) -> None:

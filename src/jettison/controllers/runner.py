@@ -48,7 +48,7 @@ async def run_controllers(
     settings: ControllerSettings | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Run these for ever. While the server does not answer they wait; only being cancelled ends them."""
+    """Run these until cancelled. While the server does not answer they wait."""
     clock = clock or SystemClock()
     caches, events = Caches(client, clock), EventRecorder(client, clock)
     around = Surroundings(client, caches, events, clock, settings or ControllerSettings())

@@ -1,8 +1,8 @@
 """The StatefulSet controller: pods with a place and a name, made and replaced in order.
 
 One that has ended, be it that its node evicted it, is deleted and comes back under its own name. One that hangs on a
-lost node does not: nobody can say that it has ended, and two of the same name is what a StatefulSet must never have.
-One that fails as soon as it is made stays for ever longer before it is replaced (`quick_failures`).
+lost node does not: nothing confirms that it has ended, and two of the same name is what a StatefulSet must never have.
+One that fails as soon as it is made stays longer each time before it is replaced (`quick_failures`).
 
 Below the partition of a rollout it comes back in the former revision, for a canary must not spread by eviction. From
 the partition on it comes back in the latest one, also where the rollout had not come to it yet.
@@ -108,7 +108,7 @@ class StatefulSetController:
         self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, key: Key) -> None:

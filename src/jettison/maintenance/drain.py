@@ -112,7 +112,7 @@ class _Drain:
             return None
         progress = Progress(f"node/{self._node}", pods, self._voice)
         evictor = Evictor(self._client, self._settings.eviction, self._deadline, self._voice, progress, self._clock)
-        reports = asyncio.create_task(progress.report_for_ever())
+        reports = asyncio.create_task(progress.report_until_cancelled())
         try:
             return await (_evict_all(evictor, pods, version) if version else self._delete_all(evictor, pods))
         finally:

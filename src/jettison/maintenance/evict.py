@@ -48,7 +48,7 @@ async def evict_pods(
         return Evicted.ALL
     progress = Progress(f"namespace/{namespace}", pods, voice)
     evictor = Evictor(client, settings, deadline, voice, progress, clock)
-    reports = asyncio.create_task(progress.report_for_ever())
+    reports = asyncio.create_task(progress.report_until_cancelled())
     try:
         failures = await asyncio.gather(*(evictor.evict(pod, version) for pod in pods))
     finally:

@@ -82,7 +82,7 @@ class Progress:
         if cause:
             self._causes[str(pod)] = f"{pod.namespace}: {cause}"
 
-    async def report_for_ever(self) -> None:
+    async def report_until_cancelled(self) -> None:
         """Tell at most once a second; to be cancelled."""
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
@@ -136,7 +136,7 @@ class Evictor:
         self._waiting = 0
 
     async def evict(self, pod: ApiPod, version: str) -> Failed | None:
-        """Until the pod is gone; None then. A pod that somebody else removed is as good as evicted."""
+        """Until the pod is gone; None then. A pod that another client removed is as good as evicted."""
         failed = await self._evict(pod, version)
         self._progress.moved(pod, Stage.FAILED if failed else Stage.GONE)
         return failed
@@ -153,7 +153,7 @@ class Evictor:
                 raise
 
     async def departure(self, pod: ApiPod, verb: str) -> None:
-        """Return when the pod is gone, or is overdue by so much that nobody should wait for it."""
+        """Return when the pod is gone, or is overdue by so much that waiting is of no use."""
         self._progress.moved(pod, Stage.STOPPING)
         self._waiting += 1
         try:

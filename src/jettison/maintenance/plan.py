@@ -42,8 +42,8 @@ async def read_plan(client: KubeClient, nodes: Sequence[str], settings: DrainSet
 async def _read_stranded(
     client: KubeClient, going: Sequence[Document], drained: Sequence[str], chunk: int
 ) -> frozenset[str]:
-    """The pods whose replacements would have no node. Who may drain need not be allowed to list nodes: then there is
-    no telling, and a place for everybody is assumed.
+    """The pods whose replacements would have no node. A user that may drain need not be allowed to list nodes:
+    then a place for every pod is assumed.
     """
     if not going:
         return frozenset()

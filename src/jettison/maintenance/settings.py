@@ -12,7 +12,7 @@ from jettison.runtimes.kube.client import CHUNK
 
 
 class DryRun(StrEnum):
-    """Whether anything is really done: yes; no, and nobody is asked; no, but the server says whether it would."""
+    """Whether anything is really done: yes; no, without asking the server; no, but the server says whether it would."""
 
     NONE = "none"
     CLIENT = "client"
@@ -49,7 +49,7 @@ class DrainSettings:
 
 
 class Voice(Protocol):
-    """Who listens. Results and complaints are apart, as they are in kubectl."""
+    """Where lines go. Results and complaints are apart, as they are in kubectl."""
 
     def say(self, text: str) -> None:
         """A line of the answer."""
@@ -58,7 +58,7 @@ class Voice(Protocol):
         """A line about what went wrong."""
 
     def report(self, text: str) -> None:
-        """A line of progress, for who wants to know; kubectl has none."""
+        """A line of progress; kubectl has none."""
 
 
 def server_text(error: JettisonError) -> str:

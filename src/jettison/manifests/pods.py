@@ -127,7 +127,7 @@ def pod_from(document: object, source: str = "pod") -> Pod:
 
 
 def is_mirror(document: Mapping[str, Any]) -> bool:
-    """Whether a pod of an API shows what a node runs by itself, and is nobody's wish."""
+    """Whether a pod of an API only shows what a node runs by itself."""
     return CONFIG_MIRROR in ((document.get("metadata") or {}).get("annotations") or {})
 
 

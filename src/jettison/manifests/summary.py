@@ -213,13 +213,13 @@ _GO_ZERO_NS = parse_time("0001-01-01T00:00:00Z")
 
 
 def _instant(text: str | None) -> int | None:
-    """Go's zero time means that nobody noted one, and a reading without a time counts as new."""
+    """Go's zero time means that none was noted, and a reading without a time counts as new."""
     instant = None if text is None else parse_time(text)
     return None if instant == _GO_ZERO_NS else instant
 
 
 def layout_of(node: NodeStats) -> Layout:
-    """A guess from sizes, for whoever has a summary but not the node: equal capacities mean one filesystem."""
+    """A guess from sizes, where there is a summary but not the node: equal capacities mean one filesystem."""
     has_image_fs = _differ(node.fs, node.image_fs)
     return Layout(has_image_fs, has_image_fs and _differ(node.image_fs, node.container_fs))
 

@@ -24,7 +24,7 @@ def parse_time(text: str) -> int:
 
 
 def time_or_none(text: str | None) -> int | None:
-    """For what somebody else wrote into a status: a time that cannot be read is as good as none."""
+    """For a status that another client wrote: a time that cannot be read is as good as none."""
     try:
         return None if text is None else parse_time(text)
     except ManifestError:
@@ -58,7 +58,7 @@ def _second_text(seconds: int) -> str:
 
 
 def milli_time_text(time_ns: int) -> str:
-    """To the millisecond: for people who compare what happened within one second."""
+    """To the millisecond: to compare what happened within one second."""
     return f"{time_text(time_ns)[:-1]}.{time_ns // 10**6 % 1000:03d}Z"
 
 

@@ -292,7 +292,7 @@ def test_a_set_that_matches_is_adopted_and_kept(kubeconfig: Path) -> None:
 
 
 def test_a_name_that_is_taken_is_gone_around(kubeconfig: Path) -> None:
-    """Somebody else's ReplicaSet has the very name: the count of collisions makes another."""
+    """Another owner's ReplicaSet has the very name: the count of collisions makes another."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace

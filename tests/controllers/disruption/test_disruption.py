@@ -292,7 +292,7 @@ SECONDS_AGO = [
     ("departed", 0, False),
     ("unheard", 0, True),
     ("unheard", 2, True),
-    # Whoever is not there by now is not to come.
+    # A pod that is not there by now never will be.
     ("unheard", 5, False),
 ]
 

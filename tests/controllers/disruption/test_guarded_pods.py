@@ -1,4 +1,4 @@
-"""Pods by their labels: whoever is selected is found, wherever its labels have been before."""
+"""Pods by their labels: a selected pod is found, whatever labels it had before."""
 
 from __future__ import annotations
 

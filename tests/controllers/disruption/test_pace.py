@@ -45,7 +45,7 @@ class Worker:
     [(1, SHORTEST_REST_NS), (20 * MS, REST * 20 * MS)],
 )
 def test_rest_follows_work_that_goes_on(duration_ns: int, rest_ns: int) -> None:
-    """A few times in a row nobody waits; then every piece of work is followed by its rest."""
+    """A few times in a row no key waits; then every piece of work is followed by its rest."""
     worker = Worker()
     for _ in range(BURST_NS // rest_ns):
         assert worker.wait_ms("a") <= 0
@@ -68,7 +68,7 @@ def test_many_keys_share_a_quarter_of_the_time() -> None:
     worker = Worker()
     keys = [str(number) for number in range(100)]
     for key in keys:
-        assert worker.wait_ms(key) <= 0, "one that was left alone waits for nobody"
+        assert worker.wait_ms(key) <= 0, "one that was left alone does not wait"
         worker.work(key, 4 * MS)
     assert worker.wait_ms("0") == 4 + REST_OF_ALL * 400 - 400 - BURST_NS / MS
     worker.clock.now += 10**9

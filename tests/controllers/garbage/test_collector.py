@@ -197,7 +197,7 @@ def test_a_wrong_name_says_nothing_about_the_right_one(kubeconfig: Path) -> None
 
 
 class _Adopting(KubeClient):
-    """Somebody gives the pod a living owner at the last moment before it is deleted."""
+    """A client gives the pod a living owner at the last moment before it is deleted."""
 
     owner: Json
     refused: list[str]

@@ -1,6 +1,6 @@
 """Owners as the real server has them, how often it is asked for them, and how soon the end of one is noticed.
 
-Events are what the server has that nobody follows. The caches here are never filled: all is asked for.
+Events are a kind that the server has and no cache follows. The caches here are never filled: all is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pods that nobody else removes: orphans, the abandoned, and the oldest of too many that have ended."""
+"""Pods that no other controller removes: orphans, the abandoned, and the oldest of too many that have ended."""
 
 from __future__ import annotations
 

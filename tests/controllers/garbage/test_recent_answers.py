@@ -1,4 +1,4 @@
-"""What was asked is not asked again for a while, and not remembered for ever."""
+"""What was asked is not asked again for a while, and is forgotten after that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs: done when enough have succeeded, patient with those who were taken away, and counted once whatever happens."""
+"""Jobs: done when enough have succeeded, patient with pods that were evicted, and counted once whatever happens."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _indexes(pods: Iterable[Json]) -> list[str]:
 
 
 def test_it_runs_until_enough_have_succeeded(kubeconfig: Path) -> None:
-    """Never more at a time than asked for; and at the end nobody is left uncounted."""
+    """Never more at a time than asked for; and at the end no pod is left uncounted."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -161,7 +161,7 @@ def test_failures_are_waited_after_and_have_a_limit(kubeconfig: Path) -> None:
             await _until_status(ground, failed=1, active=1)
             assert len(alive(await ground.pods())) == 1
             clock.forward(11)
-            # Somebody has to look again: the queue waits by the machine's own clock.
+            # The key has to be queued again: the queue waits by the machine's own clock.
             await ground.client.patch(JOBS, "job", {"metadata": {"labels": {"x": "y"}}}, space, how=PatchType.MERGE)
             pods = await until_alive(ground, 2)
             three = next(each for each in pods if each["metadata"]["name"] != two["metadata"]["name"])
@@ -298,7 +298,7 @@ def test_each_index_once(kubeconfig: Path) -> None:
 
 
 def test_without_completions_the_first_success_is_enough(kubeconfig: Path) -> None:
-    """Nobody new begins then, and who is at it may end."""
+    """No pod is made then, and those at work may end."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -377,7 +377,7 @@ async def until_after(seconds: float) -> None:
 
 
 def test_pods_of_a_job_that_is_gone_are_let_go(kubeconfig: Path) -> None:
-    """Nobody will count them any more."""
+    """No Job counts them any more."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace

@@ -23,7 +23,7 @@ def test_a_key_named_often_is_taken_once() -> None:
 
 
 def test_a_key_is_not_taken_by_two_at_a_time() -> None:
-    """Named while somebody is at it, it comes again, after that one is done."""
+    """Added while a worker has it, a key comes again after that worker is done."""
 
     async def scene() -> None:
         queue: WorkQueue[str] = WorkQueue()

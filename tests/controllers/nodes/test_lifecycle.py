@@ -103,7 +103,7 @@ def test_a_silent_node_is_given_up(kubeconfig: Path) -> None:
 
 
 def test_nodes_lose_their_pods_one_by_one_and_not_all_of_them(kubeconfig: Path) -> None:
-    """One every ten seconds; when none is left that is ready, nobody is evicted any more."""
+    """One every ten seconds; when none is left that is ready, no pod is evicted any more."""
 
     async def scene(ground: Playground) -> None:
         await _clear(ground)
@@ -133,10 +133,10 @@ def test_nodes_lose_their_pods_one_by_one_and_not_all_of_them(kubeconfig: Path) 
             await until(both)
             await _beat(ground, names[2], "False")
 
-            async def nobody() -> bool:
+            async def none_ready() -> bool:
                 return await doomed() == 0
 
-            await until(nobody)
+            await until(none_ready)
             for name in names:
                 assert (NOT_READY, "NoSchedule") in await _taints(ground, name)
 

@@ -1,4 +1,4 @@
-"""NoExecute taints: who goes, when, why, and whose wait ends otherwise. Budgets have no say."""
+"""NoExecute taints: which pods go, when, why, and which wait ends otherwise. Budgets have no say."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_taint_that_stays_keeps_its_time_and_its_place() -> None:
     taints = [
         {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule", "timeAdded": "then"},
         {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "then"},
-        {"key": "node.kubernetes.io/disk-pressure", "effect": "NoExecute", "value": "somebody's own"},
+        {"key": "node.kubernetes.io/disk-pressure", "effect": "NoExecute", "value": "an operator's own"},
     ]
     node = {"metadata": {"name": "n"}, "spec": {"taints": taints}}
     kept = with_taints(

@@ -1,4 +1,4 @@
-"""Whose turn it is: by importance, then by age; those who failed wait for something to happen."""
+"""Which pod is next: by importance, then by age; pods that failed wait for something to happen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_most_important_first_then_the_oldest() -> None:
 
 
 def test_who_failed_comes_back_when_something_happens() -> None:
-    """Not before; and at once, if nobody else is there. The most important is first again."""
+    """Not before; and at once, if no other pod waits. The most important is first again."""
 
     async def scene(queue: SchedulingQueue) -> None:
         queue.add(A, 0)

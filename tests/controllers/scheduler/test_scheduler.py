@@ -1,4 +1,4 @@
-"""The scheduler against the real server: who goes where, who goes for whom, and what people are told."""
+"""The scheduler against the real server: which pod goes where, which goes for which, and what people are told."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(alone: Path) -> 
 
 
 def test_gates_and_other_schedulers_are_respected(alone: Path) -> None:
-    """A gated pod says so; a pod of somebody else's scheduler is his."""
+    """A gated pod says so; a pod of another scheduler is left alone."""
 
     async def scene(ground: Playground) -> None:
         await _node(ground, "n")
@@ -202,7 +202,7 @@ def test_the_most_important_pod_comes_first(alone: Path) -> None:
 
 
 def test_preemption_ends_the_least_important_and_waits_for_it(alone: Path) -> None:
-    """Why the victim goes and where the preemptor waits; nobody else goes meanwhile, and nobody takes its place."""
+    """Why the victim goes and where the preemptor waits; no other pod goes meanwhile, and none takes its place."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -257,7 +257,7 @@ async def _said_again(ground: Playground, name: str) -> str:
 
 
 def test_who_waits_for_a_place_gives_way_to_the_more_important(alone: Path) -> None:
-    """Nobody else is ended for that, and the one who gave way waits for nothing any more."""
+    """No other pod is ended for that, and the one that gave way waits for nothing any more."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -290,7 +290,7 @@ async def _waits_for(ground: Playground, name: str, node: str) -> None:
 
 
 def test_budgets_are_a_wish(alone: Path) -> None:
-    """Who is not guarded goes first, whoever is guarded goes if nobody else can."""
+    """A pod without a budget goes first; a guarded one goes if no other can."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -323,7 +323,7 @@ async def _free_when_going(ground: Playground, name: str) -> None:
 
 
 def test_a_preemption_survives_a_restart(alone: Path) -> None:
-    """The next scheduler knows from the API who waits for whom, and ends nobody else."""
+    """The next scheduler knows from the API which pod waits for which, and ends no other."""
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
@@ -348,7 +348,7 @@ def test_a_preemption_survives_a_restart(alone: Path) -> None:
 
 
 def test_500_pods_on_10_nodes_at_once(alone: Path) -> None:
-    """Spread evenly, nobody beyond what a node has; the scheduler is ended and started in the middle of it."""
+    """Spread evenly, none beyond what a node has; the scheduler is ended and started in the middle of it."""
 
     async def scene(ground: Playground) -> None:
         nodes = [await _node(ground, f"n{number}", pods=52) for number in range(10)]
@@ -413,7 +413,7 @@ def test_a_full_cluster_is_never_overfilled(alone: Path) -> None:
 
 
 def test_a_pod_that_somebody_else_binds_is_counted_there(alone: Path) -> None:
-    """Bound by hand while the scheduler runs: its room is taken, and nobody is bound twice."""
+    """Bound by hand while the scheduler runs: its room is taken, and no pod is bound twice."""
 
     async def scene(ground: Playground) -> None:
         first, second = await _node(ground, "a"), await _node(ground, "b")
@@ -524,7 +524,7 @@ def test_pods_that_cannot_be_bound_do_not_keep_others_waiting(alone: Path, failu
 
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_a_pod_that_was_not_bound_takes_no_room(alone: Path, is_readable: bool) -> None:
-    """The server said 500, perhaps also to who looks what it did: the only place on the only node is for the next."""
+    """The server said 500, perhaps also to the look at what it did: the only place on the only node is for the next."""
 
     async def scene(ground: Playground) -> None:
         node = await _node(ground, "n", pods=1)

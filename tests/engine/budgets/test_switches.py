@@ -30,7 +30,7 @@ def test_unready_pods_go_where_no_healthy_one_is_required() -> None:
     assert verdict.refusal is Refusal.EXHAUSTED
     frees = ApiSwitches(free_unready_pods=True)
     assert judge_eviction(UNREADY, [budget], NOW, frees) == Allowed(Allowance.UNHEALTHY, budget)
-    # A ready one has to wait, and so does everybody until the budget was counted: 0 is what a new status has.
+    # A ready one has to wait, and so does every pod until the budget was counted: 0 is what a new status has.
     assert isinstance(judge_eviction(READY, [budget], NOW, frees), Refused)
     fresh = replace(budget, generation=2)
     assert isinstance(judge_eviction(UNREADY, [fresh], NOW, frees), Refused)

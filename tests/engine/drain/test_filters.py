@@ -1,4 +1,4 @@
-"""Who goes, who stays, who makes a drain refuse. Texts and precedence were observed with kubectl v1.36."""
+"""Which pods go, which stay, which make a drain refuse. Texts and precedence were observed with kubectl v1.36."""
 
 from __future__ import annotations
 

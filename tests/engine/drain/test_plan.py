@@ -1,4 +1,4 @@
-"""Who goes when, and what blocks; the forecast is checked against a small cluster that does what it foretells."""
+"""Which pod goes when, and what blocks; the forecast is checked against a small cluster that does what it foretells."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_next_node_begins_with_a_wave_of_its_own() -> None:
 
 
 def test_budgets_that_others_are_spending_recover_too() -> None:
-    """An eviction granted to somebody else, not yet counted: when its replacement is Ready there is room again."""
+    """An eviction granted to another client, not yet counted: when its replacement is Ready there is room again."""
     held = budget(allowed=0, healthy=3, desired=2, least=2)
     held = replace(held, status=replace(held.status, disrupted_pods={"other": NOW}))
     found = plan([pod("a")], [held], elsewhere=[pod("other", node="n9")])
@@ -141,7 +141,7 @@ def test_pods_without_a_controller_are_lost_to_the_budget() -> None:
     found = plan(pods, [budget(allowed=2, healthy=3, desired=1, least=1)])
     assert shape(found) == {"a": ("goes", 1), "b": ("goes", 1), "c": ("blocked", 0)}
     assert only(found, "c").remedy == (
-        "add 1 pod or lower minAvailable `1`: 1 healthy pod must remain and nobody replaces default/a, default/b"
+        "add 1 pod or lower minAvailable `1`: 1 healthy pod must remain and no controller replaces default/a, default/b"
     )
     assert not found.is_complete
 

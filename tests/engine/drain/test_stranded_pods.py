@@ -44,7 +44,7 @@ def pod(
         (pod(affinity=SSD), [HERE, NodeOffer("n2")], ["n1"], True),
         (pod(affinity=SSD), [HERE, NodeOffer("n2", {"disk": "ssd"})], ["n1"], False),
         (pod(affinity=PINNED), [HERE, NodeOffer("n2")], ["n1"], True),
-        # Who tolerates a cordon comes back to the very node that is being emptied.
+        # A pod that tolerates a cordon comes back to the very node that is being emptied.
         (pod(tolerations=BEARS_CORDONS), [HERE], ["n1"], False),
         (pod(), [], ["n1"], True),
     ],

@@ -103,7 +103,7 @@ def test_all_complaints_about_one_requirement_come_together() -> None:
 
 @pytest.mark.parametrize(("operator", "values"), [(Operator.EQUALS, []), (Operator.LESS_THAN, ["1", "2"])])
 def test_comparisons_take_exactly_one_value(operator: Operator, values: list[str]) -> None:
-    """Nobody can build a requirement that has nothing to compare with."""
+    """A requirement that has nothing to compare with cannot be built."""
     with pytest.raises(InputError, match=r"single value|exactly one value"):
         require("a", operator, values)
 

@@ -54,7 +54,7 @@ def test_memory_pressure_alone_turns_best_effort_away(found: Pod, is_admitted: b
 
 @pytest.mark.parametrize("conditions", [[DISK], [PID], [MEMORY, DISK], [DISK, MEMORY], [PID, DISK, MEMORY]])
 def test_any_other_pressure_turns_everybody_away(conditions: list[Condition]) -> None:
-    """Even whoever tolerates every taint; the message repeats the conditions in their order."""
+    """Even a pod that tolerates every taint; the message repeats the conditions in their order."""
     message = f"The node had condition: [{' '.join(conditions)}]. "
     for found in (BURSTABLE, tolerating(Toleration(operator="Exists"))):
         refusal = admit_under_pressure(found, conditions)
@@ -69,7 +69,7 @@ def test_without_pressure_everybody_may_come() -> None:
 
 
 def test_conditions_become_taints() -> None:
-    """None of them is NoExecute: pressure alone drives nobody away."""
+    """None of them is NoExecute: pressure alone drives no pod away."""
     assert pressure_taints([]) == []
     assert pressure_taints([PID, MEMORY]) == [PRESSURE_TAINTS[MEMORY], PRESSURE_TAINTS[PID]]
     assert {taint.effect for taint in PRESSURE_TAINTS.values()} == {NO_SCHEDULE}

@@ -1,4 +1,4 @@
-"""oom_score_adj: whom the kernel takes first (spec §11.2, §16 examples 54 and 55)."""
+"""oom_score_adj: which process the kernel takes first (spec §11.2, §16 examples 54 and 55)."""
 
 from __future__ import annotations
 

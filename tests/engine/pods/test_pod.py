@@ -1,4 +1,4 @@
-"""What a pod asks for, its QoS class, and who is critical (spec §8.4, §9.1, §11.1, §16 examples 44, 45 and 53)."""
+"""What a pod asks for, its QoS class, and what is critical (spec §8.4, §9.1, §11.1, §16 examples 44, 45 and 53)."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_class_in_status_wins() -> None:
     ],
 )
 def test_who_is_critical(found: Pod, is_critical: bool, is_node_critical: bool) -> None:
-    """Static and mirror pods whatever their priority; the class alone makes nobody critical."""
+    """Static and mirror pods whatever their priority; the class alone makes no pod critical."""
     assert (found.is_critical, found.is_node_critical) == (is_critical, is_node_critical)
 
 

@@ -89,7 +89,7 @@ def test_taking_a_pod_moves_the_last_one_into_its_place() -> None:
 
 
 def test_nobody_helps() -> None:
-    """What would remain after everybody is said in the error, each with a comma behind it."""
+    """What would remain after all pods are gone is said in the error, each with a comma behind it."""
     found = victims(CRITICAL, [pod("be1"), burstable(10)], [memory(20), Requirement("cpu", 5)])
     assert found.refusal == (
         "no set of running pods found to reclaim resources: [(res: memory, q: 10485760), (res: cpu, q: 5), ]"
@@ -115,7 +115,7 @@ def test_nobody_helps() -> None:
     ],
 )
 def test_who_gives_way_to_whom(incoming: int | None, running: int | None, can_be: bool) -> None:
-    """Anybody who is not critical, and lower priorities where both have one; never an equal."""
+    """Any pod that is not critical, and lower priorities where both have one; never an equal."""
     assert is_preemptable(pod("in", incoming), pod("out", running)) is can_be
 
 
@@ -127,7 +127,7 @@ def test_equal_priorities_are_left_alone() -> None:
 
 
 def test_the_order_for_a_victim() -> None:
-    """Its own termination period, and a condition that says who did it."""
+    """Its own termination period, and a condition that says what ended it."""
     order = preemption_of(replace(pod("v"), generation=7))
     assert (order.reason, order.grace_seconds, order.annotations) == ("Preempting", None, None)
     assert order.message == "Preempted in order to admit critical pod"

@@ -106,7 +106,7 @@ REFUSALS: list[tuple[str, PlaceablePod, NodeOffer, str | None]] = [
 def test_what_keeps_a_pod_off_an_empty_node(
     case: str, asking: PlaceablePod, node: NodeOffer, expected: str | None
 ) -> None:
-    """Kubernetes' words; and that nobody's going would help."""
+    """Kubernetes' words; and that no pod's end would help."""
     found = unsuitability(asking, node)
     assert found == (None if expected is None else NodeRefusal((expected,), is_final=True))
 
@@ -127,14 +127,14 @@ SHORTAGES: list[tuple[Claim, Claim, tuple[str, ...], bool]] = [
 
 @pytest.mark.parametrize(("asks", "taken", "reasons", "is_final"), SHORTAGES)
 def test_what_is_short(asks: Claim, taken: Claim, reasons: tuple[str, ...], is_final: bool) -> None:
-    """All resources at once; final where the whole node would not be enough. What nobody asks for is not short."""
+    """All resources at once; final where the whole node would not be enough. What is not asked for is not short."""
     load = NodeLoad(NodeOffer("n", room=ROOM))
     load.put(pod("other", taken))
     assert refusal(pod("p", asks), load) == (NodeRefusal(reasons, is_final) if reasons else None)
 
 
 def test_a_node_holds_so_many_pods() -> None:
-    """Also of those who ask for nothing; and it is said before what else is short."""
+    """Also of pods that ask for nothing; and it is said before what else is short."""
     load = NodeLoad(NodeOffer("n", room=Room(cpu=100, pods=1)))
     load.put(pod("other", claim(100)))
     assert refusal(pod(), load) == NodeRefusal(("Too many pods",), is_final=False)
@@ -142,7 +142,7 @@ def test_a_node_holds_so_many_pods() -> None:
 
 
 def test_a_place_that_was_made_is_taken_for_the_less_important() -> None:
-    """For equals too, but not for who is more important, nor for whom it was made."""
+    """For equals too, but not for a more important pod, nor for the one it was made for."""
     waiting = pod("waiting", claim(3000), priority=5)
     nodes = cluster(NodeOffer("n", room=ROOM))
     nodes.nominate(waiting, "n")
@@ -240,7 +240,7 @@ CHOICES: list[tuple[str, PlaceablePod, Cluster, str]] = [
         "b",
     ),
     (
-        "those who are going do not count",
+        "pods that are going do not count",
         pod("p", claim(100, MI), group=SET),
         cluster(
             NodeOffer("a", room=ROOM),
@@ -290,7 +290,7 @@ def test_a_place_that_was_made_is_taken_whatever_is_better() -> None:
 
 
 def test_pods_of_an_unknown_node_count_once_it_is_known() -> None:
-    """Pods and nodes are told of apart. A node that is gone is nobody's place, and its pods come back with it."""
+    """Pods and nodes are told of apart. A node that is gone takes no pod, and its pods come back with it."""
     nodes = cluster(pods=(pod("x", claim(4000), node="n"),))
     asking = pod("p", claim(1))
     assert place(asking, nodes) == Unplaced({})

@@ -1,4 +1,4 @@
-"""Who goes for whom: which node, which pods of it, and what is said when nobody does."""
+"""Which pods go for which: the node, its victims, and what is said when there are none."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ CASES: list[tuple[str, PlaceablePod, Cluster, tuple[Budget, ...], tuple[str, lis
         ("n", ["other"], 0),
     ),
     (
-        "unless nobody else can go",
+        "unless no other can go",
         pod("new", 4, 9),
         cluster(pod("guarded", 2, 1, "n", labels=GUARDED), pod("other", 2, 5, "n", labels={"app": "x"})),
         (budget(0),),
@@ -138,7 +138,7 @@ CASES: list[tuple[str, PlaceablePod, Cluster, tuple[Budget, ...], tuple[str, lis
         ("n", ["granted"], 0),
     ),
     (
-        "an empty selector guards nobody, against what it does elsewhere",
+        "an empty selector guards no pod, against what it does elsewhere",
         pod("new", 2, 9),
         cluster(pod("a", 2, 1, "n", labels=GUARDED), pod("b", 2, 5, "n")),
         (budget(0, SelectorObject()),),
@@ -152,7 +152,7 @@ CASES: list[tuple[str, PlaceablePod, Cluster, tuple[Budget, ...], tuple[str, lis
         ("n", ["a"], 0),
     ),
     (
-        "a budget of another namespace, or one that cannot be read, guards nobody",
+        "a budget of another namespace, or one that cannot be read, guards no pod",
         pod("new", 2, 9),
         cluster(pod("a", 2, 1, "n", labels=GUARDED), pod("b", 2, 5, "n", labels=GUARDED)),
         (budget(0, WEB, namespace="elsewhere"), budget(0, SelectorObject({"app": "no label!"}))),
@@ -225,7 +225,7 @@ REFUSALS: list[tuple[str, PlaceablePod, Cluster, str]] = [
         "preemption: not eligible due to preemptionPolicy=Never.",
     ),
     (
-        "nobody is less important, and a taint stays",
+        "no pod is less important, and a taint stays",
         pod("new", 4, 1),
         cluster(pod("a", 4, 1, "n"), nodes=(TAINTED,)),
         (
@@ -240,7 +240,7 @@ REFUSALS: list[tuple[str, PlaceablePod, Cluster, str]] = [
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
     ),
     (
-        "those who are more important leave too little",
+        "the more important pods leave too little",
         pod("new", 4, 9),
         cluster(pod("a", 2, 10, "n"), pod("b", 2, 1, "n")),
         "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
@@ -257,7 +257,7 @@ def test_why_nobody_goes(case: str, incoming: PlaceablePod, nodes: Cluster, mess
 
 
 def test_nobody_else_goes_while_some_are_going() -> None:
-    """Unless they went for somebody else, or the node has become impossible meanwhile."""
+    """Unless they went for another pod, or the node has become impossible meanwhile."""
     going = pod("going", 2, 1, "n", is_preempted=True)
     nodes = cluster(going, pod("other", 2, 1, "n"))
     incoming = pod("new", 2, 9)

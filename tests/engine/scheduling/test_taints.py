@@ -1,4 +1,4 @@
-"""Who may be on a tainted node, and for how long."""
+"""Which pods may be on a tainted node, and for how long."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def test_the_first_untolerated_taint_is_one_that_forbids() -> None:
     ],
 )
 def test_only_the_first_bearing_toleration_sets_the_wait(seconds: list[int | None], stay: Stay) -> None:
-    """The second toleration of one taint is ignored even where it is shorter; 292 years are for ever."""
+    """The second toleration of one taint is ignored even where it is shorter; 292 years have no end."""
     granted = [Toleration("gone", "Exists", seconds=each) for each in seconds]
     assert no_execute_stay([Taint("gone", "", NO_EXECUTE)], granted) == stay
 
 
 def test_the_shortest_wait_of_several_taints_wins() -> None:
-    """A for 20 s and B for 90 s: the pod leaves after 20 s. A taint borne for ever adds nothing."""
+    """A for 20 s and B for 90 s: the pod leaves after 20 s. A taint tolerated without limit adds nothing."""
     node = [Taint(key, "", NO_EXECUTE) for key in "ABC"]
     pod = [Toleration("B", "Exists", seconds=90), Toleration("A", "Exists", seconds=20)]
     assert no_execute_stay(node, [*pod, Toleration("C", "Exists")]) == Stay(True, True, 20)

@@ -1,4 +1,4 @@
-"""Jobs: who counts, what is decided, what is next. Played through with pods that end and vanish at any moment."""
+"""Jobs: which pods count, what is decided, what is next. Played through with pods that end and vanish at any moment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _step(goal: JobGoal, *pods: ApiPod, state: JobState | None = None, now_ns: i
         (JobGoal(completions=5, parallelism=2), (RUNNING,), JobStep(create=(None,))),
         (JobGoal(completions=2, parallelism=2), (RUNNING, SUCCEEDED), JobStep()),
         (JobGoal(completions=2, parallelism=1), (RUNNING, GOING), JobStep()),
-        # Being deleted is failing, and the next one may begin; unless somebody wants to know how it ends.
+        # Being deleted is failing, and the next one may begin; unless the Job wants to know how it ends.
         (JobGoal(), (GOING,), JobStep(create=(None,))),
         (JobGoal(waits_for_end=True), (GOING,), JobStep()),
         (JobGoal(parallelism=0), (RUNNING,), JobStep(delete=(RUNNING,))),
@@ -104,7 +104,7 @@ def test_what_was_decided_stays() -> None:
 
 
 def test_at_the_end_everybody_is_counted() -> None:
-    """Of a failed Job all that did not succeed have failed; of a successful one those who were not needed did not."""
+    """Of a failed Job all that did not succeed have failed; of a successful one those that were not needed did not."""
     pods = (SUCCEEDED, RUNNING, GOING, replace(FAILED, is_tracked=False))
     lost = tally(JobGoal(), JobState(), pods, Verdict(False, "", ""), is_deleted=False)
     assert (lost.release, lost.succeeded, lost.failed) == (("s", "r", "g"), ("s",), ("r", "g"))

@@ -1,4 +1,4 @@
-"""Which pods count, since when, and who is deleted first."""
+"""Which pods count, since when, and which is deleted first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AVAILABLE = [
     (READY, 10, True),
     (READY, 11, False),
     (replace(READY, is_ready=False), 0, False),
-    # Ready in the future, by a clock that goes wrong: who asks for no time does not look at it.
+    # Ready in the future, by a clock that goes wrong: where no time is asked for, the clock does not count.
     (replace(READY, ready_since_ns=NOW + SECOND_NS), 0, True),
     (replace(READY, ready_since_ns=NOW + SECOND_NS), 1, False),
     # Ready, and no time was written.
@@ -75,7 +75,7 @@ ORDER = [
     replace(READY, name="unready", is_ready=False, ready_since_ns=0),
     replace(READY, name="cheap", deletion_cost=-1),
     replace(READY, name="crowded", node="crowd"),
-    replace(READY, name="since nobody knows", ready_since_ns=0),
+    replace(READY, name="ready without a time", ready_since_ns=0),
     replace(READY, name="just ready", ready_since_ns=NOW - SECOND_NS),
     replace(READY, name="restarted", most_restarts=(3, 0)),
     replace(READY, name="sidecar restarted", most_restarts=(0, 3)),

@@ -131,7 +131,7 @@ SHARES = [
     (rolling(15, 3, 2), {"old": (8, 13), "new": (5, 13)}, {"old": 11, "new": 7}),
     (rolling(5, 3, 2), {"old": (8, 13), "new": (5, 13)}, {"old": 5, "new": 3}),
     (rolling(0, 3, 2), {"old": (8, 13), "new": (5, 13)}, {"old": 0, "new": 0}),
-    # Nothing to add: nobody changes.
+    # Nothing to add: no set changes.
     (rolling(10, 3, 2), {"old": (8, 13), "new": (5, 13)}, {"old": 8, "new": 5}),
     # Equal sizes: what rounding leaves is the newer one's when growing, and taken from the older one when shrinking.
     (rolling(7, 0, 1), {"old": (3, 6), "new": (3, 6)}, {"old": 3, "new": 4}),

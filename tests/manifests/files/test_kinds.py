@@ -67,7 +67,7 @@ def test_ten_thousand_mistakes_are_told_in_a_line() -> None:
 
 
 def test_every_type_that_is_named_is_there() -> None:
-    """A field of a struct that nobody lists could not be looked through."""
+    """A field of a struct that is not listed could not be looked through."""
     for struct in structs().values():
         for field in struct.fields.values():
             base = field.type.base

@@ -1,4 +1,4 @@
-"""Whatever lies in a directory of manifests, reading it neither waits nor goes on for ever."""
+"""Whatever lies in a directory of manifests, reading it neither waits nor goes on without end."""
 
 from __future__ import annotations
 

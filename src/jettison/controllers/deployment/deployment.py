@@ -40,7 +40,7 @@ class DeploymentController:
         self._reconciler.follow(pods, self._ended)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, key: Key) -> None:

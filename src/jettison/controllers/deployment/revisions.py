@@ -30,7 +30,7 @@ UNLIMITED: Final = 2**31 - 1
 
 
 def replicas_of(workload: Document) -> int:
-    """How many pods it asks for; nobody said how many means one."""
+    """How many pods it asks for; without a number, one."""
     replicas = workload["spec"].get("replicas")
     return 1 if replicas is None else int(replicas)
 
@@ -83,7 +83,7 @@ def next_revision(old: Iterable[Document]) -> int:
 def revised(deployment: Document, annotations: Document, revision: int) -> Document:
     """The annotations of the new set: the Deployment's own, and the revision.
 
-    A set that comes back, because somebody went back to it, gets the newest number and remembers the ones it had.
+    A set that comes back, after a rollback, gets the newest number and remembers the ones it had.
     """
     copied = {
         key: value for key, value in (deployment["metadata"].get("annotations") or {}).items() if key not in _NOT_COPIED
@@ -135,7 +135,7 @@ def new_set(deployment: Document, reference: Document, digest: str) -> Document:
 
 
 def forgettable(deployment: Document, old: Iterable[Document]) -> list[Document]:
-    """The oldest revisions beyond the limit, as far as they have no pods and nobody deletes them already."""
+    """The oldest revisions beyond the limit, as far as they have no pods and are not being deleted already."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == UNLIMITED:
         return []
@@ -164,6 +164,6 @@ def _revision(replica_set: Document) -> int | None:
 
 
 def _number(replica_set: Document, annotation: str) -> int | None:
-    """None also where somebody wrote something else into it."""
+    """None also where it holds something else."""
     number = parse_int64((replica_set["metadata"].get("annotations") or {}).get(annotation) or "")
     return number if number is not None and 0 <= number <= UNLIMITED else None

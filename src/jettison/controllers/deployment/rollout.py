@@ -81,7 +81,7 @@ class DeploymentLook:
             await self._recreate()
 
     def _is_rescaled(self) -> bool:
-        """Whether somebody changed the size: a set still knows the one before."""
+        """Whether the size was changed: a set still has the one before."""
         sizes = {desired_of(each) for each in self._active} - {None}
         return bool(sizes - {self._rollout.replicas})
 

@@ -39,7 +39,7 @@ SOURCE: Final = "controllermanager"
 """What Kubernetes calls itself in these events."""
 
 _SECOND_NS: Final = 10**9
-# A watch is behind by milliseconds. Who waits longer than this for a pod to appear waits for one that is not to come.
+# A watch is behind by milliseconds. A pod that has not appeared by now never will.
 _LONGEST_LAG_NS: Final = 3 * _SECOND_NS
 _LAG_PAUSE_SECONDS: Final = 0.05
 
@@ -69,7 +69,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DisruptionController:
-    """One worker for the budgets, and one for conditions that nobody acted upon."""
+    """One worker for the budgets, and one for announced disruptions that did not happen."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -95,7 +95,7 @@ class DisruptionController:
         self._stale = StaleConditions(around, self._pods)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.run())
             group.create_task(self._stale.run())

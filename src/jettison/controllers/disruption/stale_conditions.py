@@ -1,6 +1,6 @@
 """Takes back `DisruptionTarget` from pods that were to go two minutes ago and are still there.
 
-Somebody announced the pod's end and failed before asking for it. The condition stays, as False: that there was such an
+A client announced the pod's end and failed before asking for it. The condition stays, as False: that there was such an
 announcement is worth knowing.
 """
 
@@ -34,7 +34,7 @@ class StaleConditions:
         self._reconciler.follow(pods, _announced)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, key: Key) -> None:

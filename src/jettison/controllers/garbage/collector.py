@@ -1,10 +1,10 @@
-"""The garbage collector: what nobody owns any more is deleted, and owners wait for their dependents if they want to.
+"""The garbage collector: deletes objects whose owners are gone; an owner can wait for its dependents.
 
 `Background`: the owner is gone, its dependents follow. `Foreground`: the owner stays, with a finalizer, until the
 dependents that block it are gone. `Orphan`: the dependents forget the owner first. An owner that the cache does not
 know is asked for at the server before anything is deleted on its account, and a deletion carries the version of the
-dependent that it was decided on. What belongs to an owner of a kind that nobody serves is left as it is: the kind may
-come back.
+dependent that it was decided on. What belongs to an owner of a kind that the server lacks is left as it is: the
+kind may come back.
 
 Only the kinds of `ownership.KINDS` are collected. Their owners may be of any kind.
 """
@@ -39,7 +39,7 @@ class GarbageCollector:
             self._reconciler.follow(cache, functools.partial(self._ownership.touched, kind))
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, item: Item) -> None:
@@ -110,7 +110,7 @@ class GarbageCollector:
         return document is not None and is_waiting(document)
 
     async def _unblock(self, item: Item, document: Document) -> Document:
-        """Two that wait for one another would wait for ever: this one no longer holds up its owners."""
+        """Two that wait for one another would never end: this one no longer holds up its owners."""
         references = [{"uid": each.get("uid"), "blockOwnerDeletion": False} for each in references_of(document)]
         patch = {"metadata": {"uid": document["metadata"]["uid"], "ownerReferences": references}}
         return await self._around.client.patch(item.kind, item.key[1], patch, item.key[0])
@@ -130,7 +130,7 @@ class GarbageCollector:
             return
 
     async def _remove_finalizer(self, item: Item, document: Document, finalizer: str) -> None:
-        """On the version that was looked at: somebody may be adding or removing another one."""
+        """On the version that was looked at: another client may be adding or removing another one."""
         metadata = document["metadata"]
         kept = [each for each in metadata["finalizers"] if each != finalizer]
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}

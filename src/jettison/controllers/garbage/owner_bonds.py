@@ -1,8 +1,8 @@
 """What an owner reference is worth: whether its owner is there, is gone, or waits for its dependents to go.
 
 The caches are asked first, then the server. A set of 2,000 pods has one owner, and every dependent is looked at every
-45 seconds; so what the server said is remembered for one and a half times as long. An owner of a kind that nobody
-follows is asked for at every second look, not once per dependent, and its end is noticed within two.
+45 seconds; so what the server said is remembered for one and a half times as long. An owner of a kind without
+a cache is asked for at every second look, not once per dependent, and its end is noticed within two.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class _Owner(NamedTuple):
 
 
 class _Served(NamedTuple):
-    """What discovery said of a kind; None: nobody serves it."""
+    """What discovery said of a kind; None: the server does not have it."""
 
     kind: Kind | None
 
 
 class OwnerBonds:
-    """For the garbage collector, who deletes on the account of what is said here."""
+    """For the garbage collector, which deletes on the account of what is said here."""
 
     def __init__(self, around: Surroundings, ownership: Ownership) -> None:
         self._client = around.client
@@ -67,7 +67,7 @@ class OwnerBonds:
         self._asked: RecentAnswers[_Owner, Bond] = RecentAnswers(around.clock, REMEMBERED_SECONDS)
 
     async def judge(self, item: Item, reference: Document) -> Bond:
-        """An owner that cannot be asked for, because nobody serves its kind or it has no possible name, is not judged.
+        """An owner that cannot be asked for, because no server has its kind or it has no possible name, is not judged.
 
         Neither is a namespaced owner of an object without a namespace: a mistake that no looking can settle.
         """
@@ -104,7 +104,7 @@ class OwnerBonds:
         if remembered is not None:
             return remembered
         bond = await self._ask(owner, reference)
-        # Who waits may end at any moment. Of one whose kind is followed the cache is about to hear, also of its end.
+        # An owner that waits may end at any moment. One of a kind with a cache is about to appear there, also its end.
         if bond is Bond.DANGLING or (bond is Bond.SOLID and cache is None):
             self._asked.note(owner, bond)
         return bond

@@ -1,4 +1,4 @@
-"""Who belongs to whom, over all kinds that can have owners: kept from the caches, changed with every event."""
+"""Which object belongs to which, over all kinds that can have owners; kept from the caches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Lease": LEASES,
     "PriorityClass": PRIORITY_CLASSES,
 }
-"""What is looked after. Events own nothing and nobody owns them; namespaces have an end of their own."""
+"""What is looked after. Events own nothing and have no owner; namespaces have an end of their own."""
 
 
 class Item(NamedTuple):
@@ -72,7 +72,7 @@ class Ownership:
         return list(self._dependents.get(uid, ()))
 
     def touched(self, kind: Kind, change: Change) -> Iterator[Item]:
-        """Whom a change concerns: the object itself, those it leaves behind, and owners that wait for its end."""
+        """Which objects a change concerns: the object itself, its dependents, and owners that wait for its end."""
         item = Item(kind, key_of(change.newest))
         if change.new is not None and (change.is_resync or change.differs(_bonds)):
             yield item

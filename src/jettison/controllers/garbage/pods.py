@@ -1,4 +1,4 @@
-"""Pod collection: removes pods that nobody else will, every 20 seconds.
+"""Pod collection: removes pods that no other controller removes, every 20 seconds.
 
 Those are the oldest of too many that have ended, those whose node is gone or was declared lost, and those that were to
 go before they ever got a node. No node agent confirms their end, so they are deleted without grace.
@@ -42,7 +42,7 @@ class PodGarbageController:
         self._missing_since: dict[str, int] = {}
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await repeat("pod collection", ROUND_SECONDS, self.collect)
 
     async def collect(self) -> None:
@@ -58,7 +58,7 @@ class PodGarbageController:
                 await self._remove(pod, is_orphan=True)
 
     def _abandoned(self, pods: Iterable[Document]) -> Iterator[Document]:
-        """Going, with nobody to see them off."""
+        """Terminating, with no node agent that could confirm the end."""
         out_of_service = {node["metadata"]["name"] for node in self._nodes if _is_out_of_service(node)}
         for pod in pods:
             name = node_name_of(pod)

@@ -27,7 +27,7 @@ class FinishedJobController:
         self._reconciler.follow(self._jobs, _ending)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     async def _reconcile(self, key: Key) -> None:
@@ -36,7 +36,7 @@ class FinishedJobController:
             return
         namespace, name = key
         try:
-            # Somebody may have asked for more time since.
+            # The Job may have been given more time since.
             fresh = await self._around.client.get(JOBS, name, namespace)
             if self._is_due(key, fresh):
                 options = DeleteOptions(uid=fresh["metadata"]["uid"], propagation="Foreground")
@@ -45,7 +45,7 @@ class FinishedJobController:
             return
 
     def _is_due(self, key: Key, job: Document) -> bool:
-        """If it will be, somebody looks again then."""
+        """Now; a Job that is due later is queued for that moment."""
         expiry_ns = _expiry_ns(job)
         if expiry_ns is None:
             return False

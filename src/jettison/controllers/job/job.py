@@ -59,7 +59,7 @@ from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import JOBS, PODS
 
 MANAGER: Final = "kubernetes.io/job-controller"
-"""What `spec.managedBy` says where it does not mean somebody else."""
+"""What `spec.managedBy` says where it means this controller."""
 
 _SECOND_NS: Final = 10**9
 _WORKERS: Final = 5
@@ -102,7 +102,7 @@ class JobController:
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._jobs))
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.run())
             group.create_task(self._orphans.run())
@@ -165,7 +165,7 @@ class JobController:
         changed = observed(started, look.view)
         if verdict is not None:
             changed = decided(changed, verdict, look.now_ns)
-        # Who is still active has first to be told to go: until then the end is not near.
+        # Active pods have to be told to go first: until then the Job cannot end.
         ending = verdict if may_act and not look.view.active else None
         await self._count(job, changed, look, ending)
         if failure is not None:
@@ -194,14 +194,14 @@ class JobController:
             return None
         going = look.documents(each.uid for each in step.delete)
         if look.view.verdict is None:
-            # They are not wanted, which is no failure: nobody is to count them.
+            # They are not wanted, which is no failure: they must not be counted.
             released = await self._tracking.release(going)
             if released.error is not None:
                 return released.error
         return await self._batches.delete(job, going)
 
     async def _count(self, job: Document, changed: Document, look: _Look, ending: Verdict | None) -> None:
-        """Note who has ended, take their finalizers, count them, and end the Job when all are counted."""
+        """Note which pods have ended, take their finalizers, count them, and end the Job when all are counted."""
         found = tally(look.goal, look.state, look.pods, ending, is_deleted=is_terminating(job))
         tracked = {pod.uid for pod in look.pods if pod.is_tracked}
         stored = await self._write(job, noted(changed, look.goal, found, tracked))

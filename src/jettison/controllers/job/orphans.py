@@ -1,4 +1,4 @@
-"""Pods that wait to be counted by a Job which is gone or has finished: they would wait, and stay, for ever."""
+"""Pods that wait to be counted by a Job which is gone or has finished: their finalizer would keep them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OrphanedJobPods:
         self._reconciler.follow(jobs, self._ended)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     def _seen(self, change: Change) -> Iterable[Key]:

@@ -56,7 +56,7 @@ class Released(NamedTuple):
 
 
 class Tracking:
-    """Removes finalizers, and remembers of whom until the cache shows it: a pod must not be counted twice."""
+    """Removes finalizers, and remembers from which pods until the cache shows it: a pod must not be counted twice."""
 
     def __init__(self, client: KubeClient, pods: Cache) -> None:
         self._client = client

@@ -62,7 +62,7 @@ def counted(job: Document, released: Collection[str]) -> Document:
 
 
 def has_notes(job: Document) -> bool:
-    """Whether somebody is still to be counted."""
+    """Whether a pod is still to be counted."""
     return bool((job.get("status") or {}).get(_NOTED))
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes Events of controllers: what people see with `kubectl describe`. Nobody waits for them.
+"""Kubernetes Events of controllers: what people see with `kubectl describe`. No reconcile waits for them.
 
 They are folded and limited as Kubernetes' own event client does it.
 """
@@ -53,7 +53,7 @@ class EventRecorder:
             self._posts.post(_document(source, recorded))
 
     async def run(self) -> None:
-        """Send them, for ever."""
+        """Send events until cancelled."""
         await self._posts.run()
 
 

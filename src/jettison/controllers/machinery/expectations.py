@@ -40,7 +40,7 @@ class Expectations:
         self._open: dict[Key, _Open] = {}
 
     def follow(self, cache: Cache, owner_of: Callable[[Document], Key | None]) -> None:
-        """Take off what the cache shows. `owner_of`: whose object it is, None where it is nobody's of ours."""
+        """Take off what the cache shows. `owner_of`: the key of an object's owner, None for another kind."""
 
         def listener(change: Change) -> None:
             if change.is_resync:

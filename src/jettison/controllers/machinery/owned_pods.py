@@ -115,7 +115,7 @@ def _claimable(document: Document) -> object:
 
 
 class ByController:
-    """The objects of a cache in groups, kept as they change. Objects are the cache's own: nobody changes one."""
+    """The objects of a cache in groups, kept as they change. Objects are the cache's own and must not be changed."""
 
     def __init__(self, cache: Cache) -> None:
         self._groups: dict[str, dict[Key, Document]] = {}
@@ -164,7 +164,7 @@ def _orphanage(namespace: str) -> str:
 
 
 class Claims:
-    """Adopts and releases objects of one kind for owners of one kind. With a finalizer, who is adopted gets it too."""
+    """Adopts and releases objects of one kind for owners of one kind. An adopted object gets the finalizer too."""
 
     def __init__(self, client: KubeClient, owner_kind: OwnerKind, kind: Kind, finalizer: str = "") -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Many pods at once for an owner, each expected before it is asked for: for whoever makes and deletes by the dozen."""
+"""Many pods at once for an owner, each expected before it is asked for."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ How to use: `PodControl(around, owner_kind, source)` with the source that the ev
 `replicaset-controller`. `create(owner, template)` makes one pod with a name that the server completes; `delete(owner,
 pod)` asks for the end of that very pod. Both raise what the server said, after having told it as an event.
 `slow_start(count, work)` makes many: one, then two, then four at a time, so that a quota that refuses all is asked
-once and not a thousand times. `pod_from_template` is the pod alone, and `delete_pod` the deletion, for who gives it a
-name and events of his own.
+once and not a thousand times. `pod_from_template` is the pod alone, and `delete_pod` the deletion, for a controller
+with names and events of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PodControl:
         self._source = source
 
     async def create(self, owner: Document, template: Document, prefix: str = "") -> Document:
-        """One pod; its name begins with the owner's, or with the prefix of who knows better."""
+        """One pod; its name begins with the owner's, or with the prefix that is given."""
         name = prefix or f"{owner['metadata']['name']}-"
         pod = pod_from_template(self._owner_kind, owner, template)
         pod["metadata"]["generateName"] = name if len(name) <= _LONGEST_PREFIX else name[:-1]

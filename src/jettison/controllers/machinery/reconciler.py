@@ -1,4 +1,4 @@
-"""Who looks: workers that take a key from the queue, reconcile it, and come back to it where that failed."""
+"""Workers that take a key from the queue, reconcile it, and come back to it where that failed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Controller(Protocol):
     """What the runner starts, once all caches are filled."""
 
     async def run(self) -> None:
-        """For ever; returns only by being cancelled."""
+        """Until cancelled."""
 
 
 class Reconciler(Generic[K]):
@@ -65,7 +65,7 @@ class Reconciler(Generic[K]):
         cache.listen(listener)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):
@@ -101,7 +101,7 @@ def _shown(key: Hashable) -> str:
 
 
 async def repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Do it every so many seconds, for ever; what the server refused is tried in the next round."""
+    """Do it every so many seconds until cancelled; what the server refused is tried in the next round."""
     while True:
         try:
             await work()

@@ -85,7 +85,7 @@ class Revisions:
         return found if self._is_own(owner, found) else None
 
     async def forget(self, revisions: Iterable[Document]) -> None:
-        """Delete those that nobody will go back to."""
+        """Delete revisions that no rollback needs."""
         for each in revisions:
             namespace, name = key_of(each)
             try:
@@ -95,7 +95,7 @@ class Revisions:
                 continue
 
     def hash_of(self, revision: Document) -> str:
-        """One that came without the label is known by its name, which nobody else has either."""
+        """One that came without the label is known by its name, which is unique too."""
         metadata = revision["metadata"]
         return str((metadata.get("labels") or {}).get(self._hash_label) or metadata["name"])
 

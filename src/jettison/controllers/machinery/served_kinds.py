@@ -12,7 +12,7 @@ from jettison.runtimes.kube.kinds import Kind
 async def read_resources(client: KubeClient, api_version: str) -> list[Document]:
     """What the server has in this group and version; nothing where it does not serve it."""
     group, _, version = api_version.rpartition("/")
-    # As a kind without a name: the path, with whatever somebody wrote into an owner reference made harmless.
+    # As a kind without a name: the path, with the text of an owner reference, which may be anything, quoted.
     path = Kind(group, "", version=version).path().rstrip("/")
     try:
         found = await client.request("GET", path)
@@ -28,7 +28,7 @@ def plural_of(kind: str, resources: Iterable[Document]) -> str | None:
 
 
 async def find_kind(client: KubeClient, api_version: str, kind: str) -> Kind | None:
-    """A kind by its name in references; None where nobody serves it."""
+    """A kind by its name in references; None where the server does not have it."""
     resources = await read_resources(client, api_version)
     plural = plural_of(kind, resources)
     if plural is None:

@@ -1,4 +1,4 @@
-"""What is still to be looked at. A key that is named ten times is looked at once, and never by two at a time."""
+"""Keys that are still to be reconciled. A key that is added ten times is taken once, and never by two workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WorkQueue(Generic[K]):
 
     def __init__(self) -> None:
         self._ready: deque[K] = deque()
-        # Named and not yet taken, be it in `_ready` or, while somebody is at it, waiting for `done`.
+        # Named and not yet taken, be it in `_ready` or, while a worker has the key, waiting for `done`.
         self._named: set[K] = set()
         self._taken: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
@@ -67,7 +67,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def take(self) -> K:
-        """The next key; whoever takes it says `done`."""
+        """The next key; a worker that takes it must call `done`."""
         while self.is_idle:
             self._wake.clear()
             await self._wake.wait()

@@ -2,7 +2,7 @@
 
 A silent node's conditions become Unknown, its pods stop being ready (so that budgets and services do not count on
 them), and it is tainted: NoSchedule at once, NoExecute at one node every ten seconds, because a mistake made about
-one node is smaller than one made about all. While no node at all is ready nobody is evicted.
+one node is smaller than one made about all. While no node at all is ready no pod is evicted.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class NodeLifecycleController:
         self._reconciler.follow(self._pods, self._placed)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.run())
             group.create_task(repeat("node lifecycle", LOOK_SECONDS, self._look))
 
     async def _look(self) -> None:
-        """Silence is no event: somebody has to notice it."""
+        """Silence is no event, so all nodes are checked every few seconds."""
         for node in self._nodes:
             self._reconciler.queue.add(node["metadata"]["name"])
 

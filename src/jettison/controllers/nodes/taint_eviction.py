@@ -35,7 +35,7 @@ class _Timer(NamedTuple):
 
 
 class TaintEvictionController:
-    """Knows when each pod must have left; monotonic time, so that a clock that is set evicts nobody."""
+    """Knows when each pod must have left; monotonic time, so that setting the clock evicts no pod."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -48,7 +48,7 @@ class TaintEvictionController:
         self._reconciler.follow(self._nodes, self._tainted)
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         await self._reconciler.run()
 
     def _touched(self, change: Change) -> Iterable[Key]:

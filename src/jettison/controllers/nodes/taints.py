@@ -39,7 +39,7 @@ class Outage(Enum):
 
     NONE = auto()
     PARTIAL = auto()
-    # Then it is more likely that we are cut off than that all nodes died: nobody is evicted.
+    # Then it is more likely that we are cut off than that all nodes died: no pod is evicted.
     FULL = auto()
 
 

@@ -1,7 +1,7 @@
 """Which pod is next? The one with the highest priority, then the one that has waited longest.
 
 A pod that fits nowhere is put aside until something happens that could help it. It then waits its turn, longer after
-each failure, but only while others want to be tried: as long as nobody else is there, nobody needs to wait.
+each failure, but only while other pods want to be tried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class SchedulingQueue:
-    """Keys of pods. For one event loop; whoever takes a key says `done`, `park` or `retry` of it."""
+    """Keys of pods. For one event loop; each key that is taken is given back with `done`, `park` or `retry`."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
@@ -71,7 +71,7 @@ class SchedulingQueue:
         self._end_timer(key)
 
     def stir(self) -> None:
-        """Something happened that could help those who were put aside."""
+        """Something happened that could help pods that were put aside."""
         self.happenings += 1
         self._wait(self._parked)
         self._parked = set()
@@ -111,9 +111,9 @@ class SchedulingQueue:
                 self._parked.add(key)
 
     def retry(self, key: Key) -> float:
-        """Nothing was found out, because somebody did not answer, or refused: again after a pause, of so many seconds.
+        """Nothing was found out, because the server did not answer or refused: again after a pause, of so many seconds.
 
-        Whatever happens meanwhile: that its own room became free would wake it at once, for ever.
+        Whatever happens meanwhile: that its own room became free would wake it at once, in an endless loop.
         """
         seconds = 0.0
         if self._finish(key) and (entry := self._entries.get(key)):

@@ -1,4 +1,4 @@
-"""The scheduler: gives every pod that has none a node, and makes room for those who are more important than others.
+"""The scheduler: gives every pod that has none a node, and makes room for those of higher priority.
 
 It decides about one pod at a time, the most important first, from sums that hold its own decisions already; only the
 writing happens side by side. Whatever it keeps to itself it can read again: after a restart it goes on from the API.
@@ -33,7 +33,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"
 GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
-# Everybody who was put aside is tried once more after this time, whatever has happened or not.
+# Every pod that was put aside is tried once more after this time, whether or not anything happened.
 _FLUSH_SECONDS: Final = 300.0
 _WRITERS: Final = 16
 _FIRST_PAUSE: Final = 0.1
@@ -53,12 +53,12 @@ class Scheduler:
         self._world = World(around.caches.of(PODS), around.caches.of(NODES), self._queue)
         self._budgets: View[Budget] = View(around.caches.of(BUDGETS), budget_from)
         self._writers = asyncio.Semaphore(_WRITERS)
-        # Who asked in vain since something last happened, by what was wanted: of 500 replicas one needs to try.
+        # What was wanted in vain since something last happened: of 500 replicas one needs to try.
         self._vain: dict[Hashable, str] = {}
         self._vain_since = 0
 
     async def run(self) -> None:
-        """For ever."""
+        """Work until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(repeat("scheduler", _FLUSH_SECONDS, self._flush))
@@ -73,7 +73,7 @@ class Scheduler:
         self._queue.stir()
 
     async def _attempt(self, key: Key) -> None:
-        """Up to its first wait, which comes after its decision, nobody else decides anything."""
+        """Up to its first wait, which comes after its decision, no other attempt decides anything."""
         try:
             await self._schedule(key)
         except Conflict:
@@ -153,9 +153,9 @@ class Scheduler:
             await self._writers.acquire()
 
     async def _settle(self, pod: PlaceablePod, refusal: ApiError) -> None:
-        """A binding was refused: perhaps because an earlier try of it was not, or because somebody else was faster.
+        """A binding was refused: perhaps because an earlier try of it was not, or because another scheduler was faster.
 
-        A server that broke over it may have done it as well. Who is not bound is decided about again, after a pause.
+        A server that broke over it may have done it as well. A pod that is not bound is decided about after a pause.
         """
         namespace, name = pod.key
         try:
@@ -164,7 +164,7 @@ class Scheduler:
             self._world.forget(pod)
             return
         except ApiError:
-            # The next binding or the watch will tell. An assumption that nobody settled would be for good.
+            # The next binding or the watch will tell. An assumption that is not settled here would stay.
             self._world.forget(pod)
             raise
         if document["metadata"].get("uid") == pod.uid and (document.get("spec") or {}).get("nodeName"):
@@ -194,7 +194,7 @@ class Scheduler:
         await self._write_status(pod, UNSCHEDULABLE, message, nominated)
 
     async def _preempt(self, pod: PlaceablePod, verdict: Preemption) -> None:
-        """Whoever waited for the same place and is less important has to look elsewhere."""
+        """A less important pod that waited for the same place has to look elsewhere."""
         load = self._world.cluster.load(verdict.node)
         waiting = load.nominated.values() if load else ()
         outdone = [each for each in waiting if each.priority < pod.priority and each.key != pod.key]
@@ -244,7 +244,7 @@ class Scheduler:
                 self._queue.add(each.key, each.priority)
 
     async def _write_status(self, pod: PlaceablePod, reason: str, message: str, nominated: str) -> bool:
-        """Whether that was news. What is not is not written: a pod that fits nowhere would wake everybody each time."""
+        """Whether that was news. What is not is not written: a pod that fits nowhere would wake all watches."""
         document = self._world.document(pod.key)
         if document is None or document["metadata"]["uid"] != pod.uid:
             return False

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class World:
-    """Nodes, pods on them, and pods that wait; it tells the queue who is to be tried (again)."""
+    """Nodes, pods on them, and pods that wait; it tells the queue which pods to try (again)."""
 
     def __init__(self, pods: Cache, nodes: Cache, queue: SchedulingQueue) -> None:
         self.cluster = Cluster()
@@ -61,12 +61,12 @@ class World:
             self._vacate(pod.key)
 
     def withdraw(self, key: Key) -> None:
-        """It waits for nobody to go any more, so that others may come there."""
+        """It no longer waits for other pods to go, so that others may come there."""
         if self.cluster.withdraw(key):
             self._queue.stir()
 
     def expect_end(self, victim: PlaceablePod) -> None:
-        """It is being told to go, so nobody else needs to tell it."""
+        """It is being told to go, so it must not be told a second time."""
         if self.cluster.place_of(victim.key) == victim.node:
             self.cluster.put(replace(victim, is_terminating=True, is_preempted=True))
 

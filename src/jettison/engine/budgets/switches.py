@@ -18,7 +18,7 @@ class ApiSwitches:
     free_unready_pods: bool = False
     # A pod with several budgets goes when all of them let it, and is taken from each; upstream it never goes.
     join_budgets: bool = False
-    # A budget that cannot be counted says why nobody may go; upstream it claims to be still in process, for ever.
+    # A budget that cannot be counted says why no pod may go; upstream it always claims to be still in process.
     observe_failed_syncs: bool = False
 
 

@@ -63,7 +63,7 @@ def sync_budget(
     """Compute a budget's status from the pods of the cluster.
 
     When that fails, nothing but the permission is withdrawn: all numbers and even `observed_generation` stay, so
-    that a budget whose first sync fails looks unprocessed for ever; unless `observe_failed_syncs`.
+    that a budget whose first sync fails never looks processed; unless `observe_failed_syncs`.
     """
     if switches.observe_failed_syncs:
         observed = replace(budget, status=replace(budget.status, observed_generation=budget.generation))

@@ -1,8 +1,8 @@
-"""What would a drain do? Spends the budgets pod by pod, as the eviction handler would, and says who goes when.
+"""What would a drain do? Spends the budgets pod by pod, as the eviction handler would, and says which pod goes when.
 
-A *wave* is what may go without waiting for anybody. Between two waves the pods of the first are gone, their
+A *wave* is what may go without waiting for another pod. Between two waves the pods of the first are gone, their
 replacements are Ready on other nodes and the disruption controller has counted again. Two assumptions make that a
-forecast: whoever has a controller is replaced by a pod as healthy as itself, and nothing else changes. So a pod that
+forecast: a pod with a controller is replaced by one as healthy as itself, and nothing else changes. So a pod that
 is not Ready now is never counted on, which is what blocks the drain of a crash-looping service in a real cluster too.
 Nor is a *stranded* one: no node can take its replacement. A drain evicts it all the same if its budget has room, but
 the room does not come back.
@@ -44,7 +44,7 @@ class Fate(StrEnum):
     WAITS = "waits"
     """In a later wave: its budget must recover first."""
     BLOCKED = "blocked"
-    """Never, unless somebody changes something."""
+    """Never, unless something is changed."""
     STAYS = "stays"
     """A drain leaves it alone."""
     REFUSED = "refused"
@@ -143,7 +143,7 @@ def stranded_pods(
 ) -> frozenset[str]:
     """Which of these pods, as `namespace/name`, could be placed nowhere if they were new?
 
-    A drain cordons all its nodes before it evicts anybody, so a drained node takes only who tolerates that.
+    A drain cordons all its nodes before it evicts a pod, so a drained node takes only pods that tolerate that.
     """
     nodes = [replace(each, is_cordoned=True) if each.name in drained else each for each in ready_nodes]
     answers: dict[Hashable, bool] = {}
@@ -165,10 +165,10 @@ class _Guard:
 
     budget: Budget
     pods: tuple[ApiPod, ...]
-    # Who takes from it in this wave, and who took from it before; replacements of the latter must be Ready.
+    # The pods that take from it in this wave, and those that took before; replacements of the latter must be Ready.
     spending: tuple[str, ...] = ()
     spenders: tuple[str, ...] = ()
-    # Ready pods that went and are replaced by nobody.
+    # Ready pods that went and are not replaced.
     lost: tuple[str, ...] = ()
 
     @property
@@ -197,7 +197,7 @@ class _Ledger:
                 self._guarding.setdefault((pod.namespace, pod.name), []).append(str(budget))
 
     def plan_node(self, pods: Sequence[ApiPod], first: int) -> dict[str, PodPlan]:
-        """Wave after wave, until everybody is gone or nothing moves any more; by `namespace/name`."""
+        """Wave after wave, until all pods are gone or nothing moves any more; by `namespace/name`."""
         plans: dict[str, PodPlan] = {}
         stuck: list[tuple[ApiPod, Refused]] = []
         remaining, wave = list(pods), first
@@ -304,7 +304,7 @@ def _is_neglected(budget: Budget) -> bool:
 
 
 def _recovered(guard: _Guard, lost: set[str], stranded: set[str]) -> _Guard:
-    """Without the pods that nobody replaces, and with a Pending one for each that is stranded.
+    """Without the pods that are not replaced, and with a Pending one for each that is stranded.
 
     A budget that its controller neglects or cannot compute stays as it is.
     """
@@ -315,7 +315,7 @@ def _recovered(guard: _Guard, lost: set[str], stranded: set[str]) -> _Guard:
     gone = [*leaving, *(pod for pod in guard.pods if str(pod) in stranded)]
     healthy = status.current_healthy - sum(map(_is_healthy, gone))
     allowed = max(healthy - status.desired_healthy, 0) if status.expected_pods > 0 else 0
-    # Evictions that somebody else was granted hold the budget as our own do.
+    # Evictions that were granted to other clients hold the budget as our own do.
     others = (f"{guard.budget.namespace}/{name}" for name in status.disrupted_pods)
     awaited = tuple(name for name in guard.spending or tuple(others) if name not in stranded)
     status = replace(status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods={})
@@ -329,7 +329,7 @@ def _recovered(guard: _Guard, lost: set[str], stranded: set[str]) -> _Guard:
 
 
 def _remedy(pod: ApiPod, refused: Refused, guards: Sequence[_Guard]) -> str:
-    """What somebody must do, or wait for, before this pod may go."""
+    """What the operator must do, or wait for, before this pod may go."""
     if refused.refusal is Refusal.SEVERAL_BUDGETS:
         names = " and ".join(str(guard.budget) for guard in guards)
         return f"let only one budget select the pod, now {names} do"
@@ -393,7 +393,7 @@ def _other_numbers(guard: _Guard) -> str:
         way = f"add {short} {_pods(short)} or {way}"
     because = f"{needed} healthy {_pods(needed)} must remain"
     if guard.lost:
-        because += f" and nobody replaces {', '.join(guard.lost[:_MOST_NAMES])}"
+        because += f" and no controller replaces {', '.join(guard.lost[:_MOST_NAMES])}"
     return f"{way}: {because}"
 
 

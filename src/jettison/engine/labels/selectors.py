@@ -196,6 +196,6 @@ def _operand_complaints(operator: Operator, values: Sequence[str]) -> Iterator[s
 
 
 def _as_go_json(values: Sequence[str]) -> str:
-    """A list as Go's JSON writes it, which has null for an empty one that nobody filled."""
+    """A list as Go's JSON writes it, which has null for one that was never made."""
     escaped = [value.translate(_JSON_ESCAPES) for value in values]
     return '["' + '","'.join(escaped) + '"]' if values else "null"

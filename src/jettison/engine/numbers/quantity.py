@@ -20,7 +20,7 @@ FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([e
 SUFFIX_WRONG = "unable to parse quantity's suffix"
 NUMBER_WRONG = "unable to parse numeric part of quantity"
 
-# Go would spend minutes and gigabytes to compare 1e2000000000 with 1; nobody owns 10⁴⁰⁹⁶ of anything.
+# Go would spend minutes and gigabytes to compare 1e2000000000 with 1; there is no 10⁴⁰⁹⁶ of anything.
 EXPONENT_LIMIT = 4096
 # Nor writes it with so many characters; Python needs half a minute to read a million digits, and 5 ms for these.
 LENGTH_LIMIT = 16384
@@ -227,7 +227,7 @@ def _big(sign: str, digits: str, places: int, exponent: int, format_: Format) ->
 
 
 def _round_up(number: int, scale: int, digits: int) -> int:
-    """`number` × 10^`scale` in units of 10⁻⁹, rounded away from zero: who asks for a little gets a little."""
+    """`number` × 10^`scale` in units of 10⁻⁹, rounded away from zero: a small request is never zero."""
     shift = scale + 9
     if shift >= 0:
         return number * int(10**shift)

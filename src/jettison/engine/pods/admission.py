@@ -39,7 +39,7 @@ def admit_under_pressure(pod: Pod, conditions: Sequence[Condition]) -> Admission
     """Against the reported conditions, in their order, because the message repeats it.
 
     Memory pressure alone turns only BestEffort pods away, and those not if they tolerate its taint. Any other pressure
-    turns everybody away who is not critical, DaemonSet pods that tolerate all taints included.
+    turns every pod away that is not critical, DaemonSet pods that tolerate all taints included.
     """
     if not conditions or pod.is_critical:
         return ADMITTED
@@ -88,7 +88,7 @@ class Shortage:
 def shortages(pod: Pod, others: Iterable[Pod], allocatable: Mapping[str, Quantity]) -> list[Shortage]:
     """What keeps the pod from fitting beside the others: the count of pods first, then each resource.
 
-    Resources that the node does not know are not asked for here; a device nobody announced cannot be short.
+    Resources that the node does not know are not asked for here; a device that was not announced cannot be short.
     """
     wanted = requests(pod)
     others = list(others)

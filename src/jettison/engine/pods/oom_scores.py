@@ -1,4 +1,4 @@
-"""oom_score_adj: whom the kernel's OOM killer takes first when eviction comes too late."""
+"""oom_score_adj: which process the kernel's OOM killer takes first when eviction comes too late."""
 
 from __future__ import annotations
 

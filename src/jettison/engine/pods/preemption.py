@@ -1,4 +1,4 @@
-"""Making room for a critical pod: whom to end so that it fits (spec §13).
+"""Making room for a critical pod: which pods to end so that it fits (spec §13).
 
 The search is greedy and keeps upstream's oddities, because they decide: the last of identical pods wins, and taking a
 pod moves the last one of the pool into its place.
@@ -28,7 +28,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Whom to end, in order; or why nobody helps."""
+    """Which pods to end, in order; or why that would not help."""
 
     pods: tuple[Pod, ...] = ()
     refusal: str | None = None
@@ -48,7 +48,7 @@ def handle_admission_failure(
 ) -> Recovery:
     """A critical pod that lacks only resources gets room made for it; anything else stays refused.
 
-    Where something besides resources is in the way, ending pods would not help, so nobody is ended.
+    Where something besides resources is in the way, ending pods would not help, so no pod is ended.
     """
     if not incoming.is_critical:
         return Recovery(remaining=(*(each.predicate for each in shortages), *other_reasons))

@@ -34,7 +34,7 @@ def refusal(pod: PlaceablePod, load: NodeLoad) -> NodeRefusal | None:
 
 
 def unsuitability(pod: PlaceablePod, node: NodeOffer) -> NodeRefusal | None:
-    """What keeps the pod off the node whoever else is there; a DaemonSet asks no more than that."""
+    """What keeps the pod off the node whatever other pods are there; a DaemonSet asks no more than that."""
     pinned = pod.affinity.pinned() if pod.affinity.required else None
     if pinned is not None and node.name not in pinned:
         return _OTHER_NODE_NAMED

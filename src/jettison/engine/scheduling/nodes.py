@@ -1,7 +1,7 @@
-"""Nodes as the scheduler sees them: what each offers, who is there, and the sums of what they take.
+"""Nodes as the scheduler sees them: what each offers, which pods are there, and the sums of what they take.
 
 The sums are kept as pods come and go, never counted anew: 500 pods on 10 nodes would otherwise be added up 5,000
-times. That makes these the only values of the engine that change; whoever holds them tells them everything.
+times. That makes these the only values of the engine that change; their owner tells them of every event.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class NodeLoad:
 
 
 class Cluster:
-    """All nodes. Pods of a node that nobody has told of yet are kept until somebody does."""
+    """All nodes. Pods of a node that is not known yet are kept until it is."""
 
     def __init__(self) -> None:
         self._loads: dict[str, NodeLoad] = {}
@@ -167,7 +167,7 @@ class Cluster:
         self._of(node).nominated[pod.key] = pod
 
     def withdraw(self, key: Key) -> bool:
-        """Nobody goes for it (any more); whether somebody did, so that others may come there."""
+        """No pod goes for it (any more); whether one did, so that others may come there."""
         former = self._nominations.pop(key, None)
         if former is None:
             return False

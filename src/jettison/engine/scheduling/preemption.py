@@ -1,7 +1,7 @@
-"""Whose place may a pod take that fits nowhere? Pods of lower priority go, as few and as unimportant as will do.
+"""Which pods go for one that fits nowhere? Pods of lower priority go, as few and as unimportant as will do.
 
 Disruption budgets are a wish here: pods that theirs would let go are taken first, but if there are no others then
-those that it would not. Upstream's own reading of budgets is kept: one with an empty selector guards nobody here, and
+those that it would not. Upstream's own reading of budgets is kept: one with an empty selector guards no pod here, and
 neither is a pod without labels guarded.
 """
 
@@ -41,7 +41,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class NoPreemption:
-    """Nobody goes. `keeps_nomination`: because the pod is waiting for some who are going already."""
+    """No pod goes. `keeps_nomination`: because the pod is waiting for some that are going already."""
 
     message: str
     keeps_nomination: bool = False
@@ -87,7 +87,7 @@ def victims_on(pod: PlaceablePod, load: NodeLoad, guards: Guards) -> Preemption 
 
 
 def _unspared(pod: PlaceablePod, candidates: Iterable[PlaceablePod], tally: Tally, room: Room) -> list[PlaceablePod]:
-    """Those who cannot stay; the others are added to what is taken."""
+    """The pods that cannot stay; the others are added to what is taken."""
     victims = []
     for each in candidates:
         tally.add(each.claim)
@@ -98,7 +98,7 @@ def _unspared(pod: PlaceablePod, candidates: Iterable[PlaceablePod], tally: Tall
 
 
 def _obstacle(pod: PlaceablePod, cluster: Cluster, refusals: Mapping[str, NodeRefusal]) -> str | None:
-    """While those who were told to go are still going, nobody else is."""
+    """While the pods that were told to go are still going, no other pod is."""
     if not pod.may_preempt:
         return _NEVER
     name = cluster.nomination_of(pod.key)
@@ -110,7 +110,7 @@ def _obstacle(pod: PlaceablePod, cluster: Cluster, refusals: Mapping[str, NodeRe
 
 
 def _importance(pod: PlaceablePod) -> tuple[int, int, tuple[str, str]]:
-    """The higher priority first, then who has been running longer; upstream leaves the rest to chance."""
+    """The higher priority first, then the one that has been running longer; upstream leaves the rest to chance."""
     return -pod.priority, pod.started_ns, pod.key
 
 
@@ -133,7 +133,7 @@ class Guards:
         self._known: dict[str, list[tuple[Budget, LabelSelector]]] = {}
 
     def divide(self, pods: Sequence[PlaceablePod]) -> tuple[list[PlaceablePod], list[PlaceablePod]]:
-        """Those who must stay if all before them went, and those who may go; a budget counts for each node anew."""
+        """Pods that must stay if all before them went, and those that may go; a budget counts for each node anew."""
         left: dict[tuple[str, str], int] = {}
         guarded: list[PlaceablePod] = []
         others: list[PlaceablePod] = []

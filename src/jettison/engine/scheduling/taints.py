@@ -18,7 +18,7 @@ PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 LONGEST_SECONDS: Final = (2**63 - 1) // 10**9
-"""292 years: the longest wait that fits Kubernetes' 64 bits of nanoseconds. More than that is for ever."""
+"""292 years: the longest wait that fits Kubernetes' 64 bits of nanoseconds. More than that has no end."""
 
 # Stricter than what Go parses: `07`, `+7` and `-0` are no numbers here.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -44,7 +44,7 @@ class Toleration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """How long NoExecute taints let a pod stay: `seconds` is None for ever and 0 when it must go now."""
+    """How long NoExecute taints let a pod stay: `seconds` is None without limit and 0 when it must go now."""
 
     is_tainted: bool
     is_tolerated: bool
@@ -87,7 +87,7 @@ def first_untolerated(
 ) -> Taint | None:
     """What keeps a pod off the node: the first NoSchedule or NoExecute taint that nothing tolerates.
 
-    PreferNoSchedule is a wish, so it never keeps anybody away.
+    PreferNoSchedule is a wish, so it never keeps a pod away.
     """
     for taint in taints:
         if taint.effect not in (NO_SCHEDULE, NO_EXECUTE):

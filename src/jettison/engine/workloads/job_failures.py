@@ -18,7 +18,7 @@ LONGEST_BACK_OFF_NS: Final = 600 * 10**9
 
 
 class Action(StrEnum):
-    """What a rule does. `FailIndex` belongs to back-off limits per index, which nobody keeps here: it counts."""
+    """What a rule does. `FailIndex` belongs to back-off limits per index, which are not kept here: it counts."""
 
     IGNORE = "Ignore"
     FAIL_JOB = "FailJob"

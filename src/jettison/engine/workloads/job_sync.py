@@ -1,8 +1,8 @@
 """What a Job does next: how its pods count, whether it is decided, and which pods to make or to delete.
 
-A pod counts once, and its finalizer is the proof: who still has it was not counted. Counting takes two writes, so that
-neither a crash nor a pod that vanishes meanwhile loses or doubles one: the uid goes into the status as uncounted, the
-finalizer goes, and then the counter moves.
+A pod counts once, and its finalizer is the proof: a pod that still has it was not counted. Counting takes two writes,
+so that neither a crash nor a pod that vanishes meanwhile loses or doubles one: the uid goes into the status as
+uncounted, the finalizer goes, and then the counter moves.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MOST_UNCOUNTED: Final = 500
 """How many pods are counted in one go: their uids stand in the status meanwhile, 20 KB of them."""
 
 MOST_MADE: Final = 500
-"""How many pods are made in one go, whatever parallelism somebody asked for."""
+"""How many pods are made in one go, whatever the parallelism."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobGoal:
     """What the Job's spec wants. Without `completions` the first success ends it; `waits_for_end`: a pod that is
-    terminating has not failed yet, and nobody takes its place before it has."""
+    terminating has not failed yet, and is not replaced before it has."""
 
     parallelism: int = 1
     completions: int | None = 1
@@ -39,7 +39,7 @@ class JobGoal:
     rules: tuple[FailureRule, ...] = ()
 
     def has_failed(self, pod: ApiPod) -> bool:
-        """Unless somebody asked to wait, being deleted is failing: an orphan may never come to say how it ended."""
+        """Unless the Job asks to wait, being deleted is failing: an orphan may never come to say how it ended."""
         if pod.phase == FAILED:
             return True
         return not self.waits_for_end and pod.is_terminating and pod.phase != SUCCEEDED
@@ -141,7 +141,7 @@ def _failure(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], failures: i
 
 
 def deadline_left_ns(goal: JobGoal, state: JobState, now_ns: int) -> int | None:
-    """How long it may still be active; None: for ever, or it is not active at all."""
+    """How long it may still be active; None: without limit, or it is not active at all."""
     if goal.deadline_ns is None or state.start_ns is None or goal.is_suspended:
         return None
     return state.start_ns + goal.deadline_ns - now_ns
@@ -166,12 +166,12 @@ def success(goal: JobGoal, view: JobView) -> Verdict | None:
 
 
 def next_step(goal: JobGoal, view: JobView, now_ns: int) -> JobStep:
-    """Delete or create, never both: who has too many of one index first gets rid of those."""
+    """Delete or create, never both: where an index has too many pods, those go first."""
     if view.verdict is not None or goal.is_suspended:
         return JobStep(delete=view.active)
     active = len(view.active)
     if goal.completions is None:
-        # After the first success nobody new begins, and who is at it may end.
+        # After the first success no pod is made, and those at work may end.
         wanted = active if view.succeeded else goal.parallelism
     else:
         wanted = max(min(goal.completions - view.succeeded, goal.parallelism), 0)
@@ -207,7 +207,7 @@ def _new_indexes(goal: JobGoal, view: JobView, count: int) -> tuple[int | None, 
 def tally(
     goal: JobGoal, state: JobState, pods: Sequence[ApiPod], verdict: Verdict | None, *, is_deleted: bool
 ) -> Tally:
-    """Who can be counted now: who has ended, and when the Job is decided everybody."""
+    """Which pods can be counted now: those that have ended, and all of them when the Job is decided."""
     is_over = is_deleted or verdict is not None
     is_failure = verdict is not None and not verdict.is_success
     countable = [pod for pod in pods if pod.is_tracked and (is_over or pod.phase == SUCCEEDED or goal.has_failed(pod))]

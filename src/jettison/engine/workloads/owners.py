@@ -54,7 +54,7 @@ class Workload:
 class Workloads:
     """The workloads of the budget's namespace by name, and the scales of other owners as far as they were read.
 
-    In `scales` None is an owner that could have a scale but is gone; a missing key is a kind that nobody serves.
+    In `scales` None is an owner that could have a scale but is gone; a missing key is a kind that the server lacks.
     """
 
     replication_controllers: Mapping[str, Workload] = field(default_factory=dict)

@@ -24,10 +24,10 @@ def next_available_ns(pods: Iterable[ApiPod], min_ready_seconds: int, now_ns: in
 
 
 def deletion_order(pods: Sequence[P], neighbours: Mapping[str, int], now_ns: int) -> list[P]:
-    """Who is missed least comes first. `neighbours`: how many active pods of the same workload a node has.
+    """The pod that is missed least comes first. `neighbours`: how many active pods of the same workload a node has.
 
     Ages are compared by their powers of two, so that of pods which are about as old it is chance that decides and the
-    oldest is not safe for ever.
+    oldest is not always safe.
     """
 
     def compare(one: ApiPod, two: ApiPod) -> int:

@@ -17,8 +17,8 @@ from jettison.engine.budgets.budget import scaled
 class Generation:
     """A ReplicaSet as the rollout sees it: one template, and how many pods of it are asked for and available.
 
-    `max_replicas` is what the Deployment with its surge came to when the set was last scaled; None where nobody wrote
-    it down.
+    `max_replicas` is what the Deployment with its surge came to when the set was last scaled; None where that was not
+    written down.
     """
 
     name: str
@@ -79,7 +79,7 @@ def grown(rollout: Rollout, new: Generation, every: Iterable[Generation]) -> int
 
 
 def shrunk(rollout: Rollout, new: Generation, old: Sequence[Generation]) -> list[Resize]:
-    """What the old generations give up now: first pods that are not available, which costs nobody anything.
+    """What the old generations give up now: first pods that are not available, which costs no availability.
 
     New pods that are not available yet count against it, so that a broken new generation cannot eat up the old one.
     """

@@ -1,7 +1,7 @@
 """What a StatefulSet does next: which ordinal is made, which one goes.
 
 In order (`OrderedReady`) it takes one step and waits until that has come true: a pod is made when all before it are
-available, and the highest one goes when all that stay are. In parallel nobody waits for anybody, except an update.
+available, and the highest one goes when all that stay are. In parallel no pod waits for another, except in an update.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.pods.pod import RUNNING
 
 MOST_STEPS: Final = 500
-"""How much is done in one go, however many replicas somebody asked for."""
+"""How much is done in one go, however many replicas are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatefulGoal:
-    """How the set should be. `partition` is None where pods are replaced only when somebody deletes them.
+    """How the set should be. `partition` is None where a pod is replaced only after it was deleted.
 
     `kept` is how many ordinals, from the first on, belong to the former revision: one of them that is evicted while a
     new revision is tried out on those above comes back as it was.
@@ -167,6 +167,6 @@ def counts_of(goal: StatefulGoal, pods: Sequence[ApiPod], current: str) -> State
 
 
 def is_updated(counts: StatefulCounts, goal: StatefulGoal) -> bool:
-    """Whether the update revision has become the current one, which it never does where nobody rolls it out."""
+    """Whether the update revision has become the current one, which it never does without a rolling update."""
     is_complete = counts.updated == counts.ready == counts.replicas == goal.replicas
     return is_complete and goal.partition is not None

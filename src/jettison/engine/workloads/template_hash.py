@@ -2,7 +2,7 @@
 
 Deliberately not Kubernetes' value, which is a 32-bit hash of how Go happens to print a structure and changes when a
 field is added to it. All that matters is that equal templates have equal names, today and after an upgrade, and that
-different ones do not; whoever finds a name taken by a different template asks again with a collision count.
+different ones do not; where a name is taken by a different template, the hash is made again with a collision count.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def prepare_pod(
 
 
 def _default_requests(spec: dict[str, Any]) -> None:
-    """Who sets a limit and no request asks for the limit, as in every cluster: else no such pod were Guaranteed."""
+    """A container with a limit and no request asks for the limit, as upstream: else no such pod were Guaranteed."""
     for kind in ("containers", "initContainers"):
         if isinstance(spec.get(kind), list):
             spec[kind] = [_with_requests(each) for each in spec[kind]]

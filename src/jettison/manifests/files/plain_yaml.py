@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, from anybody: only what JSON can say comes out, and no more of it than went in.
+"""YAML as Kubernetes reads it, from any source: only what JSON can say comes out, and no more of it than went in.
 
 A file may be hostile: libyaml's composer crashes the process when 200,000 brackets are nested, and a few aliases of
 aliases stand for billions of values. So it is looked through event by event, which needs no stack and no memory, before

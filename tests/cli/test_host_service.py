@@ -95,7 +95,7 @@ def test_the_loopback_serves_the_same(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(foreign, timeout=10)
         doctor = json.loads(node.here("doctor", "-o", "json").stdout)
-        assert any(check["finding"].endswith("in a dry run: nobody is evicted") for check in doctor["checks"])
+        assert any(check["finding"].endswith("in a dry run: no pod is evicted") for check in doctor["checks"])
     finally:
         node.stop()
 

@@ -22,11 +22,11 @@ def main() -> None:
     if None in (sys.stdin, sys.stdout, sys.stderr):
         import_module("jettison.cli.closed_streams").replace_them()
     for stream in (sys.stdout, sys.stderr):
-        # A name may hold bytes that are no text, and a terminal's alphabet may lack what a message says.
+        # A name may hold bytes that are no text, and a terminal may lack characters of a message.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if sys.argv[1:2] == ["serve"] and "PYTHONMALLOC" not in os.environ and sys.executable:
-        # Python's own allocator keeps a megabyte for each object that came between thousands of connections, and can be
-        # replaced before the start only: docs/decisions.md tells what that costs and brings.
+        # Python's own allocator keeps a megabyte for each object that was allocated between thousands of connections.
+        # It can be replaced only before the start; docs/decisions.md has the measured cost and gain.
         os.environ["PYTHONMALLOC"] = "malloc"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  ourselves, with the same words
     if sys.argv[1:2] in (["up"], ["node"]):

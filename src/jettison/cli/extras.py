@@ -1,7 +1,7 @@
 """Packages that only some commands need, and how to install them.
 
-No module that a command imports for its options imports one of these at its top: help works without any of them. What
-needs one asks for it here first; what asks too late is caught by the program.
+No module that a command imports for its options imports one of these at its top: help works without any of them. A
+command that needs one calls `require` first; `explain` answers an import that fails later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def require(what: str, *extras: str) -> None:
 
 
 def explain(error: ModuleNotFoundError) -> str | None:
-    """What to say of an import that failed; None where it is none of these packages but a defect of ours."""
+    """The message for an import that failed; None where it is none of these packages, which is a defect of ours."""
     package = (error.name or "").partition(".")[0]
     extra = next((extra for extra, names in EXTRAS.items() if package in names), None)
     return None if extra is None else _remedy(f"this needs {package}", [extra])

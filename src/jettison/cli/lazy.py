@@ -21,7 +21,7 @@ class LazyGroup(click.Group):
         self._lazy = lazy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command the list of them is shown; click, in some versions, calls that an error."""
+        """Without a command, show the list of commands; some versions of click call that an error."""
         return super().parse_args(ctx, args or ["--help"])
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A name that is nearly one of ours is answered with that one."""
+        """An unknown name that resembles a command is answered with a suggestion."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

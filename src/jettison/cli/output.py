@@ -1,4 +1,4 @@
-"""How an answer leaves: as a table, as JSON or as YAML; and what is said about it on standard error."""
+"""How an answer is printed: as a table, as JSON or as YAML, with remarks on standard error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ output_option = click.option(
     type=click.Choice([TABLE, JSON, YAML]),
     default=TABLE,
     show_default=True,
-    help="How to print the answer; docs/commands.md describes the JSON, YAML is the same.",
+    help="How to print the answer; docs/commands.md describes the JSON, and YAML has the same keys.",
 )
 
 

@@ -1,4 +1,4 @@
-"""The program itself: its commands, and how each way of failing is told and turned into an exit code."""
+"""The program itself: its commands, and the message and exit code of each kind of failure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 COMMANDS = {
     "up": ("host.up", "Run pods on this machine and guard it, in the foreground."),
-    "node": ("cluster.node", "A node of this machine as a member of a Kubernetes cluster."),
-    "demo": ("host.demo", "A small node under real memory pressure, explained; about a minute."),
-    "serve": ("cluster.serve", "The Kubernetes API on this machine: evictions, budgets and drains for kubectl."),
+    "node": ("cluster.node", "Run a node of this machine as a member of a Kubernetes cluster."),
+    "demo": ("host.demo", "Watch a small node under real memory pressure, explained; about a minute."),
+    "serve": ("cluster.serve", "Serve the Kubernetes API on this machine: evictions, budgets and drains for kubectl."),
     "store": ("cluster.store", "Check or repair the objects that the API keeps on disk."),
     "controllers": ("cluster.controllers", "Keep budgets, taints and pods of a Kubernetes API as they should be."),
-    "pods": ("inspect.pods", "The pods of a node of this machine, and how each of them is."),
-    "top": ("inspect.top", "Readings against thresholds and pods in eviction order, live."),
-    "why": ("inspect.why", "Why was a pod evicted, or why not? Also for pods long gone."),
-    "journal": ("inspect.journal", "What was decided and what came of it, in order."),
-    "logs": ("inspect.logs", "What a container wrote."),
+    "pods": ("inspect.pods", "Show the pods of a node of this machine and their states."),
+    "top": ("inspect.top", "Show readings against thresholds, and pods in eviction order, live."),
+    "why": ("inspect.why", "Say why a pod was evicted, or why not; also for pods long gone."),
+    "journal": ("inspect.journal", "Show what was decided and what came of it, in order."),
+    "logs": ("inspect.logs", "Print what a container wrote."),
     "exec": ("host.exec", "Run a command inside a container of this machine."),
-    "restart": ("host.ordering:restart_command", "End a pod of this machine and start it anew."),
-    "delete": ("host.ordering:delete_command", "End a pod of this machine, and keep it away."),
+    "restart": ("host.ordering:restart_command", "End a pod of this machine and start it again."),
+    "delete": ("host.ordering:delete_command", "End a pod of this machine; it stays away until its manifest changes."),
     "down": ("host.down", "End the pods of a node of this machine, and its agent."),
-    "check": ("host.check", "What is wrong with these manifests, without starting anything?"),
-    "doctor": ("host.doctor", "What this machine lets us do, and what to do about the rest."),
-    "rank": ("policy.rank", "In which order would pods be evicted, and why?"),
-    "decide": ("policy.decide", "What would be done now: nothing, free disk space, or evict a pod?"),
+    "check": ("host.check", "Say what is wrong with manifests, without starting anything."),
+    "doctor": ("host.doctor", "Say what works on this machine, what is missing, and what to do about it."),
+    "rank": ("policy.rank", "Say in which order pods would be evicted, and why."),
+    "decide": ("policy.decide", "Say what would be done now: nothing, free disk space, or evict a pod."),
     "drain": ("cluster.drain", "Empty nodes through the disruption budgets, or plan how that would go."),
     "cordon": ("cluster.cordon:cordon_command", "Take nodes out of scheduling."),
     "uncordon": ("cluster.cordon:uncordon_command", "Put nodes back into scheduling."),
@@ -51,10 +51,10 @@ COMMANDS = {
 
 
 class Program(LazyGroup):
-    """The outermost command. Only here are exceptions turned into words."""
+    """The outermost command. Only here do exceptions become messages."""
 
     def main(self, *arguments: Any, **settings: Any) -> NoReturn:
-        """Run, and end the process (or click's test runner) with the right code. Click itself hushes broken pipes."""
+        """Run, and end the process (or click's test runner) with the right code. Click itself handles broken pipes."""
         settings["standalone_mode"] = False
         try:
             result = super().main(*arguments, **settings)
@@ -79,7 +79,7 @@ class Program(LazyGroup):
                 raise
             code = RuntimeFailure.exit_code
             _say(iter([f"error: cannot write the answer: {os.strerror(error.errno).lower()}"]))
-            # Or the interpreter would try once more when it ends, and complain.
+            # Otherwise the interpreter would try to write once more when it ends, and complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)
 
@@ -117,4 +117,4 @@ def _usage_lines(error: click.ClickException) -> Iterator[str]:
 )
 @click.version_option(__version__, "--version", message="jettison %(version)s")
 def program() -> None:
-    """Says what Kubernetes would evict from a node, in which order and why."""
+    """Evict pods as Kubernetes does: guard a host, serve the API, drain nodes, and say which pod would go and why."""

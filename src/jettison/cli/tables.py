@@ -63,7 +63,7 @@ def fitted(
 
 
 def shortened(text: str, most: int) -> str:
-    """Without its middle where it is longer: names that programs make differ at their ends."""
+    """Without its middle where it is longer: generated names differ at their ends."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 2

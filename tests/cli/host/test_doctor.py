@@ -82,7 +82,7 @@ def test_a_node_that_nobody_guards(unguarded: Guarded) -> None:
     assert done.exit_code == 1
     found = checks(json.loads(done.stdout))["node"]
     assert found["state"] == "degraded"
-    assert found["finding"] == f"no agent runs for node `{unguarded.name}`, and nobody guards its 4 pods"
+    assert found["finding"] == f"no agent runs for node `{unguarded.name}`, and its 4 pods are not guarded"
     assert found["remedy"] == f"jettison up --node-name {unguarded.name} …"
 
 

@@ -32,6 +32,14 @@ def test_what_is_no_whole_number_of_64_bits_is_refused(command: tuple[str, ...],
     assert len(result.stderr) < 400
 
 
+@pytest.mark.parametrize(("command", "shown"), [("serve", True), ("drain", False), ("journal", True)])
+def test_help_shows_a_bound_only_where_it_is_narrower_than_64_bits(command: str, shown: bool) -> None:
+    text = run(command, "--help").stdout
+
+    assert "x<=" not in text
+    assert ("[x>=" in text) is shown
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "9" * 30, "x"])
 def test_an_interval_is_between_its_bounds(text: str) -> None:
     result = run("top", f"--interval={text}")

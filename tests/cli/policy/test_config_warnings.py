@@ -129,7 +129,9 @@ def errors(text: str, tmp_path: Path, *arguments: str) -> list[str]:
         ),
         (
             "systemReserved: {memory: 8092Mi}\n",
-            ["for ever, before the first of them has started: 8Gi of memory - 7.9Gi reserved - 100Mi kept free"],
+            [
+                "before the first of them has started: 8Gi of memory - 7.9Gi reserved - 100Mi kept free",
+            ],
         ),
         (
             "systemReserved: {memory: 7930Mi}\n",

@@ -170,7 +170,7 @@ def test_an_unrelated_threshold_forces_an_eviction_unless_improved(profile: str,
 def test_after_reclaim_without_a_reclaim_is_said() -> None:
     warnings = answer("decide", *IDLE, "--after-reclaim", AFTER)["warnings"]
 
-    assert warnings == ["--after-reclaim is not looked at: no reclaim was ordered"]
+    assert warnings == ["--after-reclaim is ignored: no reclaim was ordered"]
 
 
 def test_critical_pods_are_spared_by_name(tmp_path: Path) -> None:

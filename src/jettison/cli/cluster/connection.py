@@ -32,19 +32,19 @@ class _Misuse(click.UsageError):
 
 
 class KubectlCommand(GoCommand):
-    """A command that kubectl has too, or could have. Scripts know one code for every failure, so a wrong flag, which
-    click ends with 2, and a kubeconfig that makes no sense end with that one.
+    """A command that kubectl has too, or could have. Scripts expect 1 for every failure, so a wrong flag, which click
+    ends with 2, and a malformed kubeconfig end with 1.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What is wrong with the words themselves."""
+        """A mistake in the flags themselves."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             raise _Misuse(error.format_message(), error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """What is wrong with their meaning, or with the files they name."""
+        """A mistake in their values, or in the files that they name."""
         try:
             return super().invoke(ctx)
         except InputError as error:
@@ -52,16 +52,26 @@ class KubectlCommand(GoCommand):
 
 
 _OPTIONS = (
-    click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config."),
-    click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one."),
-    click.option("--cluster", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
-    click.option("--user", metavar="NAME", default="", help="Of the kubeconfig, instead of the context's."),
-    click.option("-n", "--namespace", metavar="NAME", default="", help="Instead of the context's, else default."),
+    click.option(
+        "--kubeconfig", metavar="FILE", default="", help="Use this file instead of $KUBECONFIG and ~/.kube/config."
+    ),
+    click.option("--context", metavar="NAME", default="", help="Use this context instead of the current one."),
+    click.option("--cluster", metavar="NAME", default="", help="Use this cluster instead of the context's."),
+    click.option("--user", metavar="NAME", default="", help="Use this user instead of the context's."),
+    click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        help="Use this namespace. [default: the context's, or `default`]",
+    ),
     click.option("-s", "--server", metavar="URL", default="", help="The API's address."),
     click.option("--token", metavar="TOKEN", default="", help="A bearer token."),
-    click.option("--certificate-authority", metavar="FILE", default="", help="Whom to trust, PEM."),
+    click.option(
+        "--certificate-authority", metavar="FILE", default="", help="The certificate authority of the server, PEM."
+    ),
     click.option("--tls-server-name", metavar="NAME", default="", help="The name in the server's certificate."),
-    go_switch("--insecure-skip-tls-verify", "is_insecure", help="Believe any server. Do not do this."),
+    go_switch("--insecure-skip-tls-verify", "is_insecure", help="Accept any server certificate, which is insecure."),
 )
 
 
@@ -76,7 +86,7 @@ def cluster_options(command: Callback) -> Callback:
         return command(*arguments, overrides=overrides, request_seconds=seconds, **options)
 
     decorated: Callback = click.option(
-        "--request-timeout", metavar="DURATION", default="0s", help="For a single request; 0s: 65s."
+        "--request-timeout", metavar="DURATION", default="0s", help="The limit of a single request; 0s means 65s."
     )(collected)
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
@@ -99,10 +109,10 @@ grace_period_option = click.option(
     type=WholeNumber(),
     default=-1,
     metavar="SECONDS",
-    help="Negative: what each pod says; 0: at once.",
+    help="Overrides the pods' own periods; negative: do not override; 0: at once.",
 )
 progress_option = click.option(
-    "--progress/--no-progress", default=None, help="Counts and causes on standard error; by default on a terminal."
+    "--progress/--no-progress", default=None, help="Report progress on standard error; by default only on a terminal."
 )
 
 
@@ -112,7 +122,7 @@ def grace_seconds(grace_period: int) -> int | None:
 
 
 def read_dry_run(text: str) -> DryRun:
-    """kubectl's three values, and its bare flag of old."""
+    """kubectl's three values, and its deprecated bare flag."""
     if text == "unchanged":
         click.echo("Warning: --dry-run is deprecated and can be replaced with --dry-run=client.", err=True)
         return DryRun.CLIENT
@@ -141,7 +151,7 @@ def within(request_seconds: float, timeout_ns: int) -> float:
 
 
 def run_against(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Awaitable[int]]) -> int:
-    """Do it, and turn what the server says against it into kubectl's last line."""
+    """Run `work`; a refusal of the server becomes kubectl's last line."""
     require(click.get_current_context().command_path, "kube")
 
     async def session() -> int:

@@ -74,7 +74,7 @@ _OPTIONS = (
         multiple=True,
         default=["*"],
         metavar="NAMES",
-        help="`*` for all, `foo` for one more, `-foo` for one less, with commas between; `-` for none. [default: *]",
+        help="`*`: all; `foo`: also this one; `-foo`: not this one; with commas between; `-`: none. [default: *]",
     ),
     click.option(
         "--terminated-pod-gc-threshold",
@@ -82,20 +82,20 @@ _OPTIONS = (
         default=_DEFAULTS.terminated_pods,
         metavar="NUMBER",
         show_default=True,
-        help="Of more pods that have ended the oldest go, evicted ones first; 0: all stay.",
+        help="Delete the oldest ended pods above this number, evicted ones first; 0: keep all.",
     ),
     click.option(
         "--evicted-pod-limit",
         type=WholeNumber(0),
         metavar="NUMBER",
-        help="Of more pods that a node evicted the oldest go. [default: only the threshold above]",
+        help="Delete the oldest evicted pods above this number. [default: only the threshold above]",
     ),
     click.option(
         "--profile",
         type=click.Choice(list(API_PROFILES)),
         default="kubelet",
         show_default=True,
-        help="`improved` is better than Kubernetes where that is known to be wrong.",
+        help="`kubelet`: exactly as Kubernetes; `improved`: without its known defects (docs/faithfulness.md).",
     ),
 )
 

@@ -1,9 +1,9 @@
 """The controllers of `jettison serve` in a process beside it: they take a third of the time that an eviction takes, and
-another processor has it.
+another processor can do that work.
 
-The process is a copy of the server's, made before that has a thread, a lock or an event loop: it knows all options, and
-shares what is loaded. A pair of sockets ties the two together. One byte says that the server is ready; whoever ends
-closes his socket, however that came about, and the other one ends, too.
+The process is a fork of the server's, made before the server has a thread, a lock or an event loop: it has all options
+and shares the loaded modules. A pair of sockets connects the two. One byte says that the server is ready. When one
+process ends, for whatever reason, its socket closes, and the other one ends too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = "controllers"
 
 
 class ControllerProcess:
-    """As the server sees it."""
+    """The process of the controllers, from the side of the server."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self._pid = pid
@@ -58,9 +58,9 @@ class ControllerProcess:
 
 
 def split(work: Callable[[], Awaitable[None]]) -> ControllerProcess | None:
-    """Become two processes. The one that gets None has done the work until the other one left, and should end."""
+    """Fork. The child does the work until the server ends, and then gets None: it should end."""
     ours, theirs = socket.socketpair()
-    # Or what is waiting to be written would be written by both.
+    # Otherwise both processes would write what is still in the buffers.
     sys.stdout.flush()
     sys.stderr.flush()
     server = os.getpid()
@@ -73,7 +73,7 @@ def split(work: Callable[[], Awaitable[None]]) -> ControllerProcess | None:
         return ControllerProcess(pid, ours)
     die_with(server)
     ours.close()
-    # A Ctrl-C reaches both; it is for the server to say when it can do without.
+    # Ctrl-C reaches both processes; the server ends this one when it no longer needs it.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     with suppress(OSError):  # a name in `ps` is worth no trouble
@@ -96,6 +96,6 @@ async def _accompany(channel: socket.socket, work: Callable[[], Awaitable[None]]
 
 
 async def _closed(reader: asyncio.StreamReader) -> None:
-    """Return when the other one is gone; one that did not read what it was told resets the connection."""
+    """Return when the other process is gone; one that left bytes unread resets the connection."""
     with suppress(ConnectionError):
         await reader.read()

@@ -31,7 +31,7 @@ def command(names: frozenset[str], settings: ControllerSettings, overrides: Over
     jettison serve --state-dir ./cluster --controllers=-
     jettison controllers --kubeconfig ./cluster/controllers.kubeconfig
 
-    Beside a kube-controller-manager, choose only what that one leaves out: two of a kind are twice the work.
+    Beside a kube-controller-manager, choose only the controllers that it does not run: two of a kind do the work twice.
     """
 
     async def work(client: KubeClient) -> int:

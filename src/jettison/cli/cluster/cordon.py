@@ -33,7 +33,9 @@ Callback = Callable[..., Any]
 
 def node_arguments(command: Callback) -> Callback:
     """The command gets `names` and `selector`."""
-    selector = click.option("-l", "--selector", metavar="LABELS", default="", help="Which nodes, instead of names.")
+    selector = click.option(
+        "-l", "--selector", metavar="LABELS", default="", help="Choose nodes by label instead of by name."
+    )
     return click.argument("names", nargs=-1, metavar="NODE…")(selector(command))
 
 

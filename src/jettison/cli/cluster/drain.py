@@ -44,20 +44,26 @@ from jettison.runtimes.kube.kubeconfig import Overrides
 Callback = Callable[..., Any]
 
 _OPTIONS = (
-    go_switch("--force", help="Also pods without a controller, and those whose DaemonSet is gone."),
+    go_switch("--force", help="Evict also pods without a controller, and those whose DaemonSet is gone."),
     go_switch("--ignore-daemonsets", "ignores_daemon_sets", help="Leave DaemonSets' pods instead of refusing."),
-    go_switch("--delete-emptydir-data", "deletes_empty_dirs", help="Also pods whose emptyDir data is lost with them."),
-    go_switch("--disable-eviction", "deletes", help="Delete instead of evicting; no budget is asked."),
+    go_switch(
+        "--delete-emptydir-data",
+        "deletes_empty_dirs",
+        help="Evict also pods with emptyDir volumes, whose data is lost.",
+    ),
+    go_switch("--disable-eviction", "deletes", help="Delete the pods instead of evicting them; budgets are ignored."),
     grace_period_option,
-    click.option("--timeout", default="0s", metavar="DURATION", help="For each node, all waits included; 0s: none."),
-    click.option("--pod-selector", default="", metavar="LABELS", help="Only these pods."),
+    click.option(
+        "--timeout", default="0s", metavar="DURATION", help="The limit for each node, all waits included; 0s: no limit."
+    ),
+    click.option("--pod-selector", default="", metavar="LABELS", help="Evict only pods with these labels."),
     click.option(
         "--skip-wait-for-delete-timeout",
         "skip_wait_seconds",
         type=WholeNumber(),
         default=0,
         metavar="SECONDS",
-        help="Above 0, ignore pods that should have been gone for longer.",
+        help="Above 0, do not wait for pods that have been ending for longer than this.",
     ),
     click.option(
         "--chunk-size",
@@ -121,7 +127,9 @@ def _checked(pod_selector: str) -> str:
 
 @click.command("drain", cls=KubectlCommand, short_help="Empty nodes through the budgets, or plan it.")
 @node_arguments
-@click.option("--plan", "is_plan", is_flag=True, help="Change nothing, say who goes when; exit 3: it would not finish.")
+@click.option(
+    "--plan", "is_plan", is_flag=True, help="Change nothing, say which pod goes when; exit 3: it would not finish."
+)
 @output_option
 @drain_options
 @progress_option
@@ -162,7 +170,7 @@ async def _plan(client: KubeClient, nodes: Sequence[Document], settings: DrainSe
 
 
 def plan_remarks(plan: DrainPlan) -> Remarks:
-    """What the forecast rests on, and what it costs even where no budget minds."""
+    """What the plan assumes, and which pods would have no replacement although no budget forbids their eviction."""
     remarks = Remarks()
     if plan.waves > 1:
         remarks.notes.append(_ASSUMPTION)
@@ -207,7 +215,7 @@ def _node_lines(node: NodePlan) -> Iterator[str]:
     yield f"node/{node.node}: {len(node.pods)} {'pod' if len(node.pods) == 1 else 'pods'}"
     if not node.pods:
         return
-    # Who goes first stands first; who never goes stands last.
+    # Pods in the order in which they go; those that never go stand last.
     ordered = sorted(node.pods, key=lambda pod: (pod.wave == 0, pod.wave))
     rows = [
         (
@@ -226,7 +234,7 @@ def _node_lines(node: NodePlan) -> Iterator[str]:
 
 
 def _why(pod: PodPlan) -> str:
-    """What decides when the pod goes: of one that waits, whom it waits for and not that there is room then."""
+    """What decides when the pod goes; for a pod that waits, the pods that it waits for."""
     why = pod.why
     if pod.waits_for:
         replacements, are = ("replacement", "is") if len(pod.waits_for) == 1 else ("replacements", "are")

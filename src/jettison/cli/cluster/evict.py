@@ -40,7 +40,7 @@ from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 _RETRY_SECONDS = 5.0
-# Each of these says that a cluster is meant; a namespace both have.
+# Each of these means a cluster; both a cluster and this machine have namespaces.
 _OF_CLUSTER = tuple(name for name in Overrides.__dataclass_fields__ if name != "namespace")
 _EXIT_CODES = {Evicted.ALL: 0, Evicted.REFUSED: NOT_NOW, Evicted.FAILED: FAILED}
 
@@ -48,8 +48,8 @@ _EXIT_CODES = {Evicted.ALL: 0, Evicted.REFUSED: NOT_NOW, Evicted.FAILED: FAILED}
 @click.command("evict", cls=KubectlCommand, short_help="Evict single pods, if their budgets allow it.")
 @click.argument("names", nargs=-1, required=True, metavar="POD…")
 @grace_period_option
-@go_switch("--retry", "retries", help="Where a budget refuses, try again every 5 s.")
-@click.option("--timeout", default="0s", metavar="DURATION", help="For everything together; 0s: none.")
+@go_switch("--retry", "retries", help="If a budget refuses, try again every 5 s.")
+@click.option("--timeout", default="0s", metavar="DURATION", help="The limit for all pods together; 0s: no limit.")
 @click.option("--wait/--no-wait", "waits", default=True, help="Whether to wait until the pods are gone.")
 @progress_option
 @dry_run_option
@@ -74,9 +74,9 @@ def command(
 ) -> int:
     """Evict pods of one namespace. Exit 3: a budget refused one of them for now, and nothing else went wrong.
 
-    Of a cluster they go through its API and their budgets. Without a word about a cluster (--kubeconfig, --server, …,
-    $KUBECONFIG), and where an agent of `jettison up` runs, they are pods of this machine: such a pod ends with its
-    grace period and stays in sight as Evicted. A note says so.
+    Pods of a cluster are evicted through its API and their budgets. If nothing names a cluster (--kubeconfig, --server,
+    …, $KUBECONFIG) and an agent of `jettison up` runs, the pods are those of this machine: such a pod ends with its
+    grace period and stays listed as Evicted. A note says so.
     """
     settings = EvictionSettings(
         grace_seconds=grace_seconds(grace_period),
@@ -100,11 +100,11 @@ def command(
 def _nodes(
     context: click.Context, overrides: Overrides, state_dir: Path, node_name: str | None
 ) -> Sequence[WatchedNode]:
-    """Of this machine, if it is meant: those whose agent runs and whose pods are not an API's."""
+    """The nodes of this machine that are meant: with a running agent, and with pods that are not those of an API."""
     of_cluster = any(getattr(overrides, name) for name in _OF_CLUSTER)
     is_named = node_name is not None or context.get_parameter_source("state_dir") is ParameterSource.COMMANDLINE
     if of_cluster and is_named:
-        raise InputError("--state-dir and --node-name mean this machine, --kubeconfig and its like a cluster")
+        raise InputError("--state-dir and --node-name mean this machine, --kubeconfig, --server and the like a cluster")
     if of_cluster or (os.environ.get("KUBECONFIG") and not is_named):
         return []
     if node_name is not None:
@@ -114,7 +114,7 @@ def _nodes(
     except ObservationError:
         if is_named:
             raise
-        return []  # another user's; an ordinary user of a cluster need not care
+        return []  # another user's state, which does not concern a user of a cluster
     if is_named:
         return found or [find_node(state_dir, None)]
     return [node for node in found if node.is_live and not (node.card is not None and node.card.is_member)]

@@ -1,4 +1,4 @@
-"""`jettison node`: a node of this machine as a member of a cluster. Here is only what it is told; `joining` does it.
+"""`jettison node`: a node of this machine as a member of a cluster. Here are only its options; `joining` runs it.
 
 This module is loaded in a child of the process that will do it, see `resident`.
 """
@@ -19,14 +19,18 @@ from jettison.node.orders import JoinOrders, Orders
 
 
 @click.command(cls=KubeletCommand)
-@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG and ~/.kube/config.")
-@click.option("--context", metavar="NAME", default="", help="Of the kubeconfig, instead of its current one.")
-@click.option("--node-ip", metavar="ADDRESS", default="", help="Of this node. [default: the one that reaches the API]")
+@click.option(
+    "--kubeconfig", metavar="FILE", default="", help="Use this file instead of $KUBECONFIG and ~/.kube/config."
+)
+@click.option("--context", metavar="NAME", default="", help="Use this context instead of the current one.")
+@click.option(
+    "--node-ip", metavar="ADDRESS", default="", help="The address of this node. [default: the one that reaches the API]"
+)
 @click.option(
     "--port",
     type=WholeNumber(0, 65535),
     default=0,
-    help="Where the API asks for logs. [default: one that is free]",
+    help="The port where the API asks for logs. [default: a free one]",
 )
 @guard_options
 @click.pass_obj
@@ -37,7 +41,8 @@ def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, 
     jettison serve --state-dir ./cluster --node n1
     jettison node --kubeconfig ./cluster/n1.kubeconfig --node-name n1
 
-    While the API cannot be reached everything goes on. Ctrl-C leaves pods running; the next agent takes them over.
+    While the API cannot be reached, the pods keep running and stay guarded. Ctrl-C leaves pods running; the next agent
+    takes them over.
     """
     require("jettison node", "kube")
     path = str(absolute(Path(kubeconfig))) if kubeconfig else ""

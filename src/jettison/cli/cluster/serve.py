@@ -24,7 +24,7 @@ from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
 _CONTROLLERS = "controllers"
-"""The user that the controllers are; `controllers.kubeconfig` lets them run elsewhere too."""
+"""The user name of the controllers; `controllers.kubeconfig` lets them run elsewhere too."""
 
 
 @click.command("serve", short_help="The Kubernetes API on this machine.")
@@ -34,7 +34,7 @@ _CONTROLLERS = "controllers"
     default="127.0.0.1:6443",
     metavar="ADDRESS:PORT",
     show_default=True,
-    help="Port 0 takes one that is free.",
+    help="Where to serve; port 0 takes a free port.",
 )
 @click.option(
     "--node",
@@ -53,7 +53,7 @@ def command(
     jettison serve --state-dir ./cluster --listen 127.0.0.1:6443
     kubectl --kubeconfig ./cluster/admin.kubeconfig get nodes
 
-    Whoever has a kubeconfig can come in: admin may do all, viewer only look, evictor evict and cordon.
+    A client needs one of the kubeconfigs: admin may do everything, viewer only read, evictor evict and cordon.
     """
     require("jettison serve", "server", "kube")
     endpoint = parse_endpoint(listen)
@@ -68,7 +68,7 @@ def command(
 
 
 async def _serve(cluster: Cluster, controllers: ControllerProcess | None) -> None:
-    """The server goes last: the controllers have somebody to talk to until they are gone."""
+    """The server ends last, so that the controllers have an API until they have ended."""
     stop, ready = asyncio.Event(), asyncio.Event()
 
     def tell(endpoint: Endpoint) -> None:
@@ -85,12 +85,12 @@ async def _serve(cluster: Cluster, controllers: ControllerProcess | None) -> Non
         await asyncio.wait((controlling,))
         stop.set()
         await serving
-    # Controllers that end leave a cluster in which nothing happens.
+    # A cluster without controllers does nothing, so that their end is the end of the command.
     await controlling
 
 
 async def _control(cluster: Cluster, names: frozenset[str], settings: ControllerSettings) -> None:
-    """With a token, like controllers anywhere else: what they may see and do is what the API says."""
+    """With a token, like controllers anywhere else: the API decides what they may see and do."""
     access = load_access(Overrides(kubeconfig=str(cluster.kubeconfig(_CONTROLLERS))))
     async with KubeClient(access) as client:
         await run_controllers(client, names, settings)

@@ -19,12 +19,15 @@ from jettison.cli.options.host_options import absolute, state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
 
 COMMANDS = {
-    "check": ("cluster.store:check_command", "What is wrong with the store; exits with 3 if anything is."),
-    "repair": ("cluster.store:repair_command", "A new store of every row that can be read; the damaged one is kept."),
+    "check": ("cluster.store:check_command", "Say what is wrong with the store; exits with 3 if anything is."),
+    "repair": (
+        "cluster.store:repair_command",
+        "Make a new store of every row that can be read; the damaged one is kept.",
+    ),
 }
 
 DAMAGED = 3
-"""Not 1: that is what a store ends with that cannot be looked at, because a server runs on it."""
+"""Not 1: that is the exit code when the store cannot be examined, because a server runs on it."""
 
 
 @click.command("store", cls=LazyGroup, lazy=COMMANDS)
@@ -36,9 +39,9 @@ def command() -> None:
 @state_dir_option
 @output_option
 def check_command(state_dir: Path, output: str) -> int:
-    """Every page, every row and the write-ahead log, and whether acknowledged writes are missing. Nothing is changed.
+    """Check every page, every row and the write-ahead log, and whether acknowledged writes are missing. Change nothing.
 
-    Exits with 0 if all is as it was written, with 3 if not, and with 1 if it cannot be looked at.
+    Exits with 0 if all is as it was written, with 3 if not, and with 1 if the store cannot be examined.
     """
     with held(absolute(state_dir)) as path:
         report = examine(path)
@@ -59,7 +62,7 @@ def _report_lines(report: Report) -> Iterator[str]:
     if report.problems:
         yield "a server does not start on it; try: jettison store repair"
     elif not report.is_sound:
-        yield "a server starts without these; write them anew or delete them there"
+        yield "a server starts without these; write them again or delete them there"
     else:
         yield f"`{report.path}` is sound"
 
@@ -69,14 +72,14 @@ def _report_lines(report: Report) -> Iterator[str]:
 @click.option(
     "--begin-anew",
     is_flag=True,
-    help="Begin with an empty store, whatever is there: all objects are gone. Tokens and certificates stay.",
+    help="Begin with an empty store: all objects are lost. Tokens and certificates stay.",
 )
 @output_option
 def repair_command(state_dir: Path, begin_anew: bool, output: str) -> int:
-    """Make a new store of every row that is what was written, and tell what is not in it. The damaged one is kept.
+    """Make a new store of every undamaged row, and say what is lost. The damaged store is kept.
 
-    This is also how to go on with an older copy of the store, or without a write-ahead log that is lost: what is there
-    counts from then on. A store that is sound is left alone.
+    Use it also to continue with an older copy of the store, or after the write-ahead log was lost: the rows that are
+    there count from then on. A sound store is left unchanged.
     """
     with held(absolute(state_dir)) as path:
         if begin_anew:
@@ -96,11 +99,11 @@ def repair_command(state_dir: Path, begin_anew: bool, output: str) -> int:
 def _repaired_lines(done: Repaired) -> Iterator[str]:
     yield f"`{done.path}` has {done.rows} rows now and begins with version {done.version}"
     for storage, namespace, name in done.aside:
-        yield printable(f"set aside: {shown(storage, (namespace, name))}; write it anew or delete it")
+        yield printable(f"set aside: {shown(storage, (namespace, name))}; write it again or delete it")
     if done.missing is None:
-        yield "how many rows there were cannot be told"
+        yield "the number of lost rows is not known"
     elif done.missing:
-        yield f"{done.missing} rows are lost without a trace: objects may be older than they were, or missing"
+        yield f"{done.missing} rows are lost: objects may be older than they were, or missing"
     if done.acknowledged > done.newest:
         yield f"what was written from version {done.newest + 1} to {done.acknowledged} is lost"
     if done.kept_as is not None:

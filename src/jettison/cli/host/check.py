@@ -43,8 +43,8 @@ def command(paths: tuple[Path, ...], output: str) -> int:
     jettison check ./pods
     jettison check web.yaml classes.yaml
 
-    What cannot be read, fields that no pod has, priority classes that are not there, pods that are there twice, and
-    what this host cannot run. Exits with 2 if there is anything, else with 0.
+    It reports what cannot be read, unknown fields, missing priority classes, pods that are defined twice, and what this
+    host cannot run. Exits with 2 if anything is wrong, else with 0.
     """
     found = check_manifests(paths)
     remarks = Remarks()

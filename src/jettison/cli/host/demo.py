@@ -32,10 +32,10 @@ MI = 2**20
 NODE_MEMORY = 512 * MI
 LEAK = "leak"
 PATIENCE_SECONDS = 90.0
-# After the eviction: long enough to see that the others live on.
+# After the eviction: long enough to see that the other pods keep running.
 AFTERMATH_SECONDS = 3.0
 
-# Holds so many MiB and waits; the leak takes more every tenth of a second.
+# Holds `size` MiB and waits; the leak takes 1 MiB more every 70 ms.
 _HOLD = "import time; held = bytearray(b'x') * ({size} << 20); time.sleep(3600)"
 _GROW = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep(0.07)"
 
@@ -108,7 +108,7 @@ class Narrator:
                 self.evicted.set()
             case events.OutOfMemoryKill(_, container, _):
                 self.kernel_kills += 1
-                self.say(f"the kernel's OOM killer took {container}: it was faster")
+                self.say(f"the kernel's OOM killer was faster and killed {container}")
             case events.PodRejected(rejected, reason, message):
                 self.say(f"{rejected.name} was rejected: {reason}: {message}")
             case events.ActionFailed(what, why):
@@ -120,10 +120,10 @@ class Narrator:
 
 @click.command()
 def command() -> int:
-    """A node of 512Mi on this machine, five real pods, one of which leaks; who goes, and why.
+    """Run a node of 512Mi with five real pods, one of which leaks, and show which pod is evicted and why.
 
-    Takes about a minute, touches nothing but what it makes itself, and leaves nothing behind. Works without root, too,
-    with process groups instead of cgroups.
+    It takes about a minute, changes nothing else on this machine, and removes everything at the end. It works without
+    root, too, with process groups instead of cgroups.
     """
     with tempfile.TemporaryDirectory(prefix="jettison-demo-") as directory:
         return asyncio.run(_demo(Path(directory)))
@@ -166,7 +166,7 @@ async def _demo(directory: Path) -> int:
 
 
 async def _watch(node: HostNode, narrator: Narrator, running: asyncio.Task[None]) -> str:
-    """Until the leak is gone; then whether everybody else is well."""
+    """Until the leak is gone; then whether all other pods are well."""
     progress = asyncio.create_task(_progress(node, narrator))
     evicted = asyncio.create_task(narrator.evicted.wait())
     try:
@@ -177,15 +177,15 @@ async def _watch(node: HostNode, narrator: Narrator, running: asyncio.Task[None]
     if running.done():
         running.result()
     if not narrator.evicted.is_set():
-        raise JettisonError(f"nobody was evicted within {PATIENCE_SECONDS:.0f} s")
+        raise JettisonError(f"no pod was evicted within {PATIENCE_SECONDS:.0f} s")
     await asyncio.sleep(AFTERMATH_SECONDS)
     alive = sorted(status.pod.name for status in node.runtime.statuses() if status.phase == "Running")
     if narrator.victim != LEAK or len(alive) != len(demo_pods()) - 1 or narrator.kernel_kills:
         raise JettisonError(
-            f"not as it should be: evicted `{narrator.victim}`, alive {', '.join(alive) or 'nobody'}, "
+            f"not as it should be: evicted `{narrator.victim}`, alive {', '.join(alive) or 'none'}, "
             f"{narrator.kernel_kills} kills by the kernel"
         )
-    return f"{', '.join(alive)} live on, and the kernel's OOM killer had nothing to do. Everything is cleared away."
+    return f"{', '.join(alive)} still run, and the kernel's OOM killer killed nothing. The node has been removed."
 
 
 async def _progress(node: HostNode, narrator: Narrator) -> None:

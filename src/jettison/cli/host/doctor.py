@@ -1,4 +1,4 @@
-"""`jettison doctor`: what this machine lets us do, and what to do about the rest."""
+"""`jettison doctor`: what works on this machine, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ DEGRADED = 1
 @click.command()
 @state_dir_option
 @click.option(
-    "--node-name", metavar="NAME", help="Which node to ask about, too. [default: this host's, or the only one there is]"
+    "--node-name", metavar="NAME", help="Check also this node. [default: this host's, or the only one there is]"
 )
 @click.option(
     "--manifests",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Pods that shall run here; beside those of the node. Repeatable.",
+    help="Check also these manifests, beside those of the node. Repeatable.",
 )
 @output_option
 def command(state_dir: Path, node_name: str | None, manifests: tuple[Path, ...], output: str) -> int:
-    """Which cgroups this machine has, how soon a shortage is noticed, what is missing, and what to do about it.
+    """Say which cgroups this machine has, how soon a shortage is noticed, what is missing, and what to do about it.
 
-    As the user who asks: what root may do, others may not. Exits with 0 when all is well and with 1 when something is
-    degraded.
+    The answers are for the current user. Exits with 0 when all is well and with 1 when something is degraded.
     """
     machine = Machine()
     checks = [*machine.checks(), *_node_checks(state_dir, node_name), *map(_manifests, manifests)]
@@ -64,7 +63,7 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
         return
     yield _agent(node)
     yield from () if card is None else map(_manifests, map(Path, card.manifests))
-    # Who asks as the same user was told the same above.
+    # For the same user, the checks above have said the same.
     if card is not None and node.directory.stat().st_uid != os.geteuid():
         for lack in card.lacks:
             yield Check("node", State.NOTE, f"its agent said at its start: {lack}")
@@ -77,16 +76,16 @@ def _agent(node: WatchedNode) -> Check:
         if isinstance(failure.__cause__, PermissionError):
             return Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
         return Check("node", State.DEGRADED, f"{failure}{_unguarded(node)}", f"jettison up --node-name {node.name} …")
-    dry_run = ", in a dry run: nobody is evicted" if node.card is not None and node.card.is_dry_run else ""
+    dry_run = ", in a dry run: no pod is evicted" if node.card is not None and node.card.is_dry_run else ""
     return Check("node", State.OK, f"the agent of node `{node.name}` is well{dry_run}")
 
 
 def _manifests(directory: Path) -> Check:
-    """An agent complains once, in its log, and goes on with what it understood before."""
+    """An agent complains once, in its log, and keeps the last manifests that it could read."""
     try:
         found = check_manifests([directory])
     except InputError as error:
-        return Check("manifests", State.DEGRADED, str(error), "mend the directory, or name another with --manifests")
+        return Check("manifests", State.DEGRADED, str(error), "repair the directory, or name another with --manifests")
     if not found.errors:
         return Check("manifests", State.OK, f"`{directory}`: {found}")
     first = f"{found.errors[0]}{f', and {len(found.errors) - 1} more' if len(found.errors) > 1 else ''}"
@@ -97,8 +96,8 @@ def _unguarded(node: WatchedNode) -> str:
     try:
         alive = sum(1 for record in read_records(node.records) if record.verdict is None)
     except ObservationError:
-        return ""  # somebody else's node
-    return f", and nobody guards {'its only pod' if alive == 1 else f'its {alive} pods'}" if alive else ""
+        return ""  # a node of another user
+    return f", and {'its only pod is' if alive == 1 else f'its {alive} pods are'} not guarded" if alive else ""
 
 
 def _machine_line() -> str:

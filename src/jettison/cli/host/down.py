@@ -25,7 +25,7 @@ _ANSWER = Decoder(_Answer)
 
 
 @click.command(short_help="End the pods of a node of this machine, and its agent.")
-@click.option("--keep-pods", is_flag=True, help="End the agent alone; the next `up` takes its pods over.")
+@click.option("--keep-pods", is_flag=True, help="End only the agent; the next `up` takes its pods over.")
 @timeout_option
 @watched_node_options
 def command(node: WatchedNode, keep_pods: bool, wait_seconds: int) -> int:

@@ -1,7 +1,7 @@
 """`jettison exec`: a command inside a container of this machine.
 
-The agent only tells how to get in; this process forks, enters the container's cgroup, takes its identity and becomes
-the command. Without a terminal of its own the command has our very streams, so nothing is carried.
+The agent only says how to enter; this process forks, enters the container's cgroup, takes its identity and executes the
+command. Without a terminal of its own the command has the streams of this process, so nothing is copied.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jettison.runtimes.host.processes.processes import Process
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _BLOCK = 64 * 1024
-# For the last words of a command that has ended; what it left running may hold its terminal for ever.
+# For the last output of a command that has ended. A process that it left behind may keep its terminal open.
 _LAST_WORDS_SECONDS = 2.0
 
 
@@ -38,8 +38,8 @@ _LAST_WORDS_SECONDS = 2.0
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
-@click.option("-i", "--stdin", "has_input", is_flag=True, help="Pass standard input on.")
-@click.option("-t", "--tty", "has_terminal", is_flag=True, help="Give it a terminal.")
+@click.option("-i", "--stdin", "has_input", is_flag=True, help="Pass standard input to the command.")
+@click.option("-t", "--tty", "has_terminal", is_flag=True, help="Give the command a terminal.")
 @watched_nodes_options
 @click.argument("pod")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
@@ -57,7 +57,7 @@ def command(
     jettison exec web -- ls -l
     jettison exec -it web -- sh
 
-    It ends with the container, and counts against its limits. The exit code is that of the command.
+    The command ends with the container, and counts against its limits. The exit code is that of the command.
     """
     words = words[1:] if words[:1] == ("--",) else words
     if not words:
@@ -108,7 +108,7 @@ async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input:
 
 
 class _Signals:
-    """What we are sent is for the command, also what comes before it has begun: it must not outlive us."""
+    """Signals to this process go to the command, also those that come before it has started: it must not outlive us."""
 
     def __init__(self) -> None:
         self._process: Process | None = None

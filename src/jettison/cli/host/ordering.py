@@ -30,7 +30,7 @@ grace_option: Callable[[Callback], Callback] = click.option(
     type=WholeNumber(_OWN_GRACE, LONGEST_WAIT),
     default=_OWN_GRACE,
     metavar="SECONDS",
-    help="Between SIGTERM and SIGKILL; -1: the pod's own. At least 2 s.",
+    help="The time between SIGTERM and SIGKILL; -1: the pod's own. At least 2 s.",
 )
 timeout_option: Callable[[Callback], Callback] = click.option(
     "--timeout",
@@ -71,7 +71,7 @@ class Done:
         if self.said.is_done:
             click.echo(printable(f'pod "{self.pod}" {what}'))
             return 0
-        remark("note", f"pod `{self.pod}` is still on its way: `jettison pods` tells how far")
+        remark("note", f"pod `{self.pod}` is not done yet: `jettison pods` shows its state")
         return 1
 
 
@@ -87,7 +87,7 @@ def give(nodes: Sequence[WatchedNode], order: str, pod: str, grace: int, wait_se
 
 
 def node_of(nodes: Sequence[WatchedNode], pod: str) -> WatchedNode:
-    """The one whose agent runs and knows the pod; of several that know it the user has to choose."""
+    """The node with a running agent that knows the pod; where several know it, the user has to choose."""
     live = [node for node in nodes if node.is_live]
     if not live:
         raise JettisonError(f"no agent runs for {names_of(nodes)}: `jettison up` starts one")
@@ -110,16 +110,16 @@ def knows(node: WatchedNode, query: PodQuery) -> bool:
     return any(query.matches(each) for each in (*names, *((namespace, name, "") for namespace, _, name in held)))
 
 
-@click.command(short_help="End a pod of this machine and start it anew.")
+@click.command(short_help="End a pod of this machine and start it again.")
 @click.argument("pod")
 @grace_option
 @timeout_option
 @watched_nodes_options
 def restart_command(nodes: Sequence[WatchedNode], pod: str, grace: int, wait_seconds: int) -> int:
-    """End POD with its grace period and start it again, with empty volumes and a count of restarts that begins anew.
+    """End POD with its grace period and start it again, with empty volumes and a count of restarts from 0.
 
-    Also for one that has ended, was evicted, or was deleted by hand. Whether it may run is decided as for a new pod:
-    on a node under pressure it may be refused. POD is a name, `namespace/name`, or a uid.
+    Works also for a pod that has ended, was evicted, or was deleted by hand. The node admits it like a new pod: under
+    pressure it may be refused. POD is a name, `namespace/name`, or a uid.
     """
     done = give(nodes, "restart", pod, grace, wait_seconds)
     if done.said.is_done and done.said.phase == "Failed":

@@ -1,4 +1,4 @@
-"""`jettison up`: guard this machine, or a part of it, in the foreground. Here is only what it is told; `guard` does it.
+"""`jettison up`: guard this machine, or a part of it, in the foreground. Here are only its options; `guard` runs it.
 
 This module is loaded in a child of the process that will do it, see `resident`.
 """
@@ -17,7 +17,7 @@ from jettison.errors import InputError
 from jettison.node.orders import ClusterOrders, Orders
 
 MOST_NODES = 50
-"""More than that is no small cluster, and a mistyped number."""
+"""A larger number is taken for a typing error."""
 
 _API = ("127.0.0.1", 6443)
 
@@ -27,18 +27,18 @@ _API = ("127.0.0.1", 6443)
     "--nodes",
     type=WholeNumber(1, MOST_NODES),
     metavar="N",
-    help="A cluster: the Kubernetes API on --listen, its controllers and N nodes, each as large as --node-memory says.",
+    help="Run a cluster: the Kubernetes API on --listen, its controllers and N nodes, each of --node-memory.",
 )
 @click.option(
     "--evicted-pod-limit",
     type=WholeNumber(0),
     metavar="NUMBER",
-    help="With --nodes: of more pods that nodes evicted the oldest go. [default: of more than 12500 that ended]",
+    help="With --nodes: delete the oldest evicted pods above this number. [default: the oldest of 12500 ended pods]",
 )
 @guard_options
 @click.pass_context
 def command(context: click.Context, /, orders: Orders, nodes: int | None, evicted_pod_limit: int | None) -> None:
-    """Run pods on this machine and guard it: what runs out is noticed in milliseconds, and the right pod goes.
+    """Run pods on this machine and guard it: a shortage is noticed in milliseconds, and the right pod is evicted.
 
     \b
     jettison up --manifests ./pods --eviction-hard 'memory.available<500Mi'

@@ -41,7 +41,7 @@ _REPEATED = {
 _BORING = frozenset({"pods_ranked", "reclaim_attempted"})
 """Facts of a step that its decision tells as well."""
 WAITS = "wait"
-"""Somebody is to go, but one who was told before is still on his way out."""
+"""A pod is to be evicted, but one that was evicted before has not ended yet."""
 
 
 def instant(text: str) -> int:
@@ -65,14 +65,14 @@ def point(text: str, besides: str = "") -> int:
 @click.option("--since", type=instant, metavar="WHEN", help="A time, or how long ago: `10m`.")
 @click.option("--until", type=instant, metavar="WHEN", help="The same; what happened at that time is left out.")
 @click.option("-n", "--tail", type=WholeNumber(1), metavar="N", help="Only the newest N lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is recorded, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new records as they come, until Ctrl-C.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice([TABLE, JSON]),
     default=TABLE,
     show_default=True,
-    help="json: one record a line, whole, as docs/commands.md describes it.",
+    help="json: one whole record per line, as docs/commands.md describes it.",
 )
 @watched_nodes_options
 def command(
@@ -84,7 +84,7 @@ def command(
     follow: bool,
     output: str,
 ) -> int:
-    """Everything on record, oldest first; with POD only what happened to that pod.
+    """Show everything on record, oldest first; with POD only what happened to that pod.
 
     POD is a name, `namespace/name`, or a uid.
     """
@@ -116,7 +116,7 @@ class _Choice:
     is_json: bool
 
     def lines(self, record: Record) -> list[str]:
-        """None of a record that was not asked for."""
+        """Empty for a record that was not asked for."""
         if not self._is_meant(record):
             return []
         if self.is_json:
@@ -125,7 +125,7 @@ class _Choice:
         return list(journal_lines(record, self.about))
 
     def _is_meant(self, record: Record) -> bool:
-        """Every step knows every pod; what happened to one are the steps that chose it."""
+        """A step names every pod of the node; only the steps that chose a pod are about it."""
         if self.since_ns is not None and record.time_ns < self.since_ns:
             return False
         about = self.about
@@ -172,7 +172,7 @@ def _lines(node: WatchedNode, choice: _Choice, tail: int | None) -> Iterator[str
 
 
 def _follow(node: WatchedNode, choice: _Choice, tail: int | None) -> int:
-    """Until interrupted. What is there is read by the same reader as what comes, so that nothing is between the two."""
+    """Until interrupted. One reader reads old and new records, so that no record between the two is lost."""
     follower = JournalFollower(node.journal)
     lines: Iterable[str] = deque((line for record in follower.news() for line in choice.lines(record)), tail)
     try:
@@ -224,7 +224,7 @@ _STEP = msgspec.json.Decoder(_Step)
 def journal_lines(record: Record, about: PodQuery | None = None) -> Iterator[str]:
     """One for a fact; for a step one for each of its facts and one for what it decided.
 
-    Asked about a pod, a step has only that to say which it decided about it.
+    With `about`, a step has only the lines of its decision about that pod.
     """
     if record.kind != STEP:
         yield _fact(record.time_ns, record.event, record.values)

@@ -26,9 +26,14 @@ from jettison.runtimes.protocol import PodStatus
 @click.command()
 @click.argument("pod")
 @click.option("-c", "--container", metavar="NAME", help="Which container; without it, the first.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as it writes, over restarts, until it is over for good.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Print new lines as they come, over restarts, until the container has ended for good.",
+)
 @click.option("--tail", type=WholeNumber(0), metavar="N", help="Begin with the last N lines.")
-@click.option("-p", "--previous", is_flag=True, help="The run before the last one.")
+@click.option("-p", "--previous", is_flag=True, help="Print the run before the last one.")
 @click.option("--timestamps", is_flag=True, help="Put the time before each line; it is exact to a second.")
 @click.option("--since", type=instant, metavar="WHEN", help="Only lines of the last `10m`, or since a time.")
 @click.option("--since-time", type=point, metavar="TIME", help="Only lines since `2030-01-01T00:00:00Z`.")
@@ -44,9 +49,9 @@ def command(
     since: int | None,
     since_time: int | None,
 ) -> int:
-    """What a container of POD wrote to standard output and standard error.
+    """Print what a container of POD wrote to standard output and standard error.
 
-    POD is a name, `namespace/name`, or a uid. Logs outlive their pod until the disk is needed.
+    POD is a name, `namespace/name`, or a uid. The logs of a pod stay after its end until the disk space is needed.
     """
     if follow and previous:
         raise InputError("--previous has ended, there is nothing to --follow")
@@ -104,7 +109,7 @@ def _print(path: Path, tail: int | None, since_ns: int | None, stamper: Stamper 
 
 
 def _container(logs: PodLogs, wanted: str | None, status: PodStatus | None) -> str:
-    # In the order of the pod, init containers last: nobody asks for those first. Of a pod that is gone, by name.
+    # In the order of the pod, init containers last: they are rarely meant. For a pod that is gone, by name.
     known = [] if status is None else sorted(status.containers, key=lambda each: each.is_init)
     names = [each.name for each in known if each.name in logs.containers] or logs.containers
     if not names:

@@ -26,7 +26,7 @@ _HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIO
 @output_option
 @watched_node_options
 def command(node: WatchedNode, namespace: str | None, output: str) -> None:
-    """The pods of a node, those that have ended included, as `kubectl get pods` lists them.
+    """Show the pods of a node, also those that have ended, as `kubectl get pods` does.
 
     With -o json and -o yaml the answer is a v1 PodList, which `jettison rank --pods` takes. Without an agent it comes
     from the node's records.
@@ -85,7 +85,7 @@ def _row(item: Mapping[str, Any], endings: Mapping[str, str], now_ns: int) -> tu
     # Manifests from files have no time of creation, and nothing is waited for between that and the start.
     dated = {"creationTimestamp": status.get("startTime"), **metadata}
     name, ready, state, restarts, age, *_ = map(str, cells({**item, "metadata": dated}, now_ns))
-    # kubectl prefers the last word of a container, and calls a pod that was evicted `Error`.
+    # kubectl prefers the state of a container, and calls an evicted pod `Error`.
     state = endings.get(metadata["uid"]) or status.get("reason") or state
     age = NOTHING if age == UNKNOWN else age
     return metadata["namespace"], name, ready, state, restarts, age, status["qosClass"], str(priority)

@@ -145,7 +145,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KnownPods:
-    """Sorted by namespace and name. `note` says so when nobody answered."""
+    """Sorted by namespace and name. `note` says so when the agent did not answer."""
 
     items: list[Document]
     note: str = ""

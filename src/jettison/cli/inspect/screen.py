@@ -1,8 +1,8 @@
-"""The terminal while a picture is on it: a page of its own, no cursor, keys without Enter; and all of it given back.
+"""The terminal while `top` shows a picture: an own page, no cursor, keys without Enter; restored at the end.
 
-Whatever ends the program while the picture is up (q, Ctrl-C, SIGTERM, an exception) goes through `__exit__`, and
-Ctrl-Z through the same two steps, because a terminal left without echo is the last thing somebody needs whose node is
-starving.
+Whatever ends the program while the picture is shown (q, Ctrl-C, SIGTERM, an exception) goes through `__exit__`, and
+Ctrl-Z through the same two steps. A terminal left without echo would hinder an operator who has a starving node to
+look after.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Screen:
         os.write(self._wake, b"\0")
 
     def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
-        """Ctrl-Z: hand the terminal back, stop, and take it again when somebody says `fg`."""
+        """Ctrl-Z: hand the terminal back, stop, and take it again after `fg`."""
         self._hide()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)

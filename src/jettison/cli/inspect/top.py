@@ -23,29 +23,29 @@ _LAST = 10**9
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one picture and end; also what happens without a terminal.")
+@click.option("--once", is_flag=True, help="Print one picture and end; without a terminal this is the default.")
 @click.option(
     "--interval",
     type=Seconds(0.1, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two pictures.",
+    help="The time between two pictures.",
 )
 @click.option(
     "--signal",
     "signal_name",
     type=click.Choice([signal.value for signal in Signal]),
     metavar="SIGNAL",
-    help="Show the order for this signal; without it, for the one that is short, or for memory.",
+    help="Rank pods for this signal. [default: the one that is short, or memory.available]",
 )
 @output_option
 @watched_node_options
 def command(node: WatchedNode, once: bool, interval: float, signal_name: str | None, output: str) -> None:
-    """What the node has left of everything, what it must not fall below, and which pods would go first.
+    """Show what the node has left, its thresholds, and which pods would be evicted first.
 
-    In the picture `#` is used and `|` is the threshold. Keys: s shows the order for the next signal; arrows, j and k,
-    PgUp and PgDn, g and G scroll the pods; q ends.
+    In the picture `#` is what is used and `|` is the threshold. Keys: s shows the order for the next signal; arrows, j
+    and k, PgUp and PgDn, g and G scroll the pods; q ends.
     """
     if output != TABLE or once or not sys.stdout.isatty():
         _print(look(node), signal_name, output)

@@ -40,7 +40,7 @@ _SQUEEZED_ORDER = (
     Squeeze("NOTE"),
     Squeeze("POD", 8),
 )
-# However small the window is, so many pods are shown before the list of signals is cut.
+# In a small window the list of signals is cut before fewer pods than this are shown.
 _LEAST_PODS = 3
 _KEYS = (
     "q quit   s next signal   ↑↓ jk PgUp PgDn g G scroll",
@@ -206,7 +206,7 @@ def _order(signal: Row, width: int = UNBOUNDED) -> Iterator[Line]:
 
 def _candidate(place: int, pod: Row, resource: Resource) -> tuple[str, ...]:
     usage, excess, exceeds = pod["usage"], pod["excess"], pod["exceedsRequest"]
-    # Kubernetes asks nobody for processes, and subtracts bytes that were asked for from inodes.
+    # Pods cannot request processes, and Kubernetes subtracts requested bytes from numbers of inodes.
     request_of = Resource.EPHEMERAL_STORAGE if resource is Resource.INODES else resource
     has_request = resource is not Resource.PIDS
     return (

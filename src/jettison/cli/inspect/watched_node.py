@@ -1,4 +1,4 @@
-"""A node of this machine seen from outside: where its state lies, and its agent, if that answers."""
+"""A node of this machine seen from outside: the directory of its state, and its agent if it answers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class WatchedNode:
 
 
 def find_nodes(state_dir: Path) -> list[WatchedNode]:
-    """All nodes that have left anything there, by name."""
+    """All nodes with anything in that directory, by name."""
     nodes = state_dir / "node"
     try:
         return [WatchedNode(path.name, path) for path in sorted(nodes.iterdir()) if path.is_dir()]

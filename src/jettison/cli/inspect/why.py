@@ -28,10 +28,10 @@ _STARTED = "eviction_started"
 @output_option
 @watched_nodes_options
 def command(nodes: Sequence[WatchedNode], pod: str, output: str) -> None:
-    """Why POD was evicted, or why it was not.
+    """Say why POD was evicted, or why it was not.
 
-    POD is a name, `namespace/name`, or a uid. Of several pods with that name it is the one that was evicted last, or
-    else the one that was heard of last. Of several nodes it is the one on which that was.
+    POD is a name, `namespace/name`, or a uid. Of several pods with that name, on one node or several, the
+    answer is about the one that was evicted last, or else about the one with the newest record.
     """
     query = PodQuery.parse(pod)
     found = first_to_know(nodes, lambda node: _told(node, query))
@@ -53,7 +53,7 @@ def _besides(node: WatchedNode, uid: str) -> dict[str, str]:
             return {}
         item = next((each for each in known_pods(node).items if each["metadata"]["uid"] == uid), None)
     except (InputError, ObservationError):
-        # The uid is none, or who asks may read the journal and nothing else.
+        # There is no such uid, or this user may read the journal and nothing else.
         return {}
     found = {} if item is None else {"now": waiting} if (waiting := _waiting(item["status"])) else {}
     later = prospect(record, readmits=node.readmits)
@@ -70,7 +70,7 @@ def _waiting(status: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Seen:
-    """Who else was met on the way through the journal."""
+    """The pods that the search through the journal has met."""
 
     query: PodQuery
     pods: set[PodName] = field(default_factory=set)
@@ -111,7 +111,7 @@ def _story(node: WatchedNode, query: PodQuery, remarks: Remarks) -> Story | None
         remarks.notes.append(f"also called so: {', '.join(others)}")
     earlier = seen.evicted.get((namespace, name))
     if story.started is None and earlier is not None:
-        # It was admitted again, and is another pod now. Nobody asks why that one still runs.
+        # It was admitted again, and is another pod now. That one still runs, so it needs no reason.
         remarks.notes.append(f"{namespace}/{name} is back since, as `{uid}`, and {_outcome(story)}")
         return tell(read_journal(node.journal, newest_first=True), PodQuery(uid=earlier)) or story
     return story

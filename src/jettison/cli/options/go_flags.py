@@ -20,13 +20,18 @@ _INT64 = 2**63 - 1
 
 
 class WholeNumber(click.IntRange):
-    """An integer of 64 bits, or of fewer values; every number that a command takes is one of these."""
+    """An integer of 64 bits, or within narrower bounds; the type of every number that a command takes."""
 
     def __init__(self, least: int = -_INT64, most: int = _INT64) -> None:
         super().__init__(least, most)
 
+    def _describe_range(self) -> str:
+        """For the help text; a bound of 64 bits is left out, because no user needs it."""
+        least, most = self.min == -_INT64, self.max == _INT64
+        return "" if least and most else f"x>={self.min}" if most else super()._describe_range()
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Before Python reads it: thousands of digits take it seconds, and it takes more than Go does."""
+        """Checked before Python converts it: thousands of digits take seconds, and Python accepts more than Go does."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
             said = value if len(value) <= 40 else f"{value[:40]}…"
             self.fail(f"`{said}` is not a whole number from {self.min} to {self.max}", param, ctx)
@@ -34,7 +39,7 @@ class WholeNumber(click.IntRange):
 
 
 class Seconds(click.FloatRange):
-    """A length of time between two bounds. Not a number is between any two, as far as Python compares."""
+    """A length of time between two bounds. Click accepts NaN, which Python finds neither below nor above a bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """As click does, without NaN."""
@@ -65,5 +70,5 @@ class GoCommand(click.Command):
 
 
 def go_switch(*names: str, help: str) -> Callable[[Callback], Callback]:  # noqa: A002  click's word
-    """A flag that is off unless somebody says otherwise."""
+    """A flag that is off by default."""
     return click.option(*names, cls=GoFlag, type=click.BOOL, default=False, metavar="[=true|false]", help=help)

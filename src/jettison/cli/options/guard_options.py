@@ -28,40 +28,63 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _OPTIONS = (
     click.option(
-        "--manifests", multiple=True, type=_DIRECTORY, metavar="DIR", help="Pods to run; watched. Repeatable."
+        "--manifests",
+        multiple=True,
+        type=_DIRECTORY,
+        metavar="DIR",
+        help="Run the pods of this directory, and watch it for changes. Repeatable.",
     ),
     click.option(
         "--static-manifests",
         multiple=True,
         type=_DIRECTORY,
         metavar="DIR",
-        help="Static pods: critical, never evicted. Repeatable.",
+        help="The same for static pods: critical, never evicted. Repeatable.",
     ),
     state_options,
     click.option(
-        "--node-dir", type=_DIRECTORY, metavar="DIR", help="Its filesystem is nodefs. [default: in --state-dir]"
+        "--node-dir", type=_DIRECTORY, metavar="DIR", help="The directory on nodefs. [default: in --state-dir]"
     ),
-    click.option("--node-memory", type=quantity, metavar="QUANTITY", help="A node smaller than the machine."),
-    click.option("--node-pids", type=quantity, metavar="NUMBER", help="So many processes and threads at most."),
     click.option(
-        "--cgroup-name", default="", metavar="PATH", help="Below every hierarchy's root. [default: jettison/NAME]"
+        "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
     ),
-    click.option("--node-label", multiple=True, type=pair, metavar="KEY=VALUE", help="For nodeSelector. Repeatable."),
-    click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="As in a Node's spec. Repeatable."),
+    click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
     click.option(
-        "--readmit", is_flag=True, help="Admit evicted pods again once the pressure is over, later each time."
+        "--cgroup-name",
+        default="",
+        metavar="PATH",
+        help="Below the root of every cgroup hierarchy. [default: jettison/NAME]",
     ),
-    click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict nobody and free nothing."),
+    click.option(
+        "--node-label",
+        multiple=True,
+        type=pair,
+        metavar="KEY=VALUE",
+        help="A label of the node, for nodeSelector. Repeatable.",
+    ),
+    click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="A taint of the node. Repeatable."),
+    click.option(
+        "--readmit",
+        is_flag=True,
+        help="Admit evicted pods again once the pressure is over, after longer delays each time.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict no pod and free nothing."),
     click.option(
         "--listen",
         type=address,
         metavar="HOST:PORT",
         help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
     ),
-    click.option("--no-cgroups", is_flag=True, help="Process groups and /proc even where cgroups could be had."),
+    click.option("--no-cgroups", is_flag=True, help="Use process groups and /proc even where cgroups are available."),
     click.option("--verbose", is_flag=True, help="Log alarms and rankings too."),
     config_option,
-    click.option("--profile", type=click.Choice(list(PROFILES)), default="kubelet", show_default=True),
+    click.option(
+        "--profile",
+        type=click.Choice(list(PROFILES)),
+        default="kubelet",
+        show_default=True,
+        help="`kubelet`: exactly as Kubernetes; `improved`: without its known defects (docs/faithfulness.md).",
+    ),
     kubelet_options,
 )
 
@@ -124,7 +147,7 @@ def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
 
 
 def check_own_labels(orders: Orders) -> Orders:
-    """Refuse labels that a cluster would not take from a node: it would try to join for ever."""
+    """Refuse labels that a cluster does not accept from a node: every attempt to join would fail."""
     if refused := sorted(filter(is_administrators_label, orders.labels)):
         shown = ", ".join(f"`{each}`" for each in refused)
         prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))

@@ -20,14 +20,16 @@ Callback = Callable[..., Any]
 
 
 def default_state_dir() -> Path:
-    """/var/lib for root, the user's own state directory for everybody else."""
+    """/var/lib for root, the user's own state directory for other users."""
     if os.geteuid() == 0:
         return Path("/var/lib/jettison")
     own = os.environ.get("XDG_STATE_HOME")
     try:
         return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
     except RuntimeError as error:
-        raise InputError("there is no home directory: say with --state-dir where the node's state lies") from error
+        raise InputError(
+            "there is no home directory: give the directory of the node's state with --state-dir"
+        ) from error
 
 
 def default_node_name() -> str:
@@ -42,7 +44,7 @@ state_dir_option = click.option(
     envvar="JETTISON_STATE_DIR",
     metavar="DIR",
     callback=lambda _context, _option, path: absolute(path),
-    help="Records, journals and sockets of nodes; objects, certificates and tokens of an API. [default:"
+    help="Holds records, journals and sockets of nodes, and objects, certificates and tokens of an API. [default:"
     " $JETTISON_STATE_DIR, or /var/lib/jettison, or for users other than root ~/.local/state/jettison]",
 )
 
@@ -50,7 +52,12 @@ state_dir_option = click.option(
 def state_options(command: Callback) -> Callback:
     """Which node, and where its state lies."""
     for option in (
-        click.option("--node-name", default=default_node_name, metavar="NAME", help="[default: this host's name]"),
+        click.option(
+            "--node-name",
+            default=default_node_name,
+            metavar="NAME",
+            help="The name of the node. [default: this host's name]",
+        ),
         state_dir_option,
     ):
         command = option(command)

@@ -1,6 +1,6 @@
-"""The kubelet's own flags as options of ours, made from THE table of its fields, in a section of their own.
+"""The kubelet's own flags as options of ours, made from the table of its fields, in a section of their own.
 
-They go to the engine as texts in the order given, because only there is known that the second `--eviction-hard` adds
+They go to the engine as texts in the order given, because only the engine knows that the second `--eviction-hard` adds
 to the first and that `--cgroups-per-qos` alone means true.
 """
 
@@ -32,7 +32,7 @@ _METAVARS = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigArguments:
-    """Where the operator's wishes are: a file, a directory of drop-ins, flags."""
+    """Where the configuration is: in a file, a directory of drop-ins, and flags."""
 
     file: str | None = None
     directory: str | None = None
@@ -85,7 +85,9 @@ def kubelet_options(command: Callback) -> Callback:
     decorated: Callback = collected
     for flag, row in reversed(BY_FLAG.items()):
         decorated = _flag_option(flag, row)(decorated)
-    directory = click.option("--config-dir", metavar="DIR", help="Drop-ins: every *.conf below DIR, in their order.")
+    directory = click.option(
+        "--config-dir", metavar="DIR", help="Drop-ins: every *.conf below DIR, in the order of their names."
+    )
     return directory(decorated)
 
 
@@ -93,7 +95,7 @@ config_option = click.option(
     "--config",
     "config_file",
     metavar="FILE",
-    help="The node's KubeletConfiguration, YAML or JSON; without it, the defaults of an empty one.",
+    help="The node's KubeletConfiguration, YAML or JSON. [default: an empty one]",
 )
 
 

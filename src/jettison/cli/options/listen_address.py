@@ -8,7 +8,7 @@ from jettison.agent.http.server import LOOPBACK
 
 
 def address(text: str) -> tuple[str, int]:
-    """`127.0.0.1:8080` or `[::1]:8080`; only the loopback, because nobody is asked who he is."""
+    """`127.0.0.1:8080` or `[::1]:8080`; only the loopback, because requests are not authenticated."""
     host, separator, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_port = port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 2**16

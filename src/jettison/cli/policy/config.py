@@ -45,10 +45,10 @@ from jettison.engine.numbers.durations import duration_text
 from jettison.errors import PolicyError
 
 COMMANDS = {
-    "show": ("policy.config:show_command", "The effective thresholds and settings, and where each comes from."),
+    "show": ("policy.config:show_command", "Show the effective thresholds and settings, and where each comes from."),
     "check": (
         "policy.config:check_command",
-        "Every error and everything worth a second thought; exits with 2 on errors.",
+        "Report every error, then warnings; exits with 2 on errors.",
     ),
 }
 
@@ -71,7 +71,7 @@ def command() -> None:
 @click.command("show", cls=KubeletCommand, short_help="The effective thresholds and settings.")
 @config_options
 def show_command(config: ConfigArguments, node: NodeArguments, output: str) -> None:
-    """The effective thresholds of FILE, drop-ins and flags, in amounts for a node, and where each comes from.
+    """Show the effective thresholds of FILE, drop-ins and flags, in amounts for a node, and where each comes from.
 
     The node is the one of --summary or of the --capacity options; without either it is this machine.
     """
@@ -177,11 +177,11 @@ def _threshold_data(each: Provenance, given: ConfigInput) -> dict[str, Any]:
     }
 
 
-@click.command("check", cls=KubeletCommand, short_help="Every error, and everything worth a second thought.")
+@click.command("check", cls=KubeletCommand, short_help="Report every error, then warnings.")
 @config_options
 @click.pass_context
 def check_command(ctx: click.Context, config: ConfigArguments, node: NodeArguments, output: str) -> None:
-    """Every error in FILE, drop-ins and flags with its file, line, key and value; then warnings.
+    """Report every error in FILE, drop-ins and flags with its file, line, key and value; then warnings.
 
     Exits with 2 if there are errors, with 0 if there are none, whatever the warnings.
     """

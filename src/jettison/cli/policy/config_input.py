@@ -42,7 +42,7 @@ MEASURED = "measured on this machine"
 
 @dataclass(frozen=True, slots=True)
 class Capacities:
-    """By signal; a signal that is missing is one whose capacity nobody told."""
+    """By signal; a signal is missing where its capacity is not known."""
 
     by_signal: Mapping[Signal, int]
     layout: Layout
@@ -62,9 +62,9 @@ _HELP = {
     "memory": "The node's memory, e.g. 16Gi.",
     "disk": "Size of the filesystem with the kubelet's files.",
     "inodes": "Inodes on it.",
-    "image-disk": "Size of a filesystem of their own for images.",
+    "image-disk": "Size of the filesystem for images, if they have one.",
     "image-inodes": "Inodes on it.",
-    "pids": "Process ids that there may be.",
+    "pids": "The largest number of processes.",
 }
 
 
@@ -80,7 +80,7 @@ def capacity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def capacities(config: KubeletConfig, summary_path: str | None, told: Mapping[str, str | None]) -> Capacities:
-    """Of the summary if there is one, with what was told in its place; only without both of this machine."""
+    """From the summary, with the given options in place of its values; without both, measured on this machine."""
     given = {name: _amount(name, text) for name, text in told.items() if text is not None}
     if summary_path is None and not given:
         return _measured(Path(config.root_dir))
@@ -96,7 +96,7 @@ def capacities(config: KubeletConfig, summary_path: str | None, told: Mapping[st
 
 
 def with_shared_filesystems(found: Capacities) -> Capacities:
-    """Images and writable layers are somewhere, too: on nodefs, unless the layout says otherwise."""
+    """With the filesystems of images and writable layers: nodefs, unless the layout says otherwise."""
     nodefs = (Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE)
     imagefs = (Signal.IMAGEFS_AVAILABLE, Signal.IMAGEFS_INODES_FREE)
     containerfs = (Signal.CONTAINERFS_AVAILABLE, Signal.CONTAINERFS_INODES_FREE)
@@ -232,7 +232,7 @@ def _allocatable(policy: Policy, known: Capacities) -> Allocatable | None:
     if memory is None:
         return None
     disk = known.by_signal.get(Signal.NODEFS_AVAILABLE)
-    # Where nobody knows the number of cores there are enough of them.
+    # Where the number of cores is not known, assume as many as are reserved.
     reserved = policy.system_reserved.get(CPU, ZERO) + policy.kube_reserved.get(CPU, ZERO)
     cores = known.cores or -(-reserved.milli // 1000)
     pids = known.by_signal.get(Signal.PID_AVAILABLE)

@@ -1,4 +1,4 @@
-"""What a kubelet accepts without a word and its operator would rather have known (spec part B: 1, 25, 26, 37, 47)."""
+"""Settings that a kubelet accepts silently although they rarely do what is meant (spec part B: 1, 25, 26, 37, 47)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jettison.engine.pods.pod import MEMORY
 Warnings = Iterator[tuple[str, str]]
 
 _STEP_NS = 10 * SECOND_NS
-# A node that reserves all but this is a slip of the pen: its first pod of any size brings pressure that stays.
+# Reserving all but this share is taken for a mistake: the first pod of any size brings pressure that stays.
 _LEAST_SHARE = 0.02
 _MERGE = "mergeDefaultEvictionSettings"
 
@@ -110,7 +110,7 @@ def _reservations(given: ConfigInput) -> Warnings:
     if complaint is not None:
         yield "", f"a kubelet would not start: {complaint}{'' if memory is None else f' {_sum(memory)}'}"
     elif memory is not None and memory.left <= 0 < memory.reserved:
-        said = "pods are under pressure for ever, before the first of them has started"
+        said = "pods are always under pressure, even before the first of them has started"
         yield _reserved_by(given), f"{said}: {_sum(memory)}"
     elif memory is not None and memory.reserved > 0 and memory.left < memory.capacity * _LEAST_SHARE:
         said = f"pods may use {_bytes(memory.left)} of {_bytes(memory.capacity)}, less than {_LEAST_SHARE:.0%}"

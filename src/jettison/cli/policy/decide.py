@@ -44,7 +44,7 @@ from jettison.manifests.times import parse_time, time_text
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """The instant of the step, and who says so."""
+    """The instant of the step, and where it comes from."""
 
     time_ns: int
     origin: str
@@ -52,7 +52,7 @@ class _Now:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """All that was asked and answered."""
+    """The question and the answer."""
 
     found: PolicyInput
     snapshot: Snapshot
@@ -60,13 +60,13 @@ class _Step:
     before: History
     outcome: Outcome
     states: list[ThresholdState]
-    # The answer to the look after a reclaim, and what was still lacking then.
+    # The decision on the summary taken after the reclaim, and what was still below its target then.
     second: Outcome | None = None
     lacking: tuple[str, ...] = ()
 
     @property
     def after(self) -> History:
-        """What is remembered. An ordered reclaim is not: the next step sees for itself what it brought."""
+        """What is remembered. An ordered reclaim is not: the next step measures its effect."""
         return replace((self.second or self.outcome).history, reclaiming=None)
 
 
@@ -79,7 +79,10 @@ class _Step:
     help="What the last call remembered (grace clocks, conditions); read if it exists, written afterwards.",
 )
 @click.option(
-    "--after-reclaim", "after_path", metavar="FILE", help="A summary taken after the reclaim, to see which way it went."
+    "--after-reclaim",
+    "after_path",
+    metavar="FILE",
+    help="A summary taken after the reclaim, to see what would be decided then.",
 )
 @click.option(
     "--now", "now_text", metavar="TIME", help="RFC 3339, or `now`; without it the newest time in the summary."
@@ -95,7 +98,7 @@ def command(
     after_path: str | None,
     now_text: str | None,
 ) -> None:
-    """One step of the eviction loop: readings against thresholds, conditions, the decision, and what a pod is told.
+    """Run one step of the eviction loop: readings against thresholds, conditions, the decision, and its effect on pods.
 
     Call it again with the same --history and newer files to follow a node through grace periods and recoveries.
     """
@@ -114,7 +117,7 @@ def command(
     if after_path is not None:
         step = _look_again(step, read_summary(after_path)[0])
         if step.second is None:
-            remarks.warnings.append("--after-reclaim is not looked at: no reclaim was ordered")
+            remarks.warnings.append("--after-reclaim is ignored: no reclaim was ordered")
     if history_path is not None:
         save_history(history_path, step.after, node.node.name)
     emit(output, remarks, lambda: _text(step), lambda: _data(step, profile))

@@ -32,7 +32,7 @@ def load_history(path: str, node: str) -> History:
 
 
 def save_history(path: str, history: History, node: str) -> None:
-    """In one go: whoever reads the file meanwhile, or after a crash, finds the old history or the new one."""
+    """Atomically: a reader finds the old history or the new one, also after a crash."""
     target = Path(path).resolve()
     temporary: Path | None = None
     try:

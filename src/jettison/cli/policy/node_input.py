@@ -76,7 +76,7 @@ def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:
 
 
 def read_summary(path: str) -> tuple[NodeStats, dict[str, PodUsage]]:
-    """The summary in a file; one without any statistics is some other document."""
+    """The summary in a file. A file without any statistics is refused: it is some other document."""
     try:
         node, usages = parse_summary(read_input(path), shown(path))
     except ManifestError as error:
@@ -119,7 +119,7 @@ def _read_pods(path: str) -> list[Pod]:
 
 
 def _refuse_twins(pods: Iterable[Pod], source: str) -> None:
-    """Statistics are by uid: of two pods with one uid nobody can say which uses what."""
+    """Statistics are by uid: with one uid for two pods, the usage of neither is known."""
     seen: dict[str, Pod] = {}
     for pod in pods:
         twin = seen.setdefault(pod.uid, pod)
@@ -153,8 +153,8 @@ image_fs_option = click.option(
     type=click.Choice(["auto", *LAYOUTS]),
     default="auto",
     show_default=True,
-    help="Where images lie: with everything else; with writable layers on a filesystem of their own; or alone there. "
-    "`auto` compares sizes.",
+    help="The filesystem of images: `shared` with everything else; `dedicated` to images and writable layers; `split`: "
+    "for images alone. `auto` compares sizes.",
 )
 
 
@@ -162,8 +162,12 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add them all, in the order in which help shall show them."""
     for option in reversed(
         (
-            click.option("--summary", "summary_path", required=True, metavar="FILE", help="The node's /stats/summary."),
-            click.option("--pods", "pods_path", required=True, metavar="FILE", help="Its pods, or all of them."),
+            click.option(
+                "--summary", "summary_path", required=True, metavar="FILE", help="The node's /stats/summary, as JSON."
+            ),
+            click.option(
+                "--pods", "pods_path", required=True, metavar="FILE", help="Its pods, or those of all nodes, as JSON."
+            ),
             config_option,
             kubelet_options,
             image_fs_option,
@@ -172,7 +176,7 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Choice(list(PROFILES)),
                 default="kubelet",
                 show_default=True,
-                help="Exactly as Kubernetes does, or better where docs/faithfulness.md says so.",
+                help="`kubelet`: exactly as Kubernetes; `improved`: without its known defects (docs/faithfulness.md).",
             ),
             output_option,
         )

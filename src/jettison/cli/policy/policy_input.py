@@ -26,13 +26,13 @@ from jettison.manifests.files.decoding import shortened
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake or one thing to think twice about."""
+    """One error or one warning."""
 
     message: str
     key: str = ""
-    # What the key is set to, as written; None where nobody set it, or where it is a whole map.
+    # What the key is set to, as written; None where it is not set, or where it is a whole map.
     value: str | None = None
-    # A file or a flag; empty where nobody in particular is to blame.
+    # A file or a flag; empty where the mistake has no single source.
     source: str = ""
     line: int | None = None
 
@@ -74,7 +74,7 @@ DEFAULTS_ASSUMED = (
     "`--eviction-hard=` takes them away"
 )
 _DEFAULT = "default"
-# Each round finds what the one before hid; a real file needs two or three.
+# Each round finds errors that those of the round before hid; a real file needs two or three.
 _MOST_ROUNDS = 50
 # A document that is wrong about these is no KubeletConfiguration; there is nothing more to find in it.
 _OF_ANOTHER_KIND = ("", "apiVersion", "kind")
@@ -252,7 +252,7 @@ def _assembled(sources: Sources, found: list[Complaint]) -> KubeletConfig | None
 def _finding(sources: Sources, complaint: Complaint, origins: Mapping[str, str]) -> Finding:
     key, origin = complaint.key, complaint.origin
     if not origin:
-        # A grace period that nobody gave is missed by the threshold that needs it.
+        # For a grace period that is missing, the place is that of the threshold that needs it.
         origin = origins.get(key.replace("evictionSoftGracePeriod.", "evictionSoft.", 1), "")
         if origin:
             key = key.replace("evictionSoftGracePeriod.", "evictionSoft.", 1)

@@ -1,4 +1,4 @@
-"""Which setting each threshold of a policy comes from; some come from none and are derived."""
+"""Which setting each threshold of a policy comes from; some are derived from another threshold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POSITIONS = {signal: position for position, signal in enumerate(Signal)}
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """A threshold, the map it stands in, and the signal it was copied from if nobody wrote it down."""
+    """A threshold, its map in the configuration, and the signal it was copied from where it is derived."""
 
     threshold: Threshold
     field: str

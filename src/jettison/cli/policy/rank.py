@@ -46,7 +46,7 @@ class _Choice:
     "signal_name",
     type=click.Choice([signal.value for signal in Signal]),
     metavar="SIGNAL",
-    help="Rank for this signal (nodefs.available, pid.available, …) and not for the one that is starved.",
+    help="Rank for this signal (nodefs.available, pid.available, …) instead of the starved one.",
 )
 def command(
     summary_path: str,
@@ -57,7 +57,7 @@ def command(
     output: str,
     signal_name: str | None,
 ) -> None:
-    """The order in which a node under pressure would evict its pods, with the keys that decide it and the reasons.
+    """Show the order in which a node under pressure would evict its pods, with the sort keys and the reasons.
 
     \b
     kubectl get --raw /api/v1/nodes/NAME/proxy/stats/summary > summary.json
@@ -106,7 +106,7 @@ def _why(threshold: Threshold, reading: Reading, by: str) -> str:
 
 
 def _caveats(ranking: Ranking, layout: Layout) -> list[str]:
-    """What is odd about some of Kubernetes' own orders, said before somebody wonders."""
+    """Notes about orders of Kubernetes that look wrong but are what it does."""
     row = ROWS[ranking.signal]
     if row.parts is not None and not row.parts[layout.disks]:
         return ["image layers are not measured by pod, so every usage is 0 and the smallest request decides"]

@@ -66,9 +66,9 @@ def _priority(one: Candidate, other: Candidate) -> str | None:
 def _compared(
     one: Quantity | None, other: Quantity | None, resource: Resource, text: Callable[[Quantity, Resource], str] = short
 ) -> str:
-    """Rounded, unless that makes them look alike."""
+    """Rounded, unless the rounded amounts are equal."""
     if one is None or other is None:
-        return "nobody counted"
+        return "not measured"
     texts = text(one, resource), text(other, resource)
     if texts[0] == texts[1]:
         texts = precise(one, resource), precise(other, resource)

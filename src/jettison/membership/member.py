@@ -16,6 +16,7 @@ from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
 from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
+from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import JettisonError
 from jettison.events import Emit
 from jettison.manifests.placement import taints_from
@@ -27,7 +28,6 @@ from jettison.membership.node_object import NodeProfile
 from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
 from jettison.membership.pod_reports import PodReports
 from jettison.membership.pod_source import ApiPods
-from jettison.membership.registration import LOOK_SECONDS as NODE_SECONDS
 from jettison.membership.registration import RENEW_SECONDS, NodeLease, Registration
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import KubeClient
@@ -79,7 +79,7 @@ class Member:
         )
         mirrors = Mirrors(client, pods, nodes, node.runtime, profile.name)
         self._mirror_rounds = Rounds("mirror static pods", mirrors.report, MIRROR_SECONDS, node.emit)
-        self._node_rounds = Rounds("report the node", registration.report, NODE_SECONDS, node.emit)
+        self._node_rounds = Rounds("report the node", registration.report, profile.look_ns / SECOND_NS, node.emit)
         self._pod_rounds = Rounds("report pods", self.reports.report, POD_SECONDS, node.emit)
         self._lease_rounds = Rounds("renew the node's lease", self._lease.renew, RENEW_SECONDS, node.emit)
         self.reports.wake = self._wake

@@ -14,6 +14,7 @@ from jettison.engine.config.allocatable import Allocatable
 from jettison.engine.node.conditions import NodeCondition, report
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import NORMAL, Event
+from jettison.engine.numbers.durations import MINUTE_NS, SECOND_NS
 from jettison.engine.numbers.quantity import Quantity
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import ObservationError
@@ -92,6 +93,10 @@ class NodeProfile:
     # Where it answers questions about logs, if it does.
     port: int | None = None
     info: Mapping[str, str] = field(default_factory=node_info)
+    # nodeStatusUpdateFrequency: how often it is looked whether anything has changed.
+    look_ns: int = 10 * SECOND_NS
+    # nodeStatusReportFrequency: how often an unchanged status is told all the same.
+    report_ns: int = 5 * MINUTE_NS
 
 
 def node_document(profile: NodeProfile, status: Document) -> Document:

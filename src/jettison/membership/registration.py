@@ -13,7 +13,6 @@ from typing import Final
 from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import Event
-from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import Conflict, NotFound, UnreachableError
 from jettison.manifests.times import exact_time_text
 from jettison.membership.node_object import (
@@ -29,12 +28,6 @@ from jettison.membership.node_object import (
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES, NODES
-
-LOOK_SECONDS: Final = 10.0
-"""nodeStatusUpdateFrequency: how often it is looked whether anything has changed."""
-
-REPORT_SECONDS: Final = 300
-"""nodeStatusReportFrequency: how often an unchanged status is told all the same."""
 
 LEASE_SECONDS: Final = 40
 RENEW_SECONDS: Final = 10.0
@@ -94,7 +87,7 @@ class Registration:
 
     async def _update(self, node: Document) -> None:
         status, said = self._status(node)
-        is_due = self._clock.monotonic_ns() - self._reported_ns >= REPORT_SECONDS * SECOND_NS
+        is_due = self._clock.monotonic_ns() - self._reported_ns >= self._profile.report_ns
         # Conditions are written by others, too; how the rest looks in the API is the API's affair.
         if not (is_due or _without_conditions(status) != self._reported or _differs(status, node.get("status") or {})):
             return

@@ -11,6 +11,7 @@ from importlib import import_module
 from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION
 from jettison.clock import SystemClock
 from jettison.engine.config.allocatable import node_allocatable
+from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import ApiError, RuntimeFailure
 from jettison.membership.member import Guarded, Member
 from jettison.membership.node_object import NodeProfile, machine_labels
@@ -52,6 +53,9 @@ async def run_member(node: HostNode, client: KubeClient, address: str, offer: Lo
         options.taints,
         {} if offer is None else {CERTIFICATE_ANNOTATION: offer.certificate_pem},
         None if offer is None else offer.port,
+        # Whatever a configuration says, an API is not asked more often than every second.
+        look_ns=max(options.policy.config.node_status_update_frequency, SECOND_NS),
+        report_ns=options.policy.config.node_status_report_frequency,
     )
     guarded = Guarded(
         node.runtime,

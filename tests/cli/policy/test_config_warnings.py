@@ -88,7 +88,10 @@ SOFT_GRACE = "evictionMaxPodGracePeriod: 30\n"
         ),
         (
             "imageGCHighThresholdPercent: 90\n",
-            ["evictionHard.imagefs.available is met before image collection starts at 10% free"],
+            [
+                "3: imageGCHighThresholdPercent is `90`: has no effect: ",
+                "evictionHard.imagefs.available is met before image collection starts at 10% free",
+            ],
         ),
         ("maxPods: 1\nmaxPods: 2\n", ["4: `maxPods` is set again, only its last value counts"]),
     ],

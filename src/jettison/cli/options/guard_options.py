@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from jettison.cli.output import Remarks, remark
 from jettison.cli.policy.config_input import on_host
 from jettison.cli.policy.config_warnings import node_findings
 from jettison.cli.policy.policy_input import policy_error, read_policy
+from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import PROFILES
 from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
+from jettison.engine.numbers.durations import SECOND_NS
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import InputError
 from jettison.node.orders import Orders
@@ -99,7 +102,7 @@ def guard_options(command: Callback) -> Callback:
         for said in remarks.notes:
             click.echo(said, err=True)
         own = {name: options.pop(name) for name in _NAMES}
-        orders = _orders(own, policy_record(found.policy))
+        orders = _orders(own, policy_record(found.policy), found.policy.config)
         errors, warnings = node_findings(on_host(found, orders.settings))
         for each in warnings:
             remark("warning", str(each))
@@ -119,7 +122,7 @@ _NAMES = (
 )
 
 
-def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
+def _orders(options: Mapping[str, Any], policy: dict[str, Any], config: KubeletConfig) -> Orders:
     state_dir = options["state_dir"]
     name = options["node_name"]
     node_dir = options["node_dir"]
@@ -132,6 +135,9 @@ def _orders(options: Mapping[str, Any], policy: dict[str, Any]) -> Orders:
         options["node_pids"],
         uses_cgroups=not options["no_cgroups"],
     )
+    # The kubelet's default is a minute, ours is 10 s.
+    if "volumeStatsAggPeriod" in config.origins and config.volume_stats_period > 0:
+        settings = replace(settings, disk_period=config.volume_stats_period / SECOND_NS)
     return Orders(
         settings,
         policy,

@@ -10,7 +10,7 @@ from jettison.cli.policy.config_input import ConfigInput
 from jettison.cli.policy.policy_input import Finding
 from jettison.cli.policy.provenance import GRACE, HARD, RECLAIM, SOFT, Provenance, thresholds_with_provenance
 from jettison.engine.config.allocatable import PodMemory, pod_memory
-from jettison.engine.config.kubelet_fields import DEFAULT_EVICTION_HARD, KubeletConfig
+from jettison.engine.config.kubelet_fields import ALL_KEYS, BY_KEY, DEFAULT_EVICTION_HARD, FIELDS, KubeletConfig
 from jettison.engine.node.signals import ROWS, Resource, Signal
 from jettison.engine.node.thresholds import Percentage, Threshold
 from jettison.engine.numbers.durations import SECOND_NS
@@ -51,6 +51,8 @@ def _warnings(given: ConfigInput) -> list[Finding]:
         *_hard_map(config),
         *_ignored(config, config.origins.get(_MERGE) in drop_ins),
         *_periods(config),
+        *_unheeded(config),
+        *_unread(given),
         *_small_share(given),
         *_thresholds(given),
     ]
@@ -88,6 +90,25 @@ def _ignored(config: KubeletConfig, merges_in_drop_in: bool) -> Warnings:
                 yield f"{field}.{signal}", "is replaced by the threshold of the filesystem that holds writable layers"
     if merges_in_drop_in and config.merge_default_eviction_settings:
         yield _MERGE, "has no effect in a drop-in: the defaults were merged before"
+
+
+def _unheeded(config: KubeletConfig) -> Warnings:
+    """What a kubelet would do and a node of ours does not, where the operator asks for it."""
+    for row in FIELDS:
+        name = row.key or row.flag or ""
+        value = getattr(config, row.attribute)
+        if row.unheeded and name in config.origins and value != row.acted_by:
+            yield name, f"has no effect: {row.unheeded}"
+    if config.volume_stats_period < 0:
+        yield "volumeStatsAggPeriod", "has no effect: volumes are measured even where it is negative"
+
+
+def _unread(given: ConfigInput) -> Warnings:
+    """The fields of a KubeletConfiguration that have nothing to do with eviction, in one line."""
+    documents = [each.source.document for each in given.found.sources.files]
+    keys = {key for each in documents if isinstance(each, Mapping) for key in each}
+    if unread := sorted(keys & (ALL_KEYS - BY_KEY.keys() - {"apiVersion", "kind"})):
+        yield "", f"not read, because it does not concern eviction: {', '.join(unread)}"
 
 
 def _periods(config: KubeletConfig) -> Warnings:

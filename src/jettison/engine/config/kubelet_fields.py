@@ -1,7 +1,9 @@
 """KubeletConfiguration, as far as eviction reads it: THE table of fields (spec §1.1).
 
 One row names a field's key in a file, its flag, its type and its default. Reading, printing, flags and help all follow
-the table, so a new field is a row here, an attribute of `KubeletConfig`, and nothing else.
+the table, so a new field is a row here, an attribute of `KubeletConfig`, and the code that reads the attribute. A field
+that no code reads has a sentence in `unheeded` instead, which `jettison up` and `config check` say to an operator who
+sets it.
 """
 
 from __future__ import annotations
@@ -50,7 +52,19 @@ class Field:
     # In a file, zero is "not set" for some fields; as a flag, zero is zero.
     zero_is_unset: bool = False
     meaning: str = ""
+    # Why a node of ours does not do what the field asks for; empty where it does.
+    unheeded: str = ""
+    # The value that a node of ours acts by, where that is not the default.
+    ours: Any = None
 
+    @property
+    def acted_by(self) -> Any:
+        """With an unheeded field at this value there is nothing to warn about."""
+        return self.default if self.ours is None else self.ours
+
+
+_NO_IMAGES = "a node of ours runs programs of the host and has no images"
+_NOT_LIMITED = "no limit is set on this cgroup; the reservation itself is kept back from pods"
 
 FIELDS: tuple[Field, ...] = (
     Field("eviction_hard", "evictionHard", "eviction-hard", Kind.THRESHOLDS, meaning="hard thresholds"),
@@ -87,11 +101,26 @@ FIELDS: tuple[Field, ...] = (
         meaning="how long a condition outlives its last observation",
     ),
     Field("merge_default_eviction_settings", "mergeDefaultEvictionSettings", None, Kind.BOOL, False),
-    Field("kernel_memcg_notification", "kernelMemcgNotification", "kernel-memcg-notification", Kind.BOOL, False),
+    Field(
+        "kernel_memcg_notification",
+        "kernelMemcgNotification",
+        "kernel-memcg-notification",
+        Kind.BOOL,
+        False,
+        unheeded="the kernel's alarms are always used where the kernel has them",
+        ours=True,
+    ),
     Field("system_reserved", "systemReserved", "system-reserved", Kind.PAIRS, meaning="kept for the system's daemons"),
     Field("kube_reserved", "kubeReserved", "kube-reserved", Kind.PAIRS, meaning="kept for Kubernetes' own daemons"),
-    Field("system_reserved_cgroup", "systemReservedCgroup", "system-reserved-cgroup", Kind.TEXT, ""),
-    Field("kube_reserved_cgroup", "kubeReservedCgroup", "kube-reserved-cgroup", Kind.TEXT, ""),
+    Field(
+        "system_reserved_cgroup",
+        "systemReservedCgroup",
+        "system-reserved-cgroup",
+        Kind.TEXT,
+        "",
+        unheeded=_NOT_LIMITED,
+    ),
+    Field("kube_reserved_cgroup", "kubeReservedCgroup", "kube-reserved-cgroup", Kind.TEXT, "", unheeded=_NOT_LIMITED),
     Field(
         "enforce_node_allocatable",
         "enforceNodeAllocatable",
@@ -102,10 +131,39 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field("reserved_system_cpus", "reservedSystemCPUs", "reserved-cpus", Kind.TEXT, ""),
     Field("cgroups_per_qos", "cgroupsPerQOS", "cgroups-per-qos", Kind.BOOL, True),
-    Field("cgroup_root", "cgroupRoot", "cgroup-root", Kind.TEXT, ""),
-    Field("cgroup_driver", "cgroupDriver", "cgroup-driver", Kind.TEXT, "cgroupfs", zero_is_unset=True),
-    Field("image_gc_high_threshold", "imageGCHighThresholdPercent", "image-gc-high-threshold", Kind.INT32, 85),
-    Field("image_gc_low_threshold", "imageGCLowThresholdPercent", "image-gc-low-threshold", Kind.INT32, 80),
+    Field(
+        "cgroup_root",
+        "cgroupRoot",
+        "cgroup-root",
+        Kind.TEXT,
+        "",
+        unheeded="the node's cgroup is named by --cgroup-name",
+    ),
+    Field(
+        "cgroup_driver",
+        "cgroupDriver",
+        "cgroup-driver",
+        Kind.TEXT,
+        "cgroupfs",
+        zero_is_unset=True,
+        unheeded="cgroups are made in the cgroup filesystem, without systemd",
+    ),
+    Field(
+        "image_gc_high_threshold",
+        "imageGCHighThresholdPercent",
+        "image-gc-high-threshold",
+        Kind.INT32,
+        85,
+        unheeded=_NO_IMAGES,
+    ),
+    Field(
+        "image_gc_low_threshold",
+        "imageGCLowThresholdPercent",
+        "image-gc-low-threshold",
+        Kind.INT32,
+        80,
+        unheeded=_NO_IMAGES,
+    ),
     Field(
         "image_minimum_gc_age",
         "imageMinimumGCAge",
@@ -113,8 +171,9 @@ FIELDS: tuple[Field, ...] = (
         Kind.DURATION,
         2 * MINUTE_NS,
         zero_is_unset=True,
+        unheeded=_NO_IMAGES,
     ),
-    Field("image_maximum_gc_age", "imageMaximumGCAge", None, Kind.DURATION, 0),
+    Field("image_maximum_gc_age", "imageMaximumGCAge", None, Kind.DURATION, 0, unheeded=_NO_IMAGES),
     Field("minimum_container_ttl", None, "minimum-container-ttl-duration", Kind.DURATION, 0),
     Field("maximum_dead_containers_per_container", None, "maximum-dead-containers-per-container", Kind.INT32, 1),
     Field("maximum_dead_containers", None, "maximum-dead-containers", Kind.INT32, -1),
@@ -158,16 +217,48 @@ FIELDS: tuple[Field, ...] = (
         MINUTE_NS,
         zero_is_unset=True,
     ),
-    Field("node_status_max_images", "nodeStatusMaxImages", "node-status-max-images", Kind.INT32, 50),
+    Field(
+        "node_status_max_images", "nodeStatusMaxImages", "node-status-max-images", Kind.INT32, 50, unheeded=_NO_IMAGES
+    ),
     Field("max_pods", "maxPods", "max-pods", Kind.INT32, 110, zero_is_unset=True),
     Field("pods_per_core", "podsPerCore", "pods-per-core", Kind.INT32, 0),
-    Field("fail_cgroup_v1", "failCgroupV1", "fail-cgroupv1", Kind.BOOL, True),
+    Field(
+        "fail_cgroup_v1",
+        "failCgroupV1",
+        "fail-cgroupv1",
+        Kind.BOOL,
+        True,
+        unheeded="a node of ours starts on cgroup v1, too",
+        ours=False,
+    ),
     # None: the kernel kills a container as a whole where it can, which takes cgroup v2.
     Field("single_process_oom_kill", "singleProcessOOMKill", None, Kind.BOOL),
     Field("oom_score_adj", "oomScoreAdj", "oom-score-adj", Kind.INT32, -999),
-    Field("pod_logs_dir", "podLogsDir", None, Kind.TEXT, "/var/log/pods", zero_is_unset=True),
-    Field("root_dir", None, "root-dir", Kind.TEXT, "/var/lib/kubelet"),
-    Field("housekeeping_interval", None, "housekeeping-interval", Kind.DURATION, 10 * SECOND_NS),
+    Field(
+        "pod_logs_dir",
+        "podLogsDir",
+        None,
+        Kind.TEXT,
+        "/var/log/pods",
+        zero_is_unset=True,
+        unheeded="logs are kept below --state-dir",
+    ),
+    Field(
+        "root_dir",
+        None,
+        "root-dir",
+        Kind.TEXT,
+        "/var/lib/kubelet",
+        unheeded="a node of ours keeps its files below --state-dir and --node-dir",
+    ),
+    Field(
+        "housekeeping_interval",
+        None,
+        "housekeeping-interval",
+        Kind.DURATION,
+        10 * SECOND_NS,
+        unheeded="everything but disks is read anew at every look",
+    ),
 )
 
 ALL_KEYS = frozenset(

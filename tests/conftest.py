@@ -1,7 +1,7 @@
 """Two hypothesis profiles: `fixed` (the default) draws the same examples in every run, `explore` draws new ones.
 
-A failure that shows up in one run of ten teaches nobody anything in continuous integration, so chance is switched off
-there. To look for trouble on purpose: `pytest --hypothesis-profile=explore`.
+A failure that shows up in one run of ten is no help in continuous integration, so chance is switched off there.
+To look for trouble on purpose: `pytest --hypothesis-profile=explore`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import janitor
 
 # A background job of a shell ignores SIGINT and one of nohup SIGHUP; so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,6 +34,43 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("fixed")
+
+
+_RUN = pytest.StashKey[janitor.Run]()
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before workers start, which inherit the name of the run."""
+    if not _is_worker(config):
+        stack = ExitStack()
+        config.stash[_RUN] = stack.enter_context(janitor.watched_run())
+        config.add_cleanup(stack.close)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A test that leaves something behind has failed, whichever it was. The workers have gone by now."""
+    run = session.config.stash.get(_RUN, None)
+    if run is not None and session.exitstatus == pytest.ExitCode.OK and (left := run.settle()):
+        session.config.stash[_LEFT] = left
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"left behind by a test, and cleared: {line}", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _owned_directory(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> None:
+    """Mounts and loop devices below are the run's. A worker's directory lies in that of the run."""
+    directory = tmp_path_factory.getbasetemp()
+    janitor.own(directory.parent if _is_worker(pytestconfig) else directory)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "oracle")]
 from jettison import __version__  # noqa: E402  the path comes first
 from tests.attacks import agent_kills, budgets, clocks, command_lines, manifests, requests, server_kills, state_files  # noqa: E402
 from tests.attacks.tally import Tally  # noqa: E402
+from tests.janitor import watched_run  # noqa: E402
 
 Attack = Callable[[Path, int, int], Tally]
 
@@ -76,4 +77,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with watched_run():
+        code = main()
+    sys.exit(code)

@@ -154,7 +154,8 @@ OWN = """
 from jettison.runtimes.linux.cgroups.mounts import discover
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 mounts = discover()
-cgroup = Cgroup(mounts, f"jettison-test-{os.getpid()}/agent")
+top = f"jettison-test-{os.environ['JETTISON_TEST_RUN']}-{os.getpid()}"
+cgroup = Cgroup(mounts, f"{top}/agent")
 own = self_protection.OwnCgroup(cgroup)
 before = Path("/proc/self/cgroup").read_text()
 """
@@ -167,7 +168,7 @@ lack = own.enter()
 inside = sorted(cgroup.processes()) == [os.getpid()]
 left = own.leave()
 is_left = cgroup.exists
-Cgroup(mounts, f"jettison-test-{{os.getpid()}}").remove()
+Cgroup(mounts, top).remove()
 print(json.dumps([lack, inside, left, is_left, Path("/proc/self/cgroup").read_text() == before]))
 """)
 
@@ -185,7 +186,7 @@ if child == 0:
     os._exit(os.sched_getscheduler(0))
 childs = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 own.leave()
-Cgroup(mounts, f"jettison-test-{{os.getpid()}}").remove()
+Cgroup(mounts, top).remove()
 print(json.dumps([lack, told, childs]))
 """)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from tests.live.node import HOLD, LiveNode, pod, python
 
 # Of the kills, so many come without a look at whether the agent has started, so that some come before it has.
 EARLY_SHARE = 0.2
-MARK = "jettison-crash-test"
+MARK = f"jettison-crash-{os.getpid()}"
 LEAK = f"held = []  # {MARK}\nimport time\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep(0.008)"
 # It takes its time after SIGTERM, so that kills strike during the grace period.
 STUBBORN = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jettison.cli.inspect.recorded_pods import read_records
+from tests.janitor import fresh_name
 from tests.live.served import Served, announced_port
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ class LiveCluster:
     process: subprocess.Popen[str] | None = None
 
     def __post_init__(self) -> None:
-        self.name = f"live-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+        self.name = fresh_name()
         self.state = self.directory / "state"
         self.log = self.directory / "log"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.reading import PodQuery, Record, read_journal
 from jettison.agent.journal.stories import story_of
 from jettison.errors import ObservationError
+from tests.janitor import fresh_name
 
 MI = 2**20
 HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(3600)"
@@ -54,7 +54,7 @@ class LiveNode:
     launcher: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self.name = self.name or f"live-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+        self.name = self.name or fresh_name()
         self.manifests = self.directory / "manifests"
         self.manifests.mkdir(exist_ok=True)
         self.log = self.directory / "log"

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.timeout(120),
 ]
 
-MARK = "jettison-fork-bomb"
+MARK = f"jettison-fork-bomb-{os.getpid()}"
 
 # Forks as fast as it can, in sessions of their own, ignoring SIGTERM; every process carries the mark in its name.
 BOMB = f"""

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -30,8 +29,7 @@ from jettison.runtimes.protocol import PodManifest
 from tests.builders import MI, policy
 from tests.builders import pod as make_pod
 from tests.emptying import kill_until_empty
-
-_numbers = count()
+from tests.janitor import fresh_name
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups")
 needs_memory_events = pytest.mark.skipif(
@@ -42,9 +40,9 @@ PLAIN = policy({"memory.available": "32Mi"}, guards_allocatable=True)
 
 
 def settings(tmp_path: Path, **changes: object) -> HostSettings:
-    """Of a node of 128 MiB with a name that nobody else has."""
+    """Of a node of 128 MiB with a name of its own."""
     values: dict[str, object] = {"node_memory": 128 * MI, **changes}
-    name = f"test-{os.getpid()}-{next(_numbers)}"
+    name = fresh_name()
     node_dir = tmp_path / "node"
     node_dir.mkdir(exist_ok=True)
     return HostSettings(name, tmp_path / "state", node_dir, f"jettison-{name}", **values)  # type: ignore[arg-type]

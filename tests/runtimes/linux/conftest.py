@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,10 @@ import pytest
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
 from tests.emptying import kill_until_empty
+from tests.janitor import fresh_name
 
 MakeCgroup = Callable[..., Cgroup]
 Spawn = Callable[[str], "subprocess.Popen[bytes]"]
-
-_numbers = count()
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def make_cgroup(mounts: CgroupMounts) -> Iterator[MakeCgroup]:
     made: list[Cgroup] = []
 
     def make(wanted: CgroupMounts = mounts, suffix: str = "") -> Cgroup:
-        cgroup = Cgroup(wanted, f"jettison-test-{os.getpid()}-{next(_numbers)}{suffix}")
+        cgroup = Cgroup(wanted, f"jettison-{fresh_name()}{suffix}")
         made.append(Cgroup(mounts, cgroup.name))
         cgroup.create()
         return cgroup

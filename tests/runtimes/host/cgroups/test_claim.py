@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.builders import pod
+from tests.janitor import fresh_name
 from tests.runtimes.host.nodes import PLAIN, SLEEPS, Node, is_alive, needs_root, node, running, settings
 
 pytestmark = needs_root
@@ -50,7 +50,7 @@ time.sleep(60)
 
 @pytest.fixture
 def cgroup() -> Iterator[Cgroup]:
-    cgroup = Cgroup(discover(), f"jettison-claim-{os.getpid()}")
+    cgroup = Cgroup(discover(), f"jettison-{fresh_name()}")
     yield cgroup
     assert cgroup.remove()
 

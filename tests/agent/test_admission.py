@@ -10,7 +10,6 @@ import pytest
 
 from jettison.agent.admission import Admitter, NodeIdentity
 from jettison.agent.agent import Agent
-from jettison.engine.config.allocatable import Machine
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import build_policy
@@ -19,39 +18,8 @@ from jettison.engine.scheduling.taints import NO_EXECUTE, Taint
 from jettison.errors import ManifestError, StillRunning
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from
-from jettison.runtimes.protocol import PodManifest, PodStatus
-from tests.agent.scripted_runtime import HandClock, Records, ScriptedRuntime
-
-GI = 2**30
-
-
-class HostingRuntime(ScriptedRuntime):
-    """Remembers what was started and what was turned away."""
-
-    def __init__(self) -> None:
-        super().__init__(HandClock(), [])
-        self.running: list[PodStatus] = []
-        self.rejections: list[tuple[str, str, str]] = []
-        # Uids of pods that run without a record.
-        self.found: set[str] = set()
-
-    async def start(self, manifest: PodManifest) -> None:
-        self.running.append(PodStatus(manifest.pod, "Running", document=manifest.document))
-
-    async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
-        self.running = [each for each in self.running if each.pod.uid != uid]
-
-    def is_found(self, uid: str) -> bool:
-        return uid in self.found
-
-    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
-        self.rejections.append((manifest.pod.name, reason, message))
-
-    def statuses(self) -> list[PodStatus]:
-        return self.running
-
-    def machine(self) -> Machine:
-        return Machine(cores=2, memory=4 * GI)
+from jettison.runtimes.protocol import PodManifest
+from tests.agent.scripted_runtime import Records, ScriptedHost
 
 
 def manifest(name: str, memory: str | None = None, **spec: Any) -> PodManifest:
@@ -70,10 +38,10 @@ class Door:
         self,
         *conditions: Condition,
         taints: tuple[Taint, ...] = (),
-        runtime: HostingRuntime | None = None,
+        runtime: ScriptedHost | None = None,
         is_dry_run: bool = False,
     ) -> None:
-        self.runtime = runtime or HostingRuntime()
+        self.runtime = runtime or ScriptedHost()
         self.said: list[Fact] = []
         document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": "100Mi"}}
         policy = build_policy(assemble(Source("test", document)))

@@ -11,12 +11,13 @@ import pytest
 from jettison.agent.http.controls import Controls
 from jettison.errors import ApiError
 from jettison.runtimes.protocol import PodStatus
-from tests.agent.test_admission import HostingRuntime, manifest
+from tests.agent.scripted_runtime import ScriptedHost
+from tests.agent.test_admission import manifest
 
 
 def controls(*, is_member: bool) -> Controls:
     """Of a node that runs one pod of no manifest of its own."""
-    runtime = HostingRuntime()
+    runtime = ScriptedHost()
     made = manifest("web")
     runtime.running = [PodStatus(made.pod, "Running", document=made.document)]
     agent = cast("Any", SimpleNamespace(emit=lambda _: None))

@@ -16,11 +16,12 @@ from jettison.agent.pods.keeper import Keeper
 from jettison.agent.pods.readmission import Readmitter
 from jettison.agent.pods.sources import Manifests, Wish
 from jettison.engine.node.signals import Condition
-from jettison.runtimes.protocol import PodManifest, PodStatus
-from tests.agent.test_admission import Door, HostingRuntime, manifest
+from jettison.runtimes.protocol import PodStatus
+from tests.agent.scripted_runtime import ScriptedHost
+from tests.agent.test_admission import Door, manifest
 
 
-class SlowRuntime(HostingRuntime):
+class SlowRuntime(ScriptedHost):
     """Pods take their time to end."""
 
     def __init__(self) -> None:
@@ -30,9 +31,6 @@ class SlowRuntime(HostingRuntime):
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         await self.may_end.wait()
         await super().stop(uid, grace_seconds)
-
-    async def reject(self, manifest: PodManifest, reason: str, message: str) -> None:
-        self.running.append(PodStatus(manifest.pod, "Failed", reason, message, document=manifest.document))
 
 
 class House:

@@ -484,7 +484,7 @@ def test_the_cause_is_said_before_the_effect() -> None:
         while "PodEvicted" not in facts.names():
             await asyncio.sleep(0.001)
 
-    asyncio.run(asyncio.wait_for(starve(), 10))
+    asyncio.run(asyncio.wait_for(starve(), 60))
     order = ["ThresholdCrossed", "ThresholdMet", "PodsRanked", "EvictionStarted", "PodEvicted"]
     assert [name for name in facts.names() if name in order] == order
 

@@ -112,16 +112,20 @@ def _kill_during_one(node: LiveNode, name: str, grace: int, moments: random.Rand
     node.write(pod(name, python(STUBBORN.format(mebibytes=110)), terminationGracePeriodSeconds=30))
     node.wait(lambda: name in node.evicted(), f"{name} to be told to end", seconds=60)
     told = time.monotonic()
+    started = told
     for _ in range(moments.randint(1, 3)):
         time.sleep(moments.uniform(0.0, grace / 3))
         node.kill()
+        started = time.monotonic()
         node.start()
         tally.seen["kills"] += 1
     node.wait(lambda: node.ask("/rank") is not None, "the agent")
     ready = time.monotonic()
     node.wait(lambda: name in node.verdicts(), f"{name} to end", seconds=60)
     late = time.monotonic() - max(told + grace, ready)
-    tally.check(late < SLACK_SHARE * grace, f"{name} ended {late:.1f} s after its {grace} s of grace")
+    # What a start takes tells how busy the machine is.
+    slack = SLACK_SHARE * grace + 2 * (ready - started)
+    tally.check(late < slack, f"{name} ended {late:.1f} s after its {grace} s of grace")
     node.wait(lambda: not marked(), "its processes to end")
     (node.manifests / f"{name}.json").unlink()
 

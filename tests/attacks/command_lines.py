@@ -20,7 +20,7 @@ from jettison.cli.program import COMMANDS, program
 from tests.attacks.tally import Tally
 from tests.hostile import FACT, VALID, encoded
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 # These would act for real, or only end when they are told to; what they read is read by others here.
 LEFT_OUT = {"demo", "top", "serve", "controllers", "down"}

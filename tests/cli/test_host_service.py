@@ -89,11 +89,11 @@ def test_the_loopback_serves_the_same(tmp_path: Path) -> None:
     try:
         said = next(line for line in node.log.read_text().splitlines() if line.startswith("listening on "))
         url = said.removeprefix("listening on ")
-        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=30) as answer:
             assert answer.read() == b"ok\n"
         foreign = urllib.request.Request(f"{url}/pods", headers={"Host": "attacker.example"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(foreign, timeout=10)
+            urllib.request.urlopen(foreign, timeout=30)
         doctor = json.loads(node.here("doctor", "-o", "json").stdout)
         assert any(check["finding"].endswith("in a dry run: no pod is evicted") for check in doctor["checks"])
     finally:

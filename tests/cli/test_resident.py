@@ -119,6 +119,6 @@ def test_control_c_is_no_mishap_however_early(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             time.sleep(delay)
             running.send_signal(signal.SIGINT)
-            _, complaint = running.communicate(timeout=20)
+            _, complaint = running.communicate(timeout=60)
         # Before that the interpreter itself is interrupted, and says so.
         assert "resident.py" not in complaint, (delay, complaint)

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 PODS = "/api/v1/namespaces/default/pods"
-_STOP_SECONDS = 30
+_STOP_SECONDS = 60
 _OWNERS = (
     "/apis/apps/v1/namespaces/default/deployments",
     "/apis/apps/v1/namespaces/default/replicasets",

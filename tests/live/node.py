@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,10 @@ class LiveNode:
         lines = self.log.read_text().splitlines(keepends=True)
         whole = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
         return [line for line in whole if line["event"] == event]
+
+    def told_at(self, event: str, number: int = -1) -> float:
+        """When the agent said so, in seconds by its own wall clock: a test that looks later does not count."""
+        return datetime.fromisoformat(self.facts(event)[number]["time"]).timestamp()
 
     def evicted(self) -> list[str]:
         """Names of pods whose eviction began, in order."""

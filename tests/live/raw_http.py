@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.live.served import Served
 
-_SECONDS = 20
+_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)

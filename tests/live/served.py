@@ -16,8 +16,8 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
-_START_SECONDS = 20
-_STOP_SECONDS = 15
+_START_SECONDS = 60
+_STOP_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.timeout(180)
 
 PODS = "/api/v1/namespaces/default/pods"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-SOON_SECONDS = 5.0
+# A body that does not come is given up after 20 s: a server that answers only then was flooded.
+SOON_SECONDS = 9.0
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def seen(guest: Guest) -> GuestResult:
     """One boot for all."""
     here = Path(__file__).parent
     files = {f"tests/live/{name}": (here / name).read_bytes() for name in ("guest_side.py", "guest_kernel.py")}
-    result = guest.run((here / "guest_node.py").read_text(), files, timeout=180, disk_mib=64)
+    result = guest.run((here / "guest_node.py").read_text(), files, timeout=400, disk_mib=64)
     assert result.exit_code == 0, result.output
     return result
 

@@ -46,11 +46,11 @@ def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(cluster.run(stop, lambda _: ready.set())))
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(60)
         yield cluster
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(20)
+        thread.join(60)
         loop.close()
 
 

@@ -55,7 +55,7 @@ def test_a_fork_bomb_is_ended_and_nothing_of_it_is_left(tmp_path: Path) -> None:
     node.start()
     try:
         node.wait(lambda: "bomb" in node.verdicts(), "the bomb to go", seconds=60)
-        node.wait(lambda: not survivors(), "its processes to end", seconds=20)
+        node.wait(lambda: not survivors(), "its processes to end", seconds=60)
         assert node.evicted() == ["bomb"]
         assert node.pids("calm")
         assert "low on resource: pids" in node.facts("eviction_started")[0]["message"]

@@ -280,7 +280,7 @@ def test_every_user_may_ask_over_tcp_and_no_answer_tells_what_a_manifest_holds(
 
 
 def _over_tcp(port: int, path: str) -> tuple[int, str]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -8,7 +8,6 @@ import os
 import pty
 import select
 import socket
-import time
 import tty
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,19 +140,17 @@ def test_alarms_and_rankings_are_for_the_curious(pipe: tuple[int, int]) -> None:
     assert [json.loads(line)["event"] for line in lines(reading)] == ["alarm_raised", "pods_ranked"]
 
 
-def flood(sink: LogSink, count: int = 20_000) -> float:
-    """Seconds for a storm of facts."""
-    began = time.monotonic()
+def flood(sink: LogSink, count: int = 20_000) -> None:
+    """A storm of facts. A sink that waited for its reader would never come back from it."""
     for number in range(count):
         sink.take(events.ActionFailed("evict", f"reason {number}"), NOON_NS)
-    return time.monotonic() - began
 
 
 def test_a_reader_that_does_not_read_stops_nobody_and_is_told_what_it_missed(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     sink = LogSink(writing, buffer_bytes=10_000)
 
-    assert flood(sink) < 10
+    flood(sink)
     assert sink.dropped > 10_000
     first = lines(reading)
     sink.flush(NOON_NS)
@@ -182,7 +179,7 @@ def test_what_waited_is_written_when_the_reader_wakes_up_and_nothing_else_happen
         sink = LogSink(writing, buffer_bytes=10_000)
         flood(sink)
         found: list[bytes] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not found or b"log_lines_dropped" not in found[-1]:
                 await asyncio.sleep(0.01)
                 found += lines(reading)
@@ -214,7 +211,7 @@ def test_a_stopped_terminal_stops_nobody(terminal: tuple[int, int]) -> None:
     person, program = terminal
     sink = LogSink(program, buffer_bytes=10_000)
 
-    assert flood(sink) < 10
+    flood(sink)
 
     assert sink.dropped > 0
     assert lines(person)
@@ -226,7 +223,7 @@ def test_a_socket_that_is_not_read_stops_nobody() -> None:
     with ours, theirs:
         sink = LogSink(ours.fileno(), buffer_bytes=10_000)
 
-        assert flood(sink) < 10
+        flood(sink)
 
         assert sink.dropped > 0
         assert json.loads(theirs.recv(65536).splitlines()[0])["why"] == "reason 0"
@@ -257,7 +254,7 @@ def test_where_the_descriptor_cannot_be_opened_again_only_what_fits_is_written(
     sink = LogSink(writing, buffer_bytes=10_000)
     monkeypatch.undo()
 
-    assert flood(sink) < 10
+    flood(sink)
 
     assert sink.dropped > 0
     assert json.loads(lines(reading)[0])["why"] == "reason 0"

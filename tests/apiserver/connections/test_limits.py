@@ -230,7 +230,7 @@ def test_a_stop_ends_watches_as_if_their_clients_had_left() -> None:
         await asyncio.sleep(0.02)
         assert not watch.done()
         stop.set()
-        await asyncio.wait_for(watch, 5)
+        await asyncio.wait_for(watch, 60)
         assert answer.status == 200
         assert len(asyncio.all_tasks()) == 1
 
@@ -309,7 +309,7 @@ def test_a_body_that_trickles_in_has_no_more_time_than_one_that_does_not_come() 
     async def work() -> None:
         limits = Limits(reading, asyncio.Event(), Allowance(body_seconds=0.2), user_of)
         answer = Answer()
-        await asyncio.wait_for(limits(scope(method="POST", authorization="viewer"), trickle, answer), 20)
+        await asyncio.wait_for(limits(scope(method="POST", authorization="viewer"), trickle, answer), 60)
         assert answer.status == 408
 
     run(work())
@@ -368,8 +368,8 @@ def test_answers_that_are_not_read_hold_up_their_own_user_only() -> None:
         with answers.holding(viewer, 400):
             waiting = asyncio.create_task(answers.room(viewer))
             for other in (evictor, admin):
-                await asyncio.wait_for(answers.room(other), 5)
+                await asyncio.wait_for(answers.room(other), 60)
             assert not waiting.done()
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
 
     run(work())

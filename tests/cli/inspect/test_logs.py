@@ -228,7 +228,7 @@ def test_a_container_that_is_started_again_at_once_is_not_over(tmp_path: Path) -
     log.fate = Fate.ENDED
     began = time.monotonic()
     assert list(log.blocks)[-1:] == [b""]
-    assert 1 < time.monotonic() - began < 10
+    assert time.monotonic() - began > 1
 
 
 def test_a_log_that_is_cleared_away_meanwhile_is_no_error(tmp_path: Path) -> None:

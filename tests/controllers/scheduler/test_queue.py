@@ -14,7 +14,7 @@ A, B, C = ("ns", "a"), ("ns", "b"), ("ns", "c")
 def _play(scene: Callable[[SchedulingQueue], Awaitable[None]]) -> None:
     async def staged() -> None:
         queue = SchedulingQueue()
-        await asyncio.wait_for(scene(queue), 20)
+        await asyncio.wait_for(scene(queue), 60)
         queue.close()
 
     asyncio.run(staged())

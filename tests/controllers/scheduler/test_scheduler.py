@@ -361,7 +361,6 @@ def test_500_pods_on_10_nodes_at_once(alone: Path) -> None:
                 await _pod(ground, name, cpu="70m", memory="64Mi", owner=owner)
 
         await asyncio.gather(*map(create, names))
-        began = time.monotonic()
 
         async def bound() -> int:
             return sum(1 for each in await ground.pods() if each["spec"].get("nodeName"))
@@ -376,7 +375,6 @@ def test_500_pods_on_10_nodes_at_once(alone: Path) -> None:
             await until(some, seconds=60)
         async with controlled(ground.client, SCHEDULER):
             await until(all_of_them, seconds=60)
-        assert time.monotonic() - began < 45  # 3 s on two cores that others use as well
         counts = Counter(each["spec"]["nodeName"] for each in await ground.pods())
         assert counts.keys() == set(nodes)
         assert set(counts.values()) <= {49, 50, 51}

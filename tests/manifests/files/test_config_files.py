@@ -166,10 +166,10 @@ def test_bytes_that_are_no_text_are_told_with_their_line() -> None:
 )
 def test_a_bomb_is_refused_at_once(text: str) -> None:
     """200,000 brackets would crash the interpreter; forty lines of aliases would stand for 2⁴⁰ values."""
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(ManifestError):
         parse_config_file(text.encode(), "k")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_an_anchor_may_be_used_again() -> None:

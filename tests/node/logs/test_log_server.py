@@ -73,7 +73,7 @@ class Node:
         return int(head.split()[1]), whole(body) if b"chunked" in head else body
 
     async def until_idle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self.server._streams:
                 await asyncio.sleep(0.02)
 

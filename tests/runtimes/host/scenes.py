@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -154,3 +155,10 @@ async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)
+
+
+def handles_term(pid: int) -> bool:
+    """Whether it catches or ignores SIGTERM. A shell that was just started has not set its trap yet."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = (int(line.split()[1], 16) for line in lines if line.startswith(("SigIgn:", "SigCgt:")))
+    return any(mask >> (signal.SIGTERM - 1) & 1 for mask in masks)

@@ -62,7 +62,7 @@ class Scene:
         self.facts = facts
 
     async def heard(self, *sources: str) -> Alarm:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             async for alarm in self.runtime.alarms():
                 if alarm.source in sources:
                     return alarm
@@ -77,7 +77,7 @@ class Scene:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0.005)
 

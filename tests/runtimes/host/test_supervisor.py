@@ -34,6 +34,7 @@ from tests.runtimes.host.scenes import (
     document,
     ending_all,
     eviction,
+    handles_term,
     manifest,
     opened,
     play,
@@ -67,10 +68,10 @@ def test_a_pod_has_its_own_grace_period_unless_told_otherwise(tmp_path: Path) ->
     async def scenario(scene: Scene) -> None:
         loop = asyncio.get_running_loop()
         await scene.supervisor.start(manifest(container(STUBBORN), terminationGracePeriodSeconds=3))
-        await asyncio.sleep(0.2)
+        await until(lambda: handles_term(scene.pid()))
         before = loop.time()
         await scene.supervisor.stop("uid-a")
-        assert 2.9 <= loop.time() - before < 5
+        assert loop.time() - before >= 2.9
 
     play(tmp_path, scenario)
 
@@ -448,7 +449,7 @@ def test_an_eviction_that_had_begun_is_finished_and_handed_over(tmp_path: Path) 
 
     async def before(scene: Scene) -> None:
         await scene.supervisor.start(manifest(container(STUBBORN)))
-        await asyncio.sleep(0.2)
+        await until(lambda: handles_term(scene.pid()))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await scene.supervisor.evict(order)
@@ -511,11 +512,13 @@ def test_a_grace_period_goes_on_over_any_number_of_agents(tmp_path: Path) -> Non
                 async with opened(made.settings, made.kubepods) as scene:
                     await asyncio.sleep(0.25)
                     assert time.monotonic() - began > 1.9 or all(is_alive(pid) for pid in pids.values())
+            reopened = time.monotonic()
             async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
                 await until(lambda: not any(is_alive(pids[name]) for name in pods if name != "hooked"))
-                assert 1.9 < time.monotonic() - began < 4
+                # A grace period that began anew would have ended later: two seconds after this agent has begun.
+                assert began + 1.9 < time.monotonic() < reopened + 2
                 await until(lambda: not is_alive(pids["hooked"]))
-                assert time.monotonic() - began < 6
+                assert time.monotonic() - began < 25
                 assert [scene.log(pod=name).count("heard") for name in ("evicted", "stopped", "late")] == [1, 1, 1]
 
     asyncio.run(run())
@@ -568,7 +571,7 @@ def test_a_clean_up_that_was_interrupted_is_finished(tmp_path: Path) -> None:
 def test_a_pod_that_nobody_wanted_any_more_is_forgotten(tmp_path: Path) -> None:
     async def before(scene: Scene) -> None:
         await scene.supervisor.start(manifest(container(STUBBORN), terminationGracePeriodSeconds=30))
-        await asyncio.sleep(0.2)
+        await until(lambda: handles_term(scene.pid()))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await scene.supervisor.stop("uid-a", 1)

@@ -106,7 +106,7 @@ def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -
         changes: list[Change] = []
         cache.listen(changes.append)
         running = asyncio.create_task(cache.run())
-        await asyncio.wait_for(client.is_told.wait(), 10)
+        await asyncio.wait_for(client.is_told.wait(), 60)
         running.cancel()
         return changes
 
@@ -168,7 +168,7 @@ def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> Non
                 assert second.call("POST", "/api/v1/namespaces", {"metadata": {"name": "one"}})[0] == 201
                 await until(lambda: _has(cache, "one"))
                 second.process.send_signal(signal.SIGTERM)
-                second.process.wait(15)
+                second.process.wait(60)
             with serving(folder, *listen) as third:
                 assert third.call("POST", "/api/v1/namespaces", {"metadata": {"name": "two"}})[0] == 201
                 await until(lambda: _has(cache, "two"))

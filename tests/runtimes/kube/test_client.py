@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_a_watch_tells_what_happens(served: Served) -> None:
         await client.create(PODS, pod("w", labels={"watched": "yes"}), "default")
         await client.patch(PODS, "w", {"metadata": {"annotations": {"text": "grün\n" * 20_000}}}, "default")
         await client.delete(PODS, "w", "default", DeleteOptions(grace_seconds=0))
-        await asyncio.wait_for(looking, 10)
+        await asyncio.wait_for(looking, 60)
         assert [seen[0], seen[1], seen[-1]] == [("ADDED", "w"), ("MODIFIED", "w"), ("DELETED", "w")]
 
     talk(access_to(served), scene)
@@ -124,7 +123,7 @@ def test_a_watch_from_a_version_that_is_none_is_refused(served: Served) -> None:
             raise AssertionError("the watch ended")
 
         with pytest.raises(ApiError) as raised:
-            await asyncio.wait_for(first("not-a-number"), 10)
+            await asyncio.wait_for(first("not-a-number"), 60)
         # Kubernetes takes it for its own mistake.
         assert raised.value.code == 500
 
@@ -143,11 +142,17 @@ def test_a_budget_that_nobody_counted_asks_for_patience(served: Served) -> None:
         status = {"status": {"phase": "Running"}}
         await client.patch(PODS, "patience", status, "default", how=PatchType.MERGE, subresource="status")
         told: list[tuple[int, int]] = []
-        began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await client.evict("patience", "default", notice=lambda error, wait: told.append((error.code, wait)))
-        assert time.monotonic() - began < 3
+        asked = asyncio.Event()
+
+        def notice(error: ApiError, wait: int) -> None:
+            told.append((error.code, wait))
+            asked.set()
+
+        evicting = asyncio.create_task(client.evict("patience", "default", notice=notice))
+        await asyncio.wait_for(asked.wait(), 60)
+        evicting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await evicting
         assert told == [(429, 10)]
 
     talk(access_to(served), scene)

@@ -38,8 +38,8 @@ def make_cgroup(mounts: CgroupMounts) -> Iterator[MakeCgroup]:
 
     yield make
     for cgroup in made:
-        kill_until_empty(cgroup, timeout=10)
-        deadline = time.monotonic() + 10
+        kill_until_empty(cgroup, timeout=30)
+        deadline = time.monotonic() + 30
         while not cgroup.remove():
             assert time.monotonic() < deadline, f"cannot remove {cgroup.name}"
             time.sleep(0.005)

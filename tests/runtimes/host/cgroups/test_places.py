@@ -147,6 +147,6 @@ def test_a_signal_to_the_group_of_the_agent_does_not_reach_a_pod(tmp_path: Path)
 
 
 async def until_removed(place: Place) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not place.remove():
             await asyncio.sleep(0.002)

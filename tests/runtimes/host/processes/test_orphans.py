@@ -49,10 +49,8 @@ def test_when_a_pod_is_cleared_away_its_dead_hold_no_process_id(tmp_path: Path, 
         pids = await orphans_of(scene)
         parents = {process.parent for pid in pids if (process := read_process(pid)) is not None}
         assert parents == {os.getpid()}
-        began = time.monotonic()
         await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
         await until(lambda: scene.supervisor.is_finished("uid-a"))
-        assert time.monotonic() - began < 3
         assert [pid for pid in pids if read_process(pid) is not None] == []
 
     play(tmp_path, scenario)
@@ -62,7 +60,7 @@ def test_orphans_that_end_while_their_pod_runs_are_asked_after(tmp_path: Path) -
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(manifest(python(ORPHANS.format(before="pass", seconds=0))))
         pids = await orphans_of(scene)
-        await until(lambda: not any(read_process(pid) for pid in pids), seconds=5)
+        await until(lambda: not any(read_process(pid) for pid in pids), seconds=30)
         assert scene.status().phase == "Running"
 
     play(tmp_path, scenario)

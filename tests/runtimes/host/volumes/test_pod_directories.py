@@ -73,7 +73,7 @@ def test_nothing_but_success_ends_it(tmp_path: Path) -> None:
         await scene.supervisor.start(manifest(container(SLEEPS), restartPolicy="Never"))
         pid = scene.pid()
         difficult = Difficult(scene.places.of_container(scene.status().pod, "c"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await scene.services.vacate(difficult, partial(events.ActionFailed, "end it"))
         assert (difficult.kills, difficult.removals) == (5, 3)
         assert not difficult.exists

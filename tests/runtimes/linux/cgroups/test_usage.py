@@ -253,7 +253,7 @@ def test_a_cgroup_of_the_same_name_is_read_anew(make_cgroup: MakeCgroup, spawn: 
     cgroup.move(process.pid)
     grow(process, 8 << 20)
     first = reader.memory_usage(cgroup.name)
-    kill_until_empty(cgroup, timeout=5)
+    kill_until_empty(cgroup, timeout=30)
     while not cgroup.remove():
         time.sleep(0.005)
     gone = [reader.memory_usage(cgroup.name), reader.tasks(cgroup.name)]

@@ -13,15 +13,13 @@ from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.signals import Condition
 from jettison.engine.numbers.quantity import Quantity
 from jettison.engine.pods.admission import Admission, admit_under_pressure, shortages
-from jettison.engine.pods.pod import Pod
+from jettison.engine.pods.pod import ENDED_PHASES, Pod
 from jettison.engine.pods.preemption import handle_admission_failure
 from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, first_untolerated
 from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
 from jettison.manifests.placement import matches_node
 from jettison.runtimes.protocol import Hosting, PodManifest
-
-TERMINAL = ("Succeeded", "Failed")
 
 Preempt = Callable[[Eviction], Awaitable[None]]
 """Ends a pod; returns when it has stopped or was given up, in which case the killing goes on."""
@@ -96,7 +94,7 @@ class Admitter:
 
     async def _fit(self, manifest: PodManifest) -> Admission:
         pod = manifest.pod
-        others = [status.pod for status in self.runtime.statuses() if status.phase not in TERMINAL]
+        others = [status.pod for status in self.runtime.statuses() if status.phase not in ENDED_PHASES]
         short = shortages(pod, others, self.allocatable)
         elsewhere = self._misplaced(manifest)
         if not short and elsewhere is None:

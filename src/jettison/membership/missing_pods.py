@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from jettison.agent.admission import TERMINAL
 from jettison.agent.pods.sources import ORIGIN as MANIFEST
 from jettison.agent.pods.sources import Wish
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ApiError, JettisonError, NotFound, ObservationError, WriteError
 from jettison.manifests.files.decoding import read_json
 from jettison.manifests.files.plain_files import replace_file
@@ -66,7 +66,7 @@ class MissingPods:
     def wishes(self) -> dict[str, Wish]:
         """What stays although it is not listed, by uid."""
         return {
-            uid: Wish(PodManifest(status.pod, status.document, "api"), status.phase in TERMINAL)
+            uid: Wish(PodManifest(status.pod, status.document, "api"), status.phase in ENDED_PHASES)
             for uid, status in self._missing().items()
         }
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from jettison import events
-from jettison.agent.admission import TERMINAL
 from jettison.agent.http.pod_statuses import status_document
 from jettison.clock import Clock
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import Conflict, NotFound
 from jettison.events import Fact
 from jettison.manifests.pods import is_mirror
@@ -154,7 +154,7 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
     on its end.
     """
     before = pod.get("status") or {}
-    if before.get("phase") in TERMINAL and status.phase not in TERMINAL:
+    if before.get("phase") in ENDED_PHASES and status.phase not in ENDED_PHASES:
         return {}
     wanted = status_document(status)
     conditions = _changed(wanted.pop("conditions", None) or (), before, pod["metadata"].get("generation"), now_ns)
@@ -175,7 +175,7 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
 def lost_patch(pod: Document) -> Document:
     """Of a pod that is to go and of which nothing is left here, not even how it ended: what ran has been killed."""
     before = pod.get("status") or {}
-    if before.get("phase") in TERMINAL or not any(before.get(key) for key in _CONTAINERS):
+    if before.get("phase") in ENDED_PHASES or not any(before.get(key) for key in _CONTAINERS):
         return {}
     patch: Document = {"phase": "Failed"}
     for key in _CONTAINERS:

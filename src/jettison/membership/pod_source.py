@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from jettison import events
-from jettison.agent.admission import TERMINAL
 from jettison.agent.pods.sources import Wish
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
 from jettison.events import Emit
 from jettison.manifests.files.bounds import check_document, stand_in
@@ -122,4 +122,4 @@ def _wish(manifest: PodManifest, document: Document) -> Wish:
     grace = None
     if is_terminating(document):
         grace = document["metadata"].get("deletionGracePeriodSeconds") or 0
-    return Wish(manifest, (document.get("status") or {}).get("phase") in TERMINAL, grace)
+    return Wish(manifest, (document.get("status") or {}).get("phase") in ENDED_PHASES, grace)

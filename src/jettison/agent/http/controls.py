@@ -19,6 +19,7 @@ from jettison.agent.journal.reading import PodQuery
 from jettison.agent.pods.keeper import Keeper
 from jettison.agent.pods.sources import ORIGIN
 from jettison.engine.node.evictions import by_hand
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ApiError
 from jettison.runtimes.protocol import Hosting, PodStatus
 
@@ -94,7 +95,7 @@ class Controls:
         """End the pod as pressure would, with its own grace period or this one: it stays in sight as Evicted."""
         status, grace = self._status(query), _grace(query)
         self._check_ours(status, "jettison evict --kubeconfig FILE")
-        if status.phase in ("Succeeded", "Failed"):
+        if status.phase in ENDED_PHASES:
             raise ApiError(f"pod `{status.pod}` has ended already: {status.reason or status.phase}", code=409)
         self._note("evict", status)
         order = by_hand(status.pod, grace)

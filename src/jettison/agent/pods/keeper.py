@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from jettison import events
-from jettison.agent.admission import TERMINAL, Admitter
+from jettison.agent.admission import Admitter
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.sources import PodSource, Wish
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import RuntimeFailure, WriteError
 from jettison.events import Emit
 from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
@@ -123,7 +124,7 @@ class Keeper:
             wish = self._wishes.get(uid)
             is_held = wish is not None and self._is_held(wish)
             is_to_end = wish is not None and (
-                wish.grace_seconds is not None or (wish.is_over and status.phase not in TERMINAL)
+                wish.grace_seconds is not None or (wish.is_over and status.phase not in ENDED_PHASES)
             )
             if is_held or is_to_end or (wish is None and is_certain):
                 self._stop(status, None if wish is None or is_held else wish.grace_seconds)

@@ -19,6 +19,7 @@ from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, uns
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import Conflict, InputError
 from jettison.manifests.times import parse_time, time_text
 
@@ -252,7 +253,7 @@ def _marked_pod(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
     grace = options.grace_seconds
     if grace is None:
         grace = pod["spec"].get("terminationGracePeriodSeconds", 0)
-    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ENDED_PHASES:
         grace = 0
     return _mark(pod, now_ns, 1 if grace < 0 else grace)
 

@@ -15,7 +15,7 @@ from jettison.cli.inspect.watched_node import WatchedNode, first_to_know, watche
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.cli.program import INTERRUPTED
-from jettison.engine.lifecycle.phases import TERMINAL
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import InputError, JettisonError, ManifestError
 from jettison.node.logs.log_files import PodLogs, Stamper, find_pod_logs, last_written, log_blocks, runs_of
 from jettison.node.logs.log_follower import Fate, LogFollower
@@ -142,7 +142,7 @@ def _status(node: WatchedNode, logs: PodLogs) -> PodStatus | None:
 
 def _fate(node: WatchedNode, logs: PodLogs, name: str) -> Fate:
     status = _status(node, logs)
-    if status is None or status.phase in TERMINAL:
+    if status is None or status.phase in ENDED_PHASES:
         return Fate.OVER
     state = next((each.state for each in status.containers if each.name == name), "terminated")
     return Fate.ENDED if state == "terminated" else Fate.LIVES

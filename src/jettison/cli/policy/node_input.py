@@ -17,7 +17,7 @@ from jettison.cli.options.kubelet_flags import config_option, kubelet_options
 from jettison.cli.output import output_option
 from jettison.engine.config.policy import PROFILES
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
-from jettison.engine.pods.pod import Pod
+from jettison.engine.pods.pod import ENDED_PHASES, Pod
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.plain_files import BYTE_ORDER_MARK, read_given, unreadable
 from jettison.manifests.pods import parse_pods
@@ -27,7 +27,6 @@ STANDARD_INPUT = "-"
 LARGEST_LIST = 512 * 2**20
 """A list of 50,000 pods has 350 MB."""
 
-ENDED = ("Succeeded", "Failed")
 
 SUMMARY_HINT = "expected what `kubectl get --raw /api/v1/nodes/NAME/proxy/stats/summary` prints"
 PODS_HINT = "expected what `kubectl get pods --all-namespaces -o json` prints"
@@ -91,7 +90,7 @@ def read_node(summary_path: str, pods_path: str) -> NodeInput:
     node, usages = read_summary(summary_path)
     listed = _read_pods(pods_path)
     here = [pod for pod in listed if not node.name or pod.node_name in ("", node.name)]
-    active = [pod for pod in here if pod.phase not in ENDED]
+    active = [pod for pod in here if pod.phase not in ENDED_PHASES]
     _refuse_twins(active, shown(pods_path))
     joined = _with_static(usages, active)
     notes = _left_out(node.name, len(listed) - len(here), len(here) - len(active))

@@ -17,6 +17,7 @@ from jettison.engine.lifecycle.state import Ending, PodLife, Verdict
 from jettison.engine.lifecycle.turn import Turn
 from jettison.engine.node import wording
 from jettison.engine.node.evictions import effective_grace
+from jettison.engine.pods.pod import FAILED
 
 
 def told(turn: Turn, event: ToldToEnd) -> None:
@@ -144,7 +145,7 @@ def final_verdict(life: PodLife) -> Verdict:
     """
     order = None if life.ending is None else life.ending.order
     is_overdue = life.ending is not None and life.ending.is_overdue
-    phase = phases.FAILED if order is not None or is_overdue else phases.final_phase(life)
+    phase = FAILED if order is not None or is_overdue else phases.final_phase(life)
     conditions = phases.conditions(life, phase, was_initialized=life.is_initialized)
     if order is not None:
         return Verdict(phase, order.reason, order.message, tuple(order.conditions_after(conditions)))

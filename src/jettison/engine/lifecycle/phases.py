@@ -9,10 +9,7 @@ from functools import lru_cache
 from jettison.engine.lifecycle import runs
 from jettison.engine.lifecycle.state import ContainerLife, FinishedRun, PodLife, Verdict
 from jettison.engine.node.evictions import PodCondition
-from jettison.engine.pods.pod import Pod
-
-PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
-TERMINAL = (SUCCEEDED, FAILED)
+from jettison.engine.pods.pod import ENDED_PHASES, FAILED, PENDING, RUNNING, SUCCEEDED, Pod
 
 Identify = Callable[[str, int], str]
 """What a run of a container is called in its runtime, which says so in statuses: another name for each run."""
@@ -78,13 +75,13 @@ def final_phase(life: PodLife) -> str:
 def conditions(life: PodLife, its_phase: str, *, was_initialized: bool) -> tuple[PodCondition, ...]:
     """In the kubelet's order. A pod that has ended is not ready, and the reason says how it ended."""
     pod = life.pod
-    if its_phase in TERMINAL:
+    if its_phase in ENDED_PHASES:
         reason, unready = ("PodCompleted" if its_phase == SUCCEEDED else "PodFailed"), ""
     else:
         reason = "ContainersNotReady"
         names = [each.name for each in life.containers if not each.is_ready and _must_be_ready(each)]
         unready = f"containers with unready status: [{' '.join(names)}]" if names else ""
-    is_ready = its_phase not in TERMINAL and was_initialized and not unready
+    is_ready = its_phase not in ENDED_PHASES and was_initialized and not unready
     return (
         _initialized(life, its_phase, was_initialized=was_initialized),
         _condition(pod, "Ready", reason, unready, is_true=is_ready),

@@ -11,10 +11,10 @@ from typing import Any
 
 from jettison import events
 from jettison.clock import Instant
-from jettison.engine.lifecycle import phases
 from jettison.engine.lifecycle.events import EvictionTold, ToldToEnd
 from jettison.engine.lifecycle.state import Verdict
 from jettison.engine.node.evictions import Eviction, kill_wait
+from jettison.engine.pods.pod import FAILED
 from jettison.errors import (
     InputError,
     JettisonError,
@@ -163,7 +163,7 @@ class Supervisor:
             if not known.stopped.done():
                 raise StillRunning(f"cannot reject pod `{manifest.pod}`: it runs")
             await self.stop(uid)
-        verdict = Verdict(phases.FAILED, reason, message)
+        verdict = Verdict(FAILED, reason, message)
         self._pods[uid] = _Remembered(manifest, verdict)
         now_ns = self._services.clock.now_ns()
         record = PodRecord(uid, manifest.document, manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jettison.apiserver.objects.tables.cells import Json, age, holds_condition, is_true, number, part, parts, text
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
 from jettison.manifests.times import parse_time
 
@@ -120,7 +121,7 @@ def _ending(pod: Json) -> str:
         return ""
     if text(pod, "status.reason") == _NODE_LOST:
         return "Unknown"
-    return "" if text(pod, "status.phase") in ("Succeeded", "Failed") else "Terminating"
+    return "" if text(pod, "status.phase") in ENDED_PHASES else "Terminating"
 
 
 def _restarts(statuses: Iterable[Json], now_ns: int) -> str:

@@ -20,6 +20,7 @@ from jettison.clock import Clock
 from jettison.engine.config.policy import ContainerCollection
 from jettison.engine.node.dead_containers import DeadContainer, PodState, plan_containers, plan_log_directories
 from jettison.engine.node.evictions import EVICTED
+from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ActionError, ObservationError
 from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.settings import HostSettings
@@ -30,7 +31,6 @@ from jettison.runtimes.protocol import PodStatus, Reclaimed
 
 # `3.log`, and `3.log.1` once it was rotated; each may have the times of its lines beside it.
 _LOG = re.compile(r"(\d+)\.log(\.\d+)?(\.times)?")
-_ENDED = ("Succeeded", "Failed")
 _BLOCK = 512
 
 
@@ -118,7 +118,7 @@ class Collector:
 
 
 def _state(status: PodStatus, is_starved: bool) -> PodState:
-    has_ended = is_starved and status.phase in _ENDED and not status.is_ending
+    has_ended = is_starved and status.phase in ENDED_PHASES and not status.is_ending
     return PodState(is_content_removable=has_ended and status.reason == EVICTED, is_runtime_removable=has_ended)
 
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,38 @@ PACKAGES = sorted(path.parent for path in MODULES if path.name == "__init__.py")
 
 LONGEST_FUNCTION = 60
 SHORTEST_CHARTER = 80
+# Public class names that stand in several modules, and what tells them apart. A new name is unique, or stands here with
+# such a reason; two classes of one name are never imported by one module.
+SHARED_NAMES = {
+    "Access": "what a kubeconfig gives; what a request asks for",
+    "Admission": "the answer of a node; the checks of the API server",
+    "Allowance": "why a pod may go; how much a connection may take",
+    "Answer": "of the agent's socket; of a probe",
+    "Change": "of an object in a cache; of an object in the store",
+    "Container": "in a pod's spec; on the host",
+    "DeleteOptions": "as the client sends them; as the server reads them",
+    "Ending": "what the agent remembers of one; what a pod's life remembers of its own",
+    "Field": "of a KubeletConfiguration; of a Kubernetes kind",
+    "Kind": "of a configuration field's value; of an API's objects",
+    "Limits": "of a cgroup; of connections",
+    "Machine": "as doctor, the allocatable and /proc each describe it",
+    "Mark": "in a container's log; in the store's log",
+    "Objects": "the verbs of the API; what a node restriction looks at",
+    "Page": "of top; of a list",
+    "Pressure": "what the engine decides on; what the kernel's psi files say",
+    "Process": "as /proc shows it; as the host runtime starts it",
+    "Reading": "of a manifest directory; of a signal",
+    "Refusal": "of an eviction; of a pod's spec",
+    "Request": "to the agent's socket; to the API server",
+    "Resource": "that a signal is about; that the API serves",
+    "Response": "of the agent's socket; of the API server",
+    "Signal": "a quantity of the node; the effect that sends SIGTERM",
+    "Sources": "of the agent's endpoints; of a policy",
+    "State": "of a check of doctor; of a threshold in a report",
+    "Verdict": "how a pod's life ended; whether a request is allowed",
+    "Volume": "in a pod's spec; on the host",
+    "Watcher": "of a cgroup's place; of an API's objects",
+}
 # Names that say nothing about what lives inside, so that everything ends up there.
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
@@ -60,6 +93,42 @@ def test_names_say_what_lives_inside() -> None:
     """No module is called utils, helpers, common, base or manager."""
     strangers = [_name(path) for path in [*MODULES, *PACKAGES] if path.stem in FORBIDDEN_NAMES]
     assert not strangers
+
+
+@cache
+def _public_classes() -> dict[str, list[str]]:
+    """Module names by the class that they define."""
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module)
+    return found
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """In the whole package, or `SHARED_NAMES` says what tells its classes apart."""
+    shared = {name: modules for name, modules in _public_classes().items() if len(modules) > 1}
+    strangers = {name: modules for name, modules in shared.items() if name not in SHARED_NAMES}
+    assert not strangers, strangers
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_two_classes_of_one_name_do_not_meet(path: Path) -> None:
+    """A module that imported both would rename one of them, and its reader would have to look which is which."""
+    classes = _public_classes()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for each in node.names:
+                if node.module in classes.get(each.name, ()):
+                    imported.setdefault(each.name, set()).add(node.module)
+        elif isinstance(node, ast.ClassDef) and node.name in classes:
+            imported.setdefault(node.name, set()).add("this module")
+    meeting = {name: sorted(modules) for name, modules in imported.items() if len(modules) > 1}
+    assert not meeting, meeting
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=_name)

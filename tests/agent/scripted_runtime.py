@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim
 from jettison.engine.node.evictions import Eviction
@@ -237,8 +237,8 @@ class ScriptedHost(ScriptedRuntime):
     def statuses(self) -> list[PodStatus]:
         return self.running
 
-    def machine(self) -> Machine:
-        return Machine(cores=2, memory=CAPACITY)
+    def machine(self) -> MachineCapacity:
+        return MachineCapacity(cores=2, memory=CAPACITY)
 
     def _set(self, uid: str, **changes: Any) -> None:
         self.running = [replace(each, **changes) if each.pod.uid == uid else each for each in self.running]

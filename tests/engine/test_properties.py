@@ -22,7 +22,7 @@ from jettison.engine.numbers.quantity import ZERO, Quantity, parse
 from jettison.engine.pods.admission import ADMITTED, admit_under_pressure
 from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod, Qos, requests
-from jettison.engine.pods.preemption import Requirement, victims
+from jettison.engine.pods.preemption import MissingResource, victims
 from jettison.errors import PolicyError
 from tests.builders import MI
 from tests.strategies import (
@@ -243,7 +243,7 @@ def test_admission_never_turns_critical_pods_away(pod: Pod, conditions: list[Con
 def test_preemption_frees_enough_or_ends_nobody(found: list[Pod], wanted: list[tuple[str, int]]) -> None:
     """Victims are preemptable and different; if some are left over, their end would not have been enough."""
     incoming = Pod("incoming", priority=2_000_001_000)
-    result = victims(incoming, found, [Requirement(*each) for each in wanted])
+    result = victims(incoming, found, [MissingResource(*each) for each in wanted])
     assert len({id(each) for each in result.pods}) == len(result.pods)
     assert {id(each) for each in result.pods} <= {id(each) for each in found}
     if result.refusal is not None:

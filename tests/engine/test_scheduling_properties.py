@@ -12,8 +12,8 @@ from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.labels.selectors import SelectorObject
 from jettison.engine.scheduling.choice import Placed, Unplaced, place
 from jettison.engine.scheduling.filters import refusal
-from jettison.engine.scheduling.nodes import Cluster, NodeOffer, Room, Tally
-from jettison.engine.scheduling.pods import Claim, PlaceablePod
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom, Tally
+from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.preemption import Preemption, preempt
 from jettison.engine.scheduling.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 
@@ -28,7 +28,7 @@ def _nodes(chance: Random) -> list[NodeOffer]:
             f"n{number}",
             taints=chance.choice(taints),
             is_cordoned=chance.random() < 0.1,
-            room=Room(chance.randint(0, 12), chance.randint(0, 12), 0, chance.randint(0, 8), {DEVICE: 2}),
+            room=NodeRoom(chance.randint(0, 12), chance.randint(0, 12), 0, chance.randint(0, 8), {DEVICE: 2}),
         )
         for number in range(chance.randint(0, 5))
     ]
@@ -41,7 +41,7 @@ def _pod(chance: Random, number: int) -> PlaceablePod:
         ("default", f"p{number}"),
         uid=f"p{number}",
         priority=chance.randint(-2, 3),
-        claim=Claim(cpu, memory, 0, devices, cpu or 1, memory or 1),
+        claim=PodClaim(cpu, memory, 0, devices, cpu or 1, memory or 1),
         tolerations=(Toleration("x", "Exists"),) if chance.random() < 0.5 else (),
         labels={"app": chance.choice(APPS)},
         group=chance.choice(("", *APPS)),
@@ -61,9 +61,9 @@ def _budgets(chance: Random) -> list[Budget]:
     ]
 
 
-def _filled(chance: Random) -> tuple[Cluster, list[PlaceablePod]]:
+def _filled(chance: Random) -> tuple[ClusterLoad, list[PlaceablePod]]:
     """As many pods as come, some of which leave again; and those that did not fit."""
-    cluster, left = Cluster(), []
+    cluster, left = ClusterLoad(), []
     for offer in _nodes(chance):
         cluster.set_node(offer)
     placed: list[PlaceablePod] = []
@@ -80,7 +80,7 @@ def _filled(chance: Random) -> tuple[Cluster, list[PlaceablePod]]:
     return cluster, left
 
 
-def _counted(cluster: Cluster) -> None:
+def _counted(cluster: ClusterLoad) -> None:
     """The sums that are kept are those that one gets by adding up, and no node is beyond what it has."""
     for load in cluster.loads:
         tally = Tally()
@@ -118,7 +118,7 @@ def test_the_choice_does_not_depend_on_the_order_of_nodes(chance: Random) -> Non
     nodes, pods = _nodes(chance), [_pod(chance, number) for number in range(20)]
     choices = []
     for offers in (nodes, list(reversed(nodes))):
-        cluster = Cluster()
+        cluster = ClusterLoad()
         for offer in offers:
             cluster.set_node(offer)
         taken = []

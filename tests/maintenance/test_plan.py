@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.engine.drain.plan import Fate
+from jettison.engine.drain.plan import PodFate
 from jettison.errors import ApiError
 from jettison.maintenance.plan import read_plan
 from jettison.maintenance.settings import DrainSettings
@@ -194,6 +194,6 @@ def test_who_may_not_list_nodes_gets_the_plan_that_assumes_one(kubeconfig: Path)
         await world.count_budgets()
         async with NoNodes(load_access(Overrides(kubeconfig=str(kubeconfig)))) as client:
             found = await read_plan(client, [node], DrainSettings(), SystemClock())
-        assert [pod.fate for pod in found.nodes[0].pods] == [Fate.GOES, Fate.WAITS]
+        assert [pod.fate for pod in found.nodes[0].pods] == [PodFate.GOES, PodFate.WAITS]
 
     play(kubeconfig, scene)

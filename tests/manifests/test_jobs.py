@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jettison.engine.workloads.job_failures import FailureRule
-from jettison.engine.workloads.job_sync import JobGoal, JobState, Verdict
+from jettison.engine.workloads.job_sync import JobGoal, JobState, JobVerdict
 from jettison.manifests.jobs import job_goal_from, job_state_from
 
 SECOND_NS = 10**9
@@ -70,4 +70,4 @@ def test_a_status_is_remembered() -> None:
     assert (state.succeeded, state.failed, state.start_ns) == (1, 2, SECOND_NS)
     assert (state.noted_succeeded, state.noted_failed) == (frozenset("a"), frozenset("bc"))
     assert str(state.completed) == "0,2"
-    assert state.verdict == Verdict(False, "R", "M")
+    assert state.verdict == JobVerdict(False, "R", "M")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.pods.api_pod import ApiPod, ContainerEnd
+from jettison.engine.pods.api_pod import ApiPod, ContainerExit
 from jettison.errors import ManifestError
 from jettison.manifests.pod_view import TRACKING_FINALIZER, PodView, checked_pod
 from jettison.manifests.times import parse_time
@@ -170,7 +170,7 @@ def test_a_pod_of_a_job() -> None:
         index=7,
         finished_ns=9 * SECOND_NS,
         restarts=7,
-        ends=(ContainerEnd("c", 3), ContainerEnd("i", 0)),
+        ends=(ContainerExit("c", 3), ContainerExit("i", 0)),
         conditions=(("Ready", "True"), ("DisruptionTarget", "True")),
     )
     assert not PodView(_pod()).is_tracked

@@ -8,8 +8,8 @@ import pytest
 
 from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity, NodeTerm, Preference
-from jettison.engine.scheduling.nodes import NodeOffer, Room
-from jettison.engine.scheduling.pods import NOT_YET, Claim, PlaceablePod
+from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
+from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, PodClaim
 from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, Toleration
 from jettison.errors import ManifestError
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from, refreshed
@@ -61,7 +61,7 @@ def test_a_waiting_pod() -> None:
         key=("ns", "p"),
         uid="u",
         priority=5,
-        claim=Claim(1500, 0, 0, (("example.com/gpu", 1),), 1500, 200 * MI),
+        claim=PodClaim(1500, 0, 0, (("example.com/gpu", 1),), 1500, 200 * MI),
         tolerations=(Toleration("k", "Exists"),),
         affinity=NodeAffinity((("disk", "ssd"),), terms, (Preference(7, disk),)),
         labels={"app": "web"},
@@ -125,7 +125,7 @@ def test_a_node() -> None:
         "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": STARTED}]},
         "status": {"allocatable": {**allocatable, "strange": "1"}},
     }
-    room = Room(3920, 7 * GI, 12, 110, {"example.com/gpu": 2})
+    room = NodeRoom(3920, 7 * GI, 12, 110, {"example.com/gpu": 2})
     assert node_offer_from(document) == NodeOffer("n", {"disk": "ssd"}, (Taint("k", "", NO_SCHEDULE),), True, room)
     assert node_offer_from({"metadata": {"name": "n"}}) == NodeOffer("n")
     with pytest.raises(ManifestError, match="node `n`: allocatable"):

@@ -242,7 +242,7 @@ def answer_allocatable(case: Json) -> Json:
         localStorageCapacityIsolation=case["localStorageCapacityIsolation"],
     )
     storage = case.get("ephemeralStorage")
-    machine = allocatable.Machine(
+    machine = allocatable.MachineCapacity(
         case["numCores"],
         case["memoryCapacity"],
         None if storage is None else quantity.parse(storage),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.snapshot import PodUsage, Snapshot
@@ -31,8 +31,8 @@ class HasAStrangerOnIt(ScriptedHost):
 
 
 class LiesAboutItsMemory(ScriptedHost):
-    def machine(self) -> Machine:
-        return Machine(cores=2, memory=2 * CAPACITY)
+    def machine(self) -> MachineCapacity:
+        return MachineCapacity(cores=2, memory=2 * CAPACITY)
 
 
 class StartsNothing(ScriptedHost):

@@ -19,7 +19,7 @@ from jettison.controllers.machinery.owned_pods import ByController, Claims, Owne
 from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.machinery.pod_control import is_namespace_ending
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
-from jettison.controllers.machinery.revisions import History, Revisions, surplus
+from jettison.controllers.machinery.revisions import RevisionHistory, Revisions, surplus
 from jettison.engine.budgets.budget import scaled
 from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
 from jettison.engine.pods.pod import FAILED
@@ -234,7 +234,7 @@ class DaemonSetController:
             failure = await self._batches.delete(look.daemon_set, going) or failure
         return failure
 
-    async def _forget_revisions(self, daemon_set: Document, history: History, pods: Iterable[Document]) -> None:
+    async def _forget_revisions(self, daemon_set: Document, history: RevisionHistory, pods: Iterable[Document]) -> None:
         hashes = {(each["metadata"].get("labels") or {}).get(REVISION_LABEL) for each in pods}
         former = history.former
         live = {each["metadata"]["name"] for each in former if self._revisions.hash_of(each) in hashes}

@@ -24,7 +24,7 @@ from jettison.controllers.machinery.owned_pods import (
 )
 from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
 from jettison.controllers.machinery.pod_control import MOST_AT_ONCE
-from jettison.controllers.machinery.quick_failures import Allowance, QuickFailures, told
+from jettison.controllers.machinery.quick_failures import CreationAllowance, QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.labels.selectors import LabelSelector
 from jettison.engine.workloads.replica_pods import deletion_order, next_available_ns
@@ -92,7 +92,9 @@ class ReplicaSetController:
         claimed = await self._claims.claim(replica_set, selector, (each.document for each in pods))
         return [PodView(each) for each in claimed]
 
-    async def _correct(self, replica_set: Document, active: list[PodView], allowance: Allowance) -> Failure | None:
+    async def _correct(
+        self, replica_set: Document, active: list[PodView], allowance: CreationAllowance
+    ) -> Failure | None:
         """Create or delete what is missing or too many; what the server said against it."""
         surplus = len(active) - replicas_of(replica_set)
         if surplus < 0:
@@ -105,7 +107,7 @@ class ReplicaSetController:
             return await self._batches.delete(replica_set, self._least_missed(replica_set, active, surplus))
         return None
 
-    def _postpone(self, replica_set: Document, allowance: Allowance) -> None:
+    def _postpone(self, replica_set: Document, allowance: CreationAllowance) -> None:
         self._reconciler.queue.add_after(key_of(replica_set), allowance.wait_ns / _SECOND_NS)
         if allowance.is_news:
             subject = subject_of(OWNER_KIND.name, replica_set)

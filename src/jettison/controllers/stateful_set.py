@@ -34,7 +34,7 @@ from jettison.controllers.machinery.pod_batches import Failure
 from jettison.controllers.machinery.pod_control import delete_pod, is_namespace_ending, pod_from_template, slow_start
 from jettison.controllers.machinery.quick_failures import QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
-from jettison.controllers.machinery.revisions import History, Revisions, surplus, template_of
+from jettison.controllers.machinery.revisions import RevisionHistory, Revisions, surplus, template_of
 from jettison.engine.pods.api_pod import REVISION_LABEL
 from jettison.engine.workloads.replica_pods import next_available_ns
 from jettison.engine.workloads.stateful_sync import (
@@ -149,7 +149,7 @@ class StatefulSetController:
         ]
         return await self._claims.claim(stateful_set, selector_of(stateful_set), candidates)
 
-    async def _lineage(self, stateful_set: Document, history: History) -> _Lineage:
+    async def _lineage(self, stateful_set: Document, history: RevisionHistory) -> _Lineage:
         """Where the current revision is not to be had any more, the latest is the current one."""
         name = (stateful_set.get("status") or {}).get("currentRevision") or ""
         current = await self._revisions.named(stateful_set, name, history) or history.latest
@@ -160,7 +160,7 @@ class StatefulSetController:
             history.collisions,
         )
 
-    async def _forget_revisions(self, look: _Look, history: History) -> None:
+    async def _forget_revisions(self, look: _Look, history: RevisionHistory) -> None:
         live = {look.lineage.current, look.lineage.update, *(each.revision for each in look.pods.values())}
         limit = look.stateful_set["spec"].get("revisionHistoryLimit")
         await self._revisions.forget(surplus(history.revisions, live, limit, counts_live=False))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import DaemonSetTrouble, Selection, daemon_set_of, select_pods
+from jettison.engine.drain.filters import DaemonSetTrouble, DrainSelection, daemon_set_of, select_pods
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.maintenance.settings import DrainSettings, DryRun, Voice
@@ -55,7 +55,7 @@ async def set_unschedulable(
     return failed
 
 
-async def read_selection(client: KubeClient, node: str, settings: DrainSettings, clock: Clock) -> Selection:
+async def read_selection(client: KubeClient, node: str, settings: DrainSettings, clock: Clock) -> DrainSelection:
     """All pods of the node, of every namespace, with what the filters say to each."""
     return await filtered(client, await read_pods(client, node, settings), settings, clock)
 
@@ -70,7 +70,7 @@ async def read_pods(client: KubeClient, node: str, settings: DrainSettings) -> l
 
 async def filtered(
     client: KubeClient, documents: Iterable[Document], settings: DrainSettings, clock: Clock
-) -> Selection:
+) -> DrainSelection:
     """What the filters say to these pods."""
     pods = [checked_pod(each) for each in documents]
     wanted = list(dict.fromkeys(key for pod in pods if (key := daemon_set_of(pod)) is not None))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import Selection
+from jettison.engine.drain.filters import DrainSelection
 from jettison.engine.drain.plan import DrainPlan, plan_drain, stranded_pods
 from jettison.errors import ApiError
 from jettison.maintenance.nodes import filtered, read_pods
@@ -23,7 +23,7 @@ _FORBIDDEN: Final = 403
 
 async def read_plan(client: KubeClient, nodes: Sequence[str], settings: DrainSettings, clock: Clock) -> DrainPlan:
     """What a drain of these nodes, in this order, would do now."""
-    selections: list[tuple[str, Selection]] = []
+    selections: list[tuple[str, DrainSelection]] = []
     going: list[Document] = []
     for node in nodes:
         documents = await read_pods(client, node, settings)

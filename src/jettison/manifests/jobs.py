@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jettison.engine.workloads.job_failures import FailureRule
 from jettison.engine.workloads.job_indexes import parse_indexes
-from jettison.engine.workloads.job_sync import JobGoal, JobState, Verdict
+from jettison.engine.workloads.job_sync import JobGoal, JobState, JobVerdict
 from jettison.manifests.times import time_or_none
 
 FAILURE_TARGET: Final = "FailureTarget"
@@ -66,11 +66,11 @@ def _rule(source: Json) -> FailureRule:
     )
 
 
-def _verdict(conditions: Iterable[Json]) -> Verdict | None:
+def _verdict(conditions: Iterable[Json]) -> JobVerdict | None:
     """Of both, which no controller writes, the success counts."""
     found = {each.get("type"): each for each in conditions if each.get("status") == "True"}
     for kind in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
         if (condition := found.get(kind)) is not None:
             reason, message = condition.get("reason") or "", condition.get("message") or ""
-            return Verdict(kind == SUCCESS_CRITERIA_MET, reason, message)
+            return JobVerdict(kind == SUCCESS_CRITERIA_MET, reason, message)
     return None

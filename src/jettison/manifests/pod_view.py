@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import field
 
 from jettison.engine.numbers.strconv import parse_int64
-from jettison.engine.pods.api_pod import ApiPod, ContainerEnd
+from jettison.engine.pods.api_pod import ApiPod, ContainerExit
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.engine.workloads.owners import OwnerReference
 from jettison.errors import ManifestError
@@ -145,7 +145,7 @@ class PodView(ApiPod):
         )
 
     @cached_property
-    def ends(self) -> tuple[ContainerEnd, ...]:
+    def ends(self) -> tuple[ContainerExit, ...]:
         return tuple(self._ends())
 
     @cached_property
@@ -243,11 +243,11 @@ class PodView(ApiPod):
         containers = self._spec.get("initContainers") or ()
         return {each.get("name") for each in containers if each.get("restartPolicy") == "Always"}
 
-    def _ends(self) -> Iterator[ContainerEnd]:
+    def _ends(self) -> Iterator[ContainerExit]:
         for each in (*self._container_statuses, *self._init_statuses):
             terminated = (each.get("state") or {}).get("terminated")
             if terminated is not None:
-                yield ContainerEnd(each.get("name") or "", terminated.get("exitCode") or 0)
+                yield ContainerExit(each.get("name") or "", terminated.get("exitCode") or 0)
 
 
 def controller_from(metadata: Json) -> OwnerReference | None:

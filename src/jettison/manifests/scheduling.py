@@ -9,7 +9,7 @@ from typing import Any, Final
 from jettison.engine.numbers.quantity import ZERO, Quantity, parse
 from jettison.engine.pods.pod import CPU, EPHEMERAL_STORAGE, MEMORY
 from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity
-from jettison.engine.scheduling.nodes import NodeOffer, Room
+from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, claim_of, is_scalar
 from jettison.errors import InputError, ManifestError, QuantityError
 from jettison.manifests.placement import node_affinity_from, taints_from
@@ -74,8 +74,8 @@ def node_offer_from(document: Mapping[str, Any]) -> NodeOffer:
     )
 
 
-def _room(amounts: Mapping[str, Quantity]) -> Room:
-    return Room(
+def _room(amounts: Mapping[str, Quantity]) -> NodeRoom:
+    return NodeRoom(
         cpu=amounts.get(CPU, ZERO).milli,
         memory=amounts.get(MEMORY, ZERO).value,
         storage=amounts.get(EPHEMERAL_STORAGE, ZERO).value,

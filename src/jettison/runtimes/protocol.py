@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.lifecycle.phases import ContainerEnd, ContainerStatus
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
@@ -123,5 +123,5 @@ class Hosting(Runtime, Protocol):
     def statuses(self) -> Sequence[PodStatus]:
         """All pods of this node, ended ones included, oldest first."""
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineCapacity:
         """What this node has; a node may be smaller than its machine."""

@@ -14,7 +14,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.controllers.machinery.event_recorder import EventRecorder
 from jettison.controllers.machinery.reconciler import Surroundings
-from jettison.controllers.machinery.revisions import History, Revisions, data_of, surplus, template_of
+from jettison.controllers.machinery.revisions import RevisionHistory, Revisions, data_of, surplus, template_of
 from jettison.controllers.settings import ControllerSettings
 from jettison.controllers.stateful_set import HASH_LABEL, OWNER_KIND
 from jettison.engine.workloads.template_hash import template_hash
@@ -55,10 +55,10 @@ async def _set(ground: Playground, **metadata: Any) -> Json:
     return await ground.client.create(STATEFUL_SETS, body, ground.namespace)
 
 
-async def _until_known(revisions: Revisions, owner: Json, *numbers: int) -> History:
+async def _until_known(revisions: Revisions, owner: Json, *numbers: int) -> RevisionHistory:
     """The history once the cache has caught up."""
 
-    async def look() -> History | None:
+    async def look() -> RevisionHistory | None:
         found = await revisions.history(owner)
         return found if [each["revision"] for each in found.revisions] == list(numbers) else None
 
@@ -67,7 +67,7 @@ async def _until_known(revisions: Revisions, owner: Json, *numbers: int) -> Hist
     return found
 
 
-def _name(history: History) -> str:
+def _name(history: RevisionHistory) -> str:
     name: str = history.latest["metadata"]["name"]
     return name
 
@@ -117,7 +117,7 @@ def test_one_revision_per_template_and_the_newest_has_the_highest_number(kubecon
             again = await _until_known(revisions, first, 2, 3)
         assert (_name(old), _name(again)) == (_name(back),) * 2 != (_name(new),) * 2
         assert back.latest["data"] == old.latest["data"] == data_of(first)
-        assert [_name(History([each], 0)) for each in again.former] == [_name(new)]
+        assert [_name(RevisionHistory([each], 0)) for each in again.former] == [_name(new)]
         # Byte by byte as Go would write it.
         assert json.dumps(back.latest["data"]) == json.dumps(data_of(first), sort_keys=True)
         metadata = old.latest["metadata"]
@@ -136,7 +136,7 @@ def test_a_late_cache_makes_no_second_one(kubeconfig: Path) -> None:
         first, second = await revisions.history(made), await revisions.history(made)
         assert first == second
         assert len((await ground.client.list(CONTROLLER_REVISIONS, ground.namespace)).items) == 1
-        nothing = History([{"metadata": {"name": "another"}}], 0)
+        nothing = RevisionHistory([{"metadata": {"name": "another"}}], 0)
         assert await revisions.named(made, _name(first), nothing) == first.latest
         assert await revisions.named(made, "no-such", nothing) is None
         stranger = {"metadata": {**made["metadata"], "uid": "x"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.config.allocatable import Allocatable, HugePages, Machine, cpu_shares, node_allocatable
+from jettison.engine.config.allocatable import Allocatable, HugePages, MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.numbers.quantity import Quantity, binary
 from tests.builders import GI, policy
 
@@ -23,7 +23,7 @@ def texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 
 
 def found(hard: dict[str, str] | None = None, *, pages: int = 0, **fields: Any) -> Allocatable:
-    machine = Machine(4, 16 * GI, binary(100 * GI), [HugePages(2048, pages)] if pages else [], 32768)
+    machine = MachineCapacity(4, 16 * GI, binary(100 * GI), [HugePages(2048, pages)] if pages else [], 32768)
     return node_allocatable(machine, policy(HARD if hard is None else hard, **(KEPT | fields)))
 
 
@@ -99,7 +99,7 @@ def test_the_number_of_pods(per_core: int, pods: str) -> None:
 def test_storage_counts_only_where_it_is_isolated() -> None:
     """And only where the size of the disk is known."""
     assert "ephemeral-storage" not in found(localStorageCapacityIsolation=False).capacity
-    unknown = node_allocatable(Machine(1, GI), policy(HARD))
+    unknown = node_allocatable(MachineCapacity(1, GI), policy(HARD))
     assert set(unknown.capacity) == {"cpu", "memory", "pods"}
 
 

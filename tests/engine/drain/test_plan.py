@@ -20,7 +20,7 @@ from jettison.engine.budgets.budget import (
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.budgets.verdict import Allowed, judge_eviction
 from jettison.engine.drain.filters import DrainRules, select_pods
-from jettison.engine.drain.plan import DrainPlan, Fate, PodPlan, plan_drain
+from jettison.engine.drain.plan import DrainPlan, PodFate, PodPlan, plan_drain
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, Workload, Workloads
@@ -207,7 +207,7 @@ def test_pods_without_a_controller_are_lost_to_the_budget() -> None:
 )
 def test_what_blocks_and_what_would_help(guard: Budget, others: list[ApiPod], why: str, remedy: str) -> None:
     found = only(plan([pod("a")], [guard], elsewhere=others), "a")
-    assert (found.fate, found.why, found.remedy) == (Fate.BLOCKED, why, remedy)
+    assert (found.fate, found.why, found.remedy) == (PodFate.BLOCKED, why, remedy)
     assert found.budgets == ("default/web",)
 
 
@@ -223,7 +223,7 @@ def test_a_failing_sync_is_named() -> None:
     failed = BudgetCondition(DISRUPTION_ALLOWED, "False", SYNC_FAILED, message)
     guard = replace(guard, status=replace(guard.status, conditions=(failed,)))
     found = only(plan([pod("a")], [guard]), "a")
-    assert found.fate is Fate.BLOCKED
+    assert found.fate is PodFate.BLOCKED
     assert found.remedy == f"mend what the disruption controller complains about: {message}"
 
 
@@ -233,7 +233,7 @@ def test_unconfirmed_evictions_fill_a_budget() -> None:
         guard, generation=1, status=replace(guard.status, disrupted_pods={str(n): NOW for n in range(2001)})
     )
     found = only(plan([pod("a")], [guard]), "a")
-    assert found.fate is Fate.BLOCKED
+    assert found.fate is PodFate.BLOCKED
     assert found.remedy == "the disruption controller must confirm 2001 evictions, more than 2000: does it run?"
 
 
@@ -241,7 +241,7 @@ def test_two_budgets_for_one_pod_block_it_whatever_they_allow() -> None:
     found = only(
         plan([pod("a")], [budget("x", allowed=5, healthy=9, desired=4), budget(allowed=5, healthy=9, desired=4)]), "a"
     )
-    assert found.fate is Fate.BLOCKED
+    assert found.fate is PodFate.BLOCKED
     assert found.budgets == ("default/x", "default/web")
     assert found.remedy == "let only one budget select the pod, now default/x and default/web do"
 
@@ -363,6 +363,6 @@ def test_the_cluster_does_what_the_plan_foretells(
         expected = {each.pod.name for node in found.nodes for each in node.pods if each.wave == wave}
         assert cluster.evict_what_may_go() == expected
     assert cluster.evict_what_may_go() == set()
-    blocked = {each.pod.name for node in found.nodes for each in node.pods if each.fate is Fate.BLOCKED}
+    blocked = {each.pod.name for node in found.nodes for each in node.pods if each.fate is PodFate.BLOCKED}
     assert {each.name for each in cluster.pods if each.node == "n1"} == blocked
-    assert all(each.remedy for node in found.nodes for each in node.pods if each.fate is Fate.BLOCKED)
+    assert all(each.remedy for node in found.nodes for each in node.pods if each.fate is PodFate.BLOCKED)

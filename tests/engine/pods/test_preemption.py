@@ -9,8 +9,8 @@ import pytest
 from jettison.engine.pods.admission import Shortage
 from jettison.engine.pods.pod import Pod, Qos
 from jettison.engine.pods.preemption import (
+    MissingResource,
     Recovery,
-    Requirement,
     handle_admission_failure,
     is_preemptable,
     preemption_of,
@@ -29,14 +29,14 @@ def guaranteed(size: int) -> Pod:
     return replace(burstable(size, f"g{size}"), reported_qos=Qos.GUARANTEED)
 
 
-def chosen(running: list[Pod], *requirements: Requirement) -> list[str]:
+def chosen(running: list[Pod], *requirements: MissingResource) -> list[str]:
     found = victims(CRITICAL, running, requirements)
     assert found.refusal is None
     return [each.name for each in found.pods]
 
 
-def memory(size: int) -> Requirement:
-    return Requirement("memory", size * MI)
+def memory(size: int) -> MissingResource:
+    return MissingResource("memory", size * MI)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_several_resources_at_once() -> None:
         pod("memory", None, cpu="10m", memory="900Mi"),
         pod("both", None, cpu="500m", memory="500Mi"),
     ]
-    assert chosen(running, Requirement("cpu", 500), memory(500)) == ["both"]
+    assert chosen(running, MissingResource("cpu", 500), memory(500)) == ["both"]
 
 
 def test_closeness_is_the_sum_of_squares() -> None:
@@ -71,13 +71,13 @@ def test_closeness_is_the_sum_of_squares() -> None:
         pod("one", None, cpu="200m", memory="100Mi"),
         pod("none", None, cpu="400m"),
     ]
-    assert chosen(running, memory(100), Requirement("cpu", 1000)) == ["one", "none", "two"]
+    assert chosen(running, memory(100), MissingResource("cpu", 1000)) == ["one", "none", "two"]
 
 
 def test_the_last_of_identical_pods_goes() -> None:
     """And only a count of pods can be freed by those that ask for nothing."""
     running = [pod("be1"), pod("be2"), burstable(10, "bu")]
-    assert chosen(running, Requirement("pods", 1)) == ["be2"]
+    assert chosen(running, MissingResource("pods", 1)) == ["be2"]
 
 
 def test_taking_a_pod_moves_the_last_one_into_its_place() -> None:
@@ -90,7 +90,7 @@ def test_taking_a_pod_moves_the_last_one_into_its_place() -> None:
 
 def test_nobody_helps() -> None:
     """What would remain after all pods are gone is said in the error, each with a comma behind it."""
-    found = victims(CRITICAL, [pod("be1"), burstable(10)], [memory(20), Requirement("cpu", 5)])
+    found = victims(CRITICAL, [pod("be1"), burstable(10)], [memory(20), MissingResource("cpu", 5)])
     assert found.refusal == (
         "no set of running pods found to reclaim resources: [(res: memory, q: 10485760), (res: cpu, q: 5), ]"
     )

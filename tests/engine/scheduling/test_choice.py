@@ -9,13 +9,13 @@ from jettison.engine.pods.pod import Pod, PodResources
 from jettison.engine.scheduling.choice import NO_NODES, Placed, Unplaced, fit_error, place
 from jettison.engine.scheduling.filters import NodeRefusal, refusal, unsuitability
 from jettison.engine.scheduling.node_affinity import NAME_FIELD, NOWHERE, NodeAffinity, NodeTerm, Preference
-from jettison.engine.scheduling.nodes import Cluster, NodeLoad, NodeOffer, Room
-from jettison.engine.scheduling.pods import Claim, PlaceablePod, claim_of
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeOffer, NodeRoom
+from jettison.engine.scheduling.pods import PlaceablePod, PodClaim, claim_of
 from jettison.engine.scheduling.scores import ZONE_LABEL
 from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from tests.builders import GI, MI, container, resources, sidecar
 
-ROOM = Room(cpu=4000, memory=8 * GI, storage=GI, pods=10, others={"example.com/gpu": 2})
+ROOM = NodeRoom(cpu=4000, memory=8 * GI, storage=GI, pods=10, others={"example.com/gpu": 2})
 SSD = NodeTerm((Requirement("disk", Operator.IN, ("ssd",)),))
 
 
@@ -25,17 +25,17 @@ def pinned_to(*names: str) -> NodeAffinity:
     )
 
 
-def claim(cpu: int = 0, memory: int = 0, **more: int) -> Claim:
+def claim(cpu: int = 0, memory: int = 0, **more: int) -> PodClaim:
     """Scores take it for what it asks."""
-    return Claim(cpu, memory, more.pop("storage", 0), tuple(more.items()), cpu, memory)
+    return PodClaim(cpu, memory, more.pop("storage", 0), tuple(more.items()), cpu, memory)
 
 
-def pod(name: str = "p", asks: Claim | None = None, **fields: object) -> PlaceablePod:
-    return PlaceablePod(("default", name), uid=name, claim=asks or Claim(), **fields)  # type: ignore[arg-type]
+def pod(name: str = "p", asks: PodClaim | None = None, **fields: object) -> PlaceablePod:
+    return PlaceablePod(("default", name), uid=name, claim=asks or PodClaim(), **fields)  # type: ignore[arg-type]
 
 
-def cluster(*offers: NodeOffer, pods: tuple[PlaceablePod, ...] = ()) -> Cluster:
-    made = Cluster()
+def cluster(*offers: NodeOffer, pods: tuple[PlaceablePod, ...] = ()) -> ClusterLoad:
+    made = ClusterLoad()
     for offer in offers:
         made.set_node(offer)
     for each in pods:
@@ -111,7 +111,7 @@ def test_what_keeps_a_pod_off_an_empty_node(
     assert found == (None if expected is None else NodeRefusal((expected,), is_final=True))
 
 
-SHORTAGES: list[tuple[Claim, Claim, tuple[str, ...], bool]] = [
+SHORTAGES: list[tuple[PodClaim, PodClaim, tuple[str, ...], bool]] = [
     (claim(4000), claim(), (), False),
     (claim(4001), claim(), ("Insufficient cpu",), True),
     (claim(2001), claim(2000), ("Insufficient cpu",), False),
@@ -126,7 +126,7 @@ SHORTAGES: list[tuple[Claim, Claim, tuple[str, ...], bool]] = [
 
 
 @pytest.mark.parametrize(("asks", "taken", "reasons", "is_final"), SHORTAGES)
-def test_what_is_short(asks: Claim, taken: Claim, reasons: tuple[str, ...], is_final: bool) -> None:
+def test_what_is_short(asks: PodClaim, taken: PodClaim, reasons: tuple[str, ...], is_final: bool) -> None:
     """All resources at once; final where the whole node would not be enough. What is not asked for is not short."""
     load = NodeLoad(NodeOffer("n", room=ROOM))
     load.put(pod("other", taken))
@@ -135,7 +135,7 @@ def test_what_is_short(asks: Claim, taken: Claim, reasons: tuple[str, ...], is_f
 
 def test_a_node_holds_so_many_pods() -> None:
     """Also of pods that ask for nothing; and it is said before what else is short."""
-    load = NodeLoad(NodeOffer("n", room=Room(cpu=100, pods=1)))
+    load = NodeLoad(NodeOffer("n", room=NodeRoom(cpu=100, pods=1)))
     load.put(pod("other", claim(100)))
     assert refusal(pod(), load) == NodeRefusal(("Too many pods",), is_final=False)
     assert refusal(pod("p", claim(50)), load) == NodeRefusal(("Too many pods", "Insufficient cpu"), is_final=False)
@@ -169,7 +169,7 @@ WISH = Taint("wish", "", PREFER_NO_SCHEDULE)
 LIKES_SSD = NodeAffinity(preferred=(Preference(10, SSD), Preference(1, NodeTerm(SSD.labels))))
 SET = "uid-of-the-set"
 
-CHOICES: list[tuple[str, PlaceablePod, Cluster, str]] = [
+CHOICES: list[tuple[str, PlaceablePod, ClusterLoad, str]] = [
     (
         "the emptier one",
         pod("p", claim(100, MI)),
@@ -196,7 +196,7 @@ CHOICES: list[tuple[str, PlaceablePod, Cluster, str]] = [
         cluster(
             NodeOffer("a", room=ROOM),
             NodeOffer("b", room=ROOM),
-            pods=(pod("x", Claim(scored_cpu=100, scored_memory=200 * MI), node="a"),),
+            pods=(pod("x", PodClaim(scored_cpu=100, scored_memory=200 * MI), node="a"),),
         ),
         "b",
     ),
@@ -264,8 +264,8 @@ CHOICES: list[tuple[str, PlaceablePod, Cluster, str]] = [
         "cpu and memory in balance",
         pod("p", claim(2000, 0)),
         cluster(
-            NodeOffer("a", room=Room(4000, 4000, 0, 10)),
-            NodeOffer("b", room=Room(4000, 4000, 0, 10)),
+            NodeOffer("a", room=NodeRoom(4000, 4000, 0, 10)),
+            NodeOffer("b", room=NodeRoom(4000, 4000, 0, 10)),
             pods=(pod("x", claim(1000, 0), node="a"), pod("y", claim(0, 1000), node="b")),
         ),
         "b",
@@ -274,7 +274,7 @@ CHOICES: list[tuple[str, PlaceablePod, Cluster, str]] = [
 
 
 @pytest.mark.parametrize(("case", "asking", "nodes", "expected"), CHOICES, ids=[each[0] for each in CHOICES])
-def test_the_best_node(case: str, asking: PlaceablePod, nodes: Cluster, expected: str) -> None:
+def test_the_best_node(case: str, asking: PlaceablePod, nodes: ClusterLoad, expected: str) -> None:
     """One difference at a time, and which of two counts more."""
     assert place(asking, nodes) == Placed(expected)
 
@@ -304,34 +304,34 @@ def test_pods_of_an_unknown_node_count_once_it_is_known() -> None:
     assert place(asking, nodes) == Placed("n")
 
 
-CLAIMS: list[tuple[Pod, Claim]] = [
-    (Pod("p"), Claim()),
-    (Pod("p", containers=(container(),)), Claim(scored_cpu=100, scored_memory=200 * MI)),
-    (Pod("p", containers=(container("a"), container("b"))), Claim(scored_cpu=200, scored_memory=400 * MI)),
+CLAIMS: list[tuple[Pod, PodClaim]] = [
+    (Pod("p"), PodClaim()),
+    (Pod("p", containers=(container(),)), PodClaim(scored_cpu=100, scored_memory=200 * MI)),
+    (Pod("p", containers=(container("a"), container("b"))), PodClaim(scored_cpu=200, scored_memory=400 * MI)),
     (
         Pod("p", containers=(container("c", None, cpu="1500m", memory="0"),)),
-        Claim(1500, 0, 0, (), 1500, 0),
+        PodClaim(1500, 0, 0, (), 1500, 0),
     ),
     (
         Pod("p", containers=(container("c", None, cpu="1"),), init_containers=(sidecar("s", None, cpu="2"),)),
-        Claim(3000, 0, 0, (), 3000, 400 * MI),
+        PodClaim(3000, 0, 0, (), 3000, 400 * MI),
     ),
     (
         Pod("p", containers=(container("c", None, ephemeral_storage="1Gi"),), overhead=resources(cpu="250m")),
-        Claim(250, 0, GI, (), 350, 200 * MI),
+        PodClaim(250, 0, GI, (), 350, 200 * MI),
     ),
     (
         Pod("p", containers=(container("c"),), resources=PodResources(resources(cpu="3"))),
-        Claim(3000, 0, 0, (), 3000, 200 * MI),
+        PodClaim(3000, 0, 0, (), 3000, 200 * MI),
     ),
     (
         Pod("p", containers=(container("c", None, **{"example.com/gpu": "2", "strange": "7"}),)),
-        Claim(0, 0, 0, (("example.com/gpu", 2),), 100, 200 * MI),
+        PodClaim(0, 0, 0, (("example.com/gpu", 2),), 100, 200 * MI),
     ),
 ]
 
 
 @pytest.mark.parametrize(("asking", "expected"), CLAIMS)
-def test_what_a_pod_takes(asking: Pod, expected: Claim) -> None:
+def test_what_a_pod_takes(asking: Pod, expected: PodClaim) -> None:
     """Each container without a request scores as 100m and 200Mi; a request of zero is one."""
     assert claim_of(asking) == expected

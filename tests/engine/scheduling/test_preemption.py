@@ -9,12 +9,12 @@ import pytest
 from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.scheduling.choice import Unplaced, place
-from jettison.engine.scheduling.nodes import Cluster, NodeOffer, Room
-from jettison.engine.scheduling.pods import Claim, PlaceablePod
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom
+from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.preemption import NoPreemption, Preemption, preempt
 from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint
 
-ROOM = Room(cpu=4, pods=10)
+ROOM = NodeRoom(cpu=4, pods=10)
 WEB = SelectorObject({"app": "web"})
 
 
@@ -33,7 +33,7 @@ def pod(
         ("default", name),
         uid=name,
         priority=priority,
-        claim=Claim(cpu, scored_cpu=cpu),
+        claim=PodClaim(cpu, scored_cpu=cpu),
         node=node,
         labels=labels or {},
         started_ns=started,
@@ -43,8 +43,8 @@ def pod(
     )
 
 
-def cluster(*pods: PlaceablePod, nodes: Iterable[NodeOffer] = ()) -> Cluster:
-    made = Cluster()
+def cluster(*pods: PlaceablePod, nodes: Iterable[NodeOffer] = ()) -> ClusterLoad:
+    made = ClusterLoad()
     for name in sorted({each.node for each in pods}):
         made.set_node(NodeOffer(name, room=ROOM))
     for offer in nodes:
@@ -59,7 +59,7 @@ def budget(allowed: int, selector: SelectorObject | None = WEB, *granted: str, n
     return Budget("b", namespace, selector=selector, status=status)
 
 
-def chosen(incoming: PlaceablePod, nodes: Cluster, *budgets: Budget) -> Preemption | NoPreemption:
+def chosen(incoming: PlaceablePod, nodes: ClusterLoad, *budgets: Budget) -> Preemption | NoPreemption:
     """What becomes of a pod that fits nowhere."""
     outcome = place(incoming, nodes)
     assert isinstance(outcome, Unplaced)
@@ -73,7 +73,7 @@ def victims(found: Preemption | NoPreemption) -> tuple[str, list[str], int]:
 
 GUARDED = {"app": "web"}
 
-CASES: list[tuple[str, PlaceablePod, Cluster, tuple[Budget, ...], tuple[str, list[str], int]]] = [
+CASES: list[tuple[str, PlaceablePod, ClusterLoad, tuple[Budget, ...], tuple[str, list[str], int]]] = [
     (
         "only as many as needed, the least important",
         pod("new", 2, 9),
@@ -207,7 +207,7 @@ CASES: list[tuple[str, PlaceablePod, Cluster, tuple[Budget, ...], tuple[str, lis
 def test_who_goes(
     case: str,
     incoming: PlaceablePod,
-    nodes: Cluster,
+    nodes: ClusterLoad,
     budgets: tuple[Budget, ...],
     expected: tuple[str, list[str], int],
 ) -> None:
@@ -217,7 +217,7 @@ def test_who_goes(
 
 TAINTED = NodeOffer("tainted", taints=(Taint("bad", "", NO_SCHEDULE),), room=ROOM)
 
-REFUSALS: list[tuple[str, PlaceablePod, Cluster, str]] = [
+REFUSALS: list[tuple[str, PlaceablePod, ClusterLoad, str]] = [
     (
         "it may not",
         pod("new", 4, 9, may_preempt=False),
@@ -249,7 +249,7 @@ REFUSALS: list[tuple[str, PlaceablePod, Cluster, str]] = [
 
 
 @pytest.mark.parametrize(("case", "incoming", "nodes", "message"), REFUSALS, ids=[each[0] for each in REFUSALS])
-def test_why_nobody_goes(case: str, incoming: PlaceablePod, nodes: Cluster, message: str) -> None:
+def test_why_nobody_goes(case: str, incoming: PlaceablePod, nodes: ClusterLoad, message: str) -> None:
     """Kubernetes' words."""
     found = chosen(incoming, nodes)
     assert isinstance(found, NoPreemption)

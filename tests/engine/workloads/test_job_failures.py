@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.engine.pods.api_pod import ContainerEnd
+from jettison.engine.pods.api_pod import ContainerExit
 from jettison.engine.workloads.job_failures import COUNTED, BackOff, FailureRule, Ruling, rule_on
 
 SECOND_NS = 10**9
@@ -47,7 +47,7 @@ IGNORE = FailureRule("Ignore", conditions=(("DisruptionTarget", "True"),))
 def test_the_first_rule_that_matches_decides(
     rules: list[FailureRule], ends: list[tuple[str, int]], conditions: tuple[tuple[str, str], ...], ruling: Ruling
 ) -> None:
-    assert rule_on(rules, "ns/p", [ContainerEnd(*each) for each in ends], conditions) == ruling
+    assert rule_on(rules, "ns/p", [ContainerExit(*each) for each in ends], conditions) == ruling
 
 
 @pytest.mark.parametrize(

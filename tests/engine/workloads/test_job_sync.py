@@ -16,7 +16,7 @@ from jettison.engine.workloads.job_sync import (
     JobGoal,
     JobState,
     JobStep,
-    Verdict,
+    JobVerdict,
     next_step,
     success,
     tally,
@@ -97,7 +97,7 @@ def test_when_it_has_failed(goal: JobGoal, state: JobState, pods: tuple[ApiPod, 
 
 def test_what_was_decided_stays() -> None:
     """Also if the pods that decided it are gone."""
-    verdict = Verdict(False, "PodFailurePolicy", "why")
+    verdict = JobVerdict(False, "PodFailurePolicy", "why")
     view = view_job(JobGoal(), JobState(verdict=verdict), (RUNNING,), BackOff(), 0)
     assert view.verdict == verdict
     assert next_step(JobGoal(), view, 0) == JobStep(delete=(RUNNING,))
@@ -106,9 +106,9 @@ def test_what_was_decided_stays() -> None:
 def test_at_the_end_everybody_is_counted() -> None:
     """Of a failed Job all that did not succeed have failed; of a successful one those that were not needed did not."""
     pods = (SUCCEEDED, RUNNING, GOING, replace(FAILED, is_tracked=False))
-    lost = tally(JobGoal(), JobState(), pods, Verdict(False, "", ""), is_deleted=False)
+    lost = tally(JobGoal(), JobState(), pods, JobVerdict(False, "", ""), is_deleted=False)
     assert (lost.release, lost.succeeded, lost.failed) == (("s", "r", "g"), ("s",), ("r", "g"))
-    won = tally(JobGoal(waits_for_end=True), JobState(), pods, Verdict(True, "", ""), is_deleted=False)
+    won = tally(JobGoal(waits_for_end=True), JobState(), pods, JobVerdict(True, "", ""), is_deleted=False)
     assert (won.release, won.succeeded, won.failed) == (("s", "r", "g"), ("s",), ())
     none = tally(JobGoal(), JobState(noted_succeeded=frozenset("s")), (SUCCEEDED, RUNNING), None, is_deleted=False)
     assert (none.release, none.succeeded) == (("s",), ())

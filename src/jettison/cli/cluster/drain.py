@@ -32,7 +32,7 @@ from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.tables import NOTHING, table
 from jettison.clock import SystemClock
 from jettison.engine.drain.filters import DrainRules
-from jettison.engine.drain.plan import DrainPlan, Fate, NodePlan, PodPlan
+from jettison.engine.drain.plan import DrainPlan, NodePlan, PodFate, PodPlan
 from jettison.engine.labels.selector_text import parse_label_selector
 from jettison.errors import InputError, JettisonError
 from jettison.maintenance.drain import drain_nodes
@@ -250,5 +250,5 @@ def _verdict(plan: DrainPlan) -> str:
     )
     if plan.is_complete:
         return f"the drain would finish: {waves}"
-    stuck = sum(pod.fate in (Fate.BLOCKED, Fate.REFUSED) for pod in pods)
+    stuck = sum(pod.fate in (PodFate.BLOCKED, PodFate.REFUSED) for pod in pods)
     return f"the drain would not finish: {waves}, {stuck} {'stays' if stuck == 1 else 'stay'}"

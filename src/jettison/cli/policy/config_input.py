@@ -19,7 +19,7 @@ from jettison.cli.options.kubelet_flags import ConfigArguments, kubelet_options
 from jettison.cli.output import output_option
 from jettison.cli.policy.node_input import LAYOUTS, image_fs_option, only_one_from_standard_input, read_summary, shown
 from jettison.cli.policy.policy_input import PolicyInput
-from jettison.engine.config.allocatable import Allocatable, Machine, node_allocatable
+from jettison.engine.config.allocatable import Allocatable, MachineCapacity, node_allocatable
 from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import Policy
 from jettison.engine.config.suggestions import quantity_advice
@@ -32,7 +32,7 @@ from jettison.manifests.summary import layout_of
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.files.filesystems import Filesystem, are_on_one_device, read_filesystem
-from jettison.runtimes.linux.proc import Machine as HostMachine
+from jettison.runtimes.linux.proc import Machine
 
 # Where container runtimes keep images and writable layers unless told otherwise; the first that exists counts.
 IMAGE_STORES = ("/var/lib/containerd", "/var/lib/containers/storage", "/var/lib/docker")
@@ -124,7 +124,7 @@ def _amount(name: str, text: str) -> int:
 
 
 def _measured(root: Path) -> Capacities:
-    with closing(HostMachine()) as machine:
+    with closing(Machine()) as machine:
         memory, pids = machine.memory().total, machine.most_tasks()
     by_signal = {Signal.MEMORY_AVAILABLE: memory}
     if pids is not None:
@@ -216,7 +216,7 @@ def on_node(found: PolicyInput, node: NodeArguments) -> ConfigInput:
 def on_host(found: PolicyInput, settings: HostSettings) -> ConfigInput:
     """The policy on the node that an agent of this machine is about to guard."""
     there = replace(settings, node_dir=existing(settings.node_dir))
-    with closing(HostMachine()) as host:
+    with closing(Machine()) as host:
         machine = measure_capacity(there, host)
     by_signal = {Signal.MEMORY_AVAILABLE: machine.memory}
     if machine.ephemeral_storage is not None:
@@ -236,4 +236,4 @@ def _allocatable(policy: Policy, known: Capacities) -> Allocatable | None:
     reserved = policy.system_reserved.get(CPU, ZERO) + policy.kube_reserved.get(CPU, ZERO)
     cores = known.cores or -(-reserved.milli // 1000)
     pids = known.by_signal.get(Signal.PID_AVAILABLE)
-    return node_allocatable(Machine(cores, memory, None if disk is None else binary(disk), pids=pids), policy)
+    return node_allocatable(MachineCapacity(cores, memory, None if disk is None else binary(disk), pids=pids), policy)

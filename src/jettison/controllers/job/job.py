@@ -41,8 +41,8 @@ from jettison.engine.workloads.job_sync import (
     JobGoal,
     JobState,
     JobStep,
+    JobVerdict,
     JobView,
-    Verdict,
     deadline_left_ns,
     next_step,
     success,
@@ -200,7 +200,7 @@ class JobController:
                 return released.error
         return await self._batches.delete(job, going)
 
-    async def _count(self, job: Document, changed: Document, look: _Look, ending: Verdict | None) -> None:
+    async def _count(self, job: Document, changed: Document, look: _Look, ending: JobVerdict | None) -> None:
         """Note which pods have ended, take their finalizers, count them, and end the Job when all are counted."""
         found = tally(look.goal, look.state, look.pods, ending, is_deleted=is_terminating(job))
         tracked = {pod.uid for pod in look.pods if pod.is_tracked}
@@ -229,7 +229,7 @@ class JobController:
         if due_ns := min((each for each in waits_ns if each > 0), default=0):
             self._reconciler.queue.add_after(key_of(job), due_ns / _SECOND_NS)
 
-    def _tell_end(self, job: Document, verdict: Verdict) -> None:
+    def _tell_end(self, job: Document, verdict: JobVerdict) -> None:
         if verdict.is_success:
             self._tell(job, "Completed", "Job completed", NORMAL)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from jettison.controllers.machinery.object_state import condition_of, with_conditions
-from jettison.engine.workloads.job_sync import JobGoal, JobView, Tally, Verdict
+from jettison.engine.workloads.job_sync import JobGoal, JobTally, JobVerdict, JobView
 from jettison.manifests.jobs import FAILURE_TARGET, SUCCESS_CRITERIA_MET
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import Document
@@ -39,7 +39,7 @@ def observed(job: Document, view: JobView) -> Document:
     return with_status(job, active=len(view.active), ready=ready, terminating=len(view.leaving))
 
 
-def noted(job: Document, goal: JobGoal, tally: Tally, tracked: Collection[str]) -> Document:
+def noted(job: Document, goal: JobGoal, tally: JobTally, tracked: Collection[str]) -> Document:
     """With the pods of the tally noted, and those counted that were noted before and have no finalizer any more."""
     counted = _counted(job, tracked)
     notes = counted["status"][_NOTED]
@@ -81,13 +81,13 @@ def _counted(job: Document, tracked: Collection[str]) -> Document:
     return with_status(job, **fields, **{_NOTED: left})
 
 
-def decided(job: Document, verdict: Verdict, now_ns: int) -> Document:
+def decided(job: Document, verdict: JobVerdict, now_ns: int) -> Document:
     """With the condition that says what the end will be, while pods are still going."""
     kind = SUCCESS_CRITERIA_MET if verdict.is_success else FAILURE_TARGET
     return job if condition_of(job, kind) else with_conditions(job, _condition(kind, verdict, now_ns))
 
 
-def finished(job: Document, verdict: Verdict, now_ns: int) -> Document:
+def finished(job: Document, verdict: JobVerdict, now_ns: int) -> Document:
     """With the condition that ends it."""
     job = with_conditions(job, _condition(COMPLETE if verdict.is_success else FAILED, verdict, now_ns))
     return with_status(job, completionTime=time_text(now_ns)) if verdict.is_success else job
@@ -100,11 +100,11 @@ def suspended(job: Document, *, is_suspended: bool, now_ns: int) -> Document:
     if (known is None and not is_suspended) or (known is not None and known.get("status") == status):
         return job
     said = ("JobSuspended", "Job suspended") if is_suspended else ("JobResumed", "Job resumed")
-    job = with_conditions(job, _condition(SUSPENDED, Verdict(is_suspended, *said), now_ns, status))
+    job = with_conditions(job, _condition(SUSPENDED, JobVerdict(is_suspended, *said), now_ns, status))
     return with_status(job, startTime="" if is_suspended else time_text(now_ns))
 
 
-def _condition(kind: str, verdict: Verdict, now_ns: int, status: str = "True") -> Document:
+def _condition(kind: str, verdict: JobVerdict, now_ns: int, status: str = "True") -> Document:
     now = time_text(now_ns)
     return {
         "type": kind,

@@ -28,7 +28,7 @@ MOST_AT_ONCE: Final = 500
 _LONGEST_PREFIX: Final = 253
 
 
-class Started(NamedTuple):
+class StartedBatch(NamedTuple):
     """How many were made, and what the first failure said."""
 
     made: int
@@ -99,7 +99,7 @@ def is_namespace_ending(error: JettisonError) -> bool:
     return any(each.get("reason") == "NamespaceTerminating" for each in causes)
 
 
-async def slow_start(count: int, work: Callable[[int], Awaitable[object]]) -> Started:
+async def slow_start(count: int, work: Callable[[int], Awaitable[object]]) -> StartedBatch:
     """Call `work` with 0, 1, … in batches that double, until all are done or a batch had a failure."""
     first, size, made = 0, 1, 0
     while first < count:
@@ -111,6 +111,6 @@ async def slow_start(count: int, work: Callable[[int], Awaitable[object]]) -> St
             if isinstance(each, BaseException) and each not in refusals:
                 raise each
         if refusals:
-            return Started(made, refusals[0])
+            return StartedBatch(made, refusals[0])
         first, size = batch.stop, 2 * size
-    return Started(made, None)
+    return StartedBatch(made, None)

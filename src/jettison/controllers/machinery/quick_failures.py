@@ -31,7 +31,7 @@ _FREE: Final = 1
 """So many failures in a row delay nothing."""
 
 
-class Allowance(NamedTuple):
+class CreationAllowance(NamedTuple):
     """How many pods may be made now, None for any number, and after how long to ask again, 0 for no need to."""
 
     most: int | None = None
@@ -70,21 +70,21 @@ class QuickFailures:
         known = self._known(owner)
         known.young[uid] = self._clock.monotonic_ns(), known.round
 
-    def allow(self, owner: Document, pods: Iterable[ApiPod]) -> Allowance:
+    def allow(self, owner: Document, pods: Iterable[ApiPod]) -> CreationAllowance:
         """What may be made for the owner, of which these are all pods, ended ones included."""
         known = self._known(owner)
         if not known.young and not known.streak:
-            return Allowance()
+            return CreationAllowance()
         now_ns = self._clock.monotonic_ns()
         is_news = self._judge(known, pods, now_ns)
         if known.streak <= _FREE:
-            return Allowance()
+            return CreationAllowance()
         if known.due_ns > now_ns:
-            return Allowance(0, known.due_ns - now_ns, is_news)
+            return CreationAllowance(0, known.due_ns - now_ns, is_news)
         if known.young:
             # One was made to see whether it lives.
-            return Allowance(0, max(made_ns for made_ns, _ in known.young.values()) + QUICK_NS - now_ns)
-        return Allowance(1)
+            return CreationAllowance(0, max(made_ns for made_ns, _ in known.young.values()) + QUICK_NS - now_ns)
+        return CreationAllowance(1)
 
     def forget(self, key: Key) -> None:
         """The owner is gone."""
@@ -123,7 +123,7 @@ class QuickFailures:
         return known
 
 
-def told(allowance: Allowance) -> str:
+def told(allowance: CreationAllowance) -> str:
     """The message of the event about it."""
     seconds = -(-allowance.wait_ns // 10**9)
     return f"Back-off creating pods: they fail as soon as they are created; the next one is created in {seconds}s"

@@ -26,7 +26,7 @@ _DIRECTIVE: Final = "$patch"
 _LONGEST_PREFIX: Final = 223
 
 
-class History(NamedTuple):
+class RevisionHistory(NamedTuple):
     """All revisions, by number: the last is that of the present template. `collisions` belongs into the status."""
 
     revisions: list[Document]
@@ -54,7 +54,7 @@ class Revisions:
         self._by_owner = self.cache.index(ByController)
         self._claims = Claims(around.client, owner_kind, CONTROLLER_REVISIONS)
 
-    async def history(self, owner: Document) -> History:
+    async def history(self, owner: Document) -> RevisionHistory:
         """With the revision of the present template as the newest, made or renumbered where it is not."""
         claimed = await self._claims.claim(owner, selector_of(owner), self._by_owner.candidates(owner))
         known = sorted((each for each in claimed if not is_terminating(each)), key=_age)
@@ -67,9 +67,9 @@ class Revisions:
             latest, collisions = await self._create(owner, data, number, collisions)
         elif number_of(latest) < number:
             latest = await self._renumber(latest, number)
-        return History([*former, latest], collisions)
+        return RevisionHistory([*former, latest], collisions)
 
-    async def named(self, owner: Document, name: str, history: History) -> Document | None:
+    async def named(self, owner: Document, name: str, history: RevisionHistory) -> Document | None:
         """One of the owner's. Asked of the server where the cache has not shown it: a pod that must come back as it
         was must not come back as another because the news is late.
         """

@@ -12,7 +12,7 @@ from typing import Final
 
 from jettison.controllers.machinery.object_state import is_terminating
 from jettison.controllers.scheduler.queue import SchedulingQueue
-from jettison.engine.scheduling.nodes import Cluster
+from jettison.engine.scheduling.nodes import ClusterLoad
 from jettison.engine.scheduling.pods import Key, PlaceablePod
 from jettison.errors import ManifestError
 from jettison.manifests.pod_view import has_ended, node_name_of
@@ -30,7 +30,7 @@ class World:
     """Nodes, pods on them, and pods that wait; it tells the queue which pods to try (again)."""
 
     def __init__(self, pods: Cache, nodes: Cache, queue: SchedulingQueue) -> None:
-        self.cluster = Cluster()
+        self.cluster = ClusterLoad()
         self.pending: dict[Key, PlaceablePod] = {}
         self._pods = pods
         self._queue = queue

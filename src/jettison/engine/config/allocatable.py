@@ -28,7 +28,7 @@ class HugePages:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineCapacity:
     """What the node has."""
 
     cores: int
@@ -96,7 +96,7 @@ def pod_memory(found: Allocatable, thresholds: Sequence[Threshold]) -> PodMemory
     return PodMemory(found.measured[MEMORY].value, reserved.value, threshold)
 
 
-def node_allocatable(machine: Machine, policy: Policy) -> Allocatable:
+def node_allocatable(machine: MachineCapacity, policy: Policy) -> Allocatable:
     """Capacity, reservations and what is left of it."""
     config = policy.config
     measured = _measured(machine)
@@ -126,7 +126,7 @@ def cpu_shares(milli_cpu: int) -> int:
     return min(max(milli_cpu * 1024 // 1000, 2), 262144)
 
 
-def _measured(machine: Machine) -> dict[str, Quantity]:
+def _measured(machine: MachineCapacity) -> dict[str, Quantity]:
     measured = {"cpu": Quantity(machine.cores * 1000, -3), MEMORY: binary(machine.memory)}
     for pages in machine.huge_pages:
         size = pages.page_size_kb * 1024

@@ -64,7 +64,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DrainSelection:
     """All pods of a node with what becomes of each."""
 
     choices: tuple[Choice, ...]
@@ -101,9 +101,9 @@ def daemon_set_of(pod: ApiPod) -> tuple[str, str] | None:
     return pod.namespace, owner.name
 
 
-def select_pods(pods: Iterable[ApiPod], rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> Selection:
+def select_pods(pods: Iterable[ApiPod], rules: DrainRules, daemon_sets: DaemonSets, now_ns: int) -> DrainSelection:
     """Run every pod of the node through the filters."""
-    return Selection(tuple(_choose(pod, rules, daemon_sets, now_ns) for pod in pods))
+    return DrainSelection(tuple(_choose(pod, rules, daemon_sets, now_ns) for pod in pods))
 
 
 def aggregated(errors: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from jettison.engine.budgets.budget import ALWAYS_ALLOW, SYNC_FAILED, Budget
 from jettison.engine.budgets.sync import guarded_pods
 from jettison.engine.budgets.verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refusal, Refused, judge_eviction
-from jettison.engine.drain.filters import Choice, Remark, Selection
+from jettison.engine.drain.filters import Choice, DrainSelection, Remark
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.scheduling.filters import unsuitability
 from jettison.engine.scheduling.nodes import NodeOffer
@@ -36,7 +36,7 @@ _WHY: Final = {
 }
 
 
-class Fate(StrEnum):
+class PodFate(StrEnum):
     """What becomes of a pod, in the words of the answer."""
 
     GOES = "goes"
@@ -56,7 +56,7 @@ class PodPlan:
     """One pod's part. `wave` counts from 1 over all nodes; 0: none."""
 
     pod: ApiPod
-    fate: Fate
+    fate: PodFate
     why: str
     wave: int = 0
     budgets: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class NodePlan:
     @property
     def is_emptied(self) -> bool:
         """Would the drain of this node succeed?"""
-        return not any(each.fate in (Fate.BLOCKED, Fate.REFUSED) for each in self.pods)
+        return not any(each.fate in (PodFate.BLOCKED, PodFate.REFUSED) for each in self.pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class DrainPlan:
 
 
 def plan_drain(
-    selections: Sequence[tuple[str, Selection]],
+    selections: Sequence[tuple[str, DrainSelection]],
     pods: Iterable[ApiPod],
     budgets: Iterable[Budget],
     now_ns: int,
@@ -126,15 +126,15 @@ def plan_drain(
 
 
 def _left(choice: Choice) -> PodPlan:
-    return PodPlan(choice.pod, Fate.STAYS, choice.message or "a drain does not touch it")
+    return PodPlan(choice.pod, PodFate.STAYS, choice.message or "a drain does not touch it")
 
 
 def _held(choice: Choice) -> PodPlan:
     """A pod of a node where the filters found something to refuse."""
     if choice.remark is Remark.ERROR:
-        return PodPlan(choice.pod, Fate.REFUSED, f"cannot delete {choice.message}")
+        return PodPlan(choice.pod, PodFate.REFUSED, f"cannot delete {choice.message}")
     if choice.goes:
-        return PodPlan(choice.pod, Fate.BLOCKED, "nothing is evicted from a node with refused pods")
+        return PodPlan(choice.pod, PodFate.BLOCKED, "nothing is evicted from a node with refused pods")
     return _left(choice)
 
 
@@ -229,7 +229,7 @@ class _Ledger:
             self._guards[name] = replace(
                 guard, budget=replace(guard.budget, status=verdict.status), spending=(*guard.spending, str(pod))
             )
-        fate = Fate.GOES if is_first else Fate.WAITS
+        fate = PodFate.GOES if is_first else PodFate.WAITS
         budgets = (name,) if name else ()
         return PodPlan(pod, fate, why, wave, budgets, waits_for, is_stranded=self._is_stranded(pod))
 
@@ -237,7 +237,7 @@ class _Ledger:
         guards = self._of(pod)
         return PodPlan(
             pod,
-            Fate.BLOCKED,
+            PodFate.BLOCKED,
             refused.cause or refused.message,
             budgets=tuple(str(guard.budget) for guard in guards),
             remedy=self._lack_of_nodes(refused, guards) or _remedy(pod, refused, guards),

@@ -22,7 +22,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 _SECOND_NS: Final = 10**9
 
 
-class ContainerEnd(NamedTuple):
+class ContainerExit(NamedTuple):
     """How a container ended."""
 
     name: str
@@ -50,7 +50,7 @@ class ApiPod:
     finished_ns: int = 0
     # Each as type and status.
     conditions: tuple[tuple[str, str], ...] = ()
-    ends: tuple[ContainerEnd, ...] = ()
+    ends: tuple[ContainerExit, ...] = ()
     # Of all containers together.
     restarts: int = 0
     # The most of any regular container, and the most of any sidecar.

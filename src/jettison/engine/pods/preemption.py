@@ -19,7 +19,7 @@ CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod.
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class MissingResource:
     """So much of one resource is missing."""
 
     resource: str
@@ -61,12 +61,12 @@ def handle_admission_failure(
     return Recovery(tuple(preemption_of(pod, resource) for pod in found.pods))
 
 
-def requirements_of(shortages: Iterable[Shortage]) -> list[Requirement]:
+def requirements_of(shortages: Iterable[Shortage]) -> list[MissingResource]:
     """What has to be freed for each shortage."""
-    return [Requirement(each.resource, each.missing) for each in shortages]
+    return [MissingResource(each.resource, each.missing) for each in shortages]
 
 
-def victims(incoming: Pod, running: Sequence[Pod], requirements: Sequence[Requirement]) -> Victims:
+def victims(incoming: Pod, running: Sequence[Pod], requirements: Sequence[MissingResource]) -> Victims:
     """The fewest Guaranteed pods, then the fewest Burstable ones, then BestEffort ones, whose end frees enough."""
     pool = [pod for pod in running if is_preemptable(incoming, pod)]
     best_effort = [pod for pod in pool if pod.qos == Qos.BEST_EFFORT]
@@ -98,7 +98,7 @@ def preemption_of(pod: Pod, resource: str = "") -> Eviction:
     return Eviction(pod, MESSAGE, None, resource, None, condition, PREEMPTING)
 
 
-def _subtract(requirements: Sequence[Requirement], pods: Iterable[Pod]) -> list[Requirement]:
+def _subtract(requirements: Sequence[MissingResource], pods: Iterable[Pod]) -> list[MissingResource]:
     pods = list(pods)
     left = []
     for requirement in requirements:
@@ -108,11 +108,11 @@ def _subtract(requirements: Sequence[Requirement], pods: Iterable[Pod]) -> list[
             if quantity <= 0:
                 break
         if quantity > 0:
-            left.append(Requirement(requirement.resource, quantity))
+            left.append(MissingResource(requirement.resource, quantity))
     return left
 
 
-def _pick(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> list[Pod]:
+def _pick(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> list[Pod]:
     """The caller has made sure that the whole pool would do."""
     pool, picked = list(pool), []
     while requirements and pool:
@@ -124,7 +124,7 @@ def _pick(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> list[Pod]
     return picked
 
 
-def _closest(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> int:
+def _closest(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> int:
     best, best_distance = 0, len(requirements) + 1.0
     for index, pod in enumerate(pool):
         distance = _distance(pod, requirements)
@@ -133,7 +133,7 @@ def _closest(pool: Sequence[Pod], requirements: Sequence[Requirement]) -> int:
     return best
 
 
-def _distance(pod: Pod, requirements: Sequence[Requirement]) -> float:
+def _distance(pod: Pod, requirements: Sequence[MissingResource]) -> float:
     total = 0.0
     for requirement in requirements:
         left = float(requirement.quantity - integer_request(pod, requirement.resource))

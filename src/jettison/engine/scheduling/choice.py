@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jettison.engine.scheduling.filters import NodeRefusal, refusal
-from jettison.engine.scheduling.nodes import Cluster, NodeLoad
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.engine.scheduling.scores import scores
 
@@ -37,7 +37,7 @@ class Unplaced:
         return fit_error(self.refusals.values()) if self.refusals else NO_NODES
 
 
-def place(pod: PlaceablePod, cluster: Cluster) -> Placed | Unplaced:
+def place(pod: PlaceablePod, cluster: ClusterLoad) -> Placed | Unplaced:
     """The node for the pod. One that was made free for it is taken if it will do, whatever others would score."""
     made_free = cluster.load(cluster.nomination_of(pod.key))
     if made_free is not None and refusal(pod, made_free) is None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from jettison.engine.scheduling.nodes import NodeLoad, NodeOffer, Room, Tally
-from jettison.engine.scheduling.pods import Claim, PlaceablePod
+from jettison.engine.scheduling.nodes import NodeLoad, NodeOffer, NodeRoom, Tally
+from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, bearing_toleration, first_untolerated
 
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
@@ -48,7 +48,7 @@ def unsuitability(pod: PlaceablePod, node: NodeOffer) -> NodeRefusal | None:
     return None if pod.affinity.admits(node.labels, node.name) else _AFFINITY
 
 
-def shortage(claim: Claim, taken: Tally, room: Room) -> NodeRefusal | None:
+def shortage(claim: PodClaim, taken: Tally, room: NodeRoom) -> NodeRefusal | None:
     """All that there is too little of. It is final where the pod asks for more than the whole node has.
 
     What is not asked for cannot be short, however much others have taken; a place for a pod always is asked for.
@@ -63,7 +63,7 @@ def shortage(claim: Claim, taken: Tally, room: Room) -> NodeRefusal | None:
     return NodeRefusal(tuple(reasons), is_final) if reasons else None
 
 
-def _compared(claim: Claim, taken: Tally, room: Room) -> list[tuple[str, int, int, int]]:
+def _compared(claim: PodClaim, taken: Tally, room: NodeRoom) -> list[tuple[str, int, int, int]]:
     compared = [
         ("cpu", claim.cpu, taken.cpu, room.cpu),
         ("memory", claim.memory, taken.memory, room.memory),

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from jettison.engine.scheduling.pods import Claim, Key, PlaceablePod
+from jettison.engine.scheduling.pods import Key, PlaceablePod, PodClaim
 from jettison.engine.scheduling.taints import Taint
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeRoom:
     """What a node can give to pods (its allocatable), cpu in thousandths."""
 
     cpu: int = 0
@@ -33,7 +33,7 @@ class NodeOffer:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     is_cordoned: bool = False
-    room: Room = Room()
+    room: NodeRoom = NodeRoom()
 
 
 class Tally:
@@ -45,7 +45,7 @@ class Tally:
         self.cpu = self.memory = self.storage = self.pods = self.scored_cpu = self.scored_memory = 0
         self.others: dict[str, int] = {}
 
-    def add(self, claim: Claim, sign: int = 1) -> None:
+    def add(self, claim: PodClaim, sign: int = 1) -> None:
         """One pod more; with a sign of -1, one less."""
         self.pods += sign
         self.cpu += sign * claim.cpu
@@ -108,7 +108,7 @@ class NodeLoad:
                 del self.groups[pod.group]
 
 
-class Cluster:
+class ClusterLoad:
     """All nodes. Pods of a node that is not known yet are kept until it is."""
 
     def __init__(self) -> None:

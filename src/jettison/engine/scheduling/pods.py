@@ -34,7 +34,7 @@ NOT_YET: Final = 2**63
 _ASSUMED: Final[Resources] = {CPU: parse("100m"), MEMORY: binary(200 * 2**20)}
 
 
-class Claim(NamedTuple):
+class PodClaim(NamedTuple):
     """What a pod takes, as integers, cpu in thousandths; `scored_` what scores take it for."""
 
     cpu: int = 0
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
         return not (self.cpu or self.memory or self.storage or self.others)
 
 
-NO_CLAIM: Final = Claim()
+NO_CLAIM: Final = PodClaim()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PlaceablePod:
     key: Key
     uid: str = ""
     priority: int = 0
-    claim: Claim = NO_CLAIM
+    claim: PodClaim = NO_CLAIM
     tolerations: tuple[Toleration, ...] = ()
     affinity: NodeAffinity = ANYWHERE
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class PlaceablePod:
         return self.priority, self.claim, self.tolerations, self.affinity, self.gates, self.may_preempt
 
 
-def claim_of(pod: Pod) -> Claim:
+def claim_of(pod: Pod) -> PodClaim:
     """What the scheduler reckons with. A resource that no node could have, such as `foo`, is not reckoned with."""
     asked = requests(pod)
     others = ((name, amount.value) for name, amount in sorted(asked.items()) if is_scalar(name) and amount)
@@ -93,7 +93,7 @@ def claim_of(pod: Pod) -> Claim:
         scored |= {name: amount for name, amount in pod.resources.requests.items() if name in _ASSUMED}
     for name, extra in pod.overhead.items():
         scored[name] = scored.get(name, ZERO) + extra
-    return Claim(
+    return PodClaim(
         cpu=asked.get(CPU, ZERO).milli,
         memory=asked.get(MEMORY, ZERO).value,
         storage=asked.get(EPHEMERAL_STORAGE, ZERO).value,

@@ -15,7 +15,7 @@ from jettison.engine.budgets.budget import Budget
 from jettison.engine.labels.selectors import LabelSelector, select
 from jettison.engine.scheduling.choice import fit_error
 from jettison.engine.scheduling.filters import NodeRefusal, shortage, unsuitability
-from jettison.engine.scheduling.nodes import Cluster, NodeLoad, Room, Tally
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeRoom, Tally
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError
 
@@ -48,7 +48,7 @@ class NoPreemption:
 
 
 def preempt(
-    pod: PlaceablePod, cluster: Cluster, refusals: Mapping[str, NodeRefusal], budgets: Budgets
+    pod: PlaceablePod, cluster: ClusterLoad, refusals: Mapping[str, NodeRefusal], budgets: Budgets
 ) -> Preemption | NoPreemption:
     """For a pod that all nodes have refused, and why."""
     obstacle = _obstacle(pod, cluster, refusals)
@@ -86,7 +86,9 @@ def victims_on(pod: PlaceablePod, load: NodeLoad, guards: Guards) -> Preemption 
     return Preemption(load.offer.name, tuple(sorted((*violating, *harmless), key=_importance)), len(violating))
 
 
-def _unspared(pod: PlaceablePod, candidates: Iterable[PlaceablePod], tally: Tally, room: Room) -> list[PlaceablePod]:
+def _unspared(
+    pod: PlaceablePod, candidates: Iterable[PlaceablePod], tally: Tally, room: NodeRoom
+) -> list[PlaceablePod]:
     """The pods that cannot stay; the others are added to what is taken."""
     victims = []
     for each in candidates:
@@ -97,7 +99,7 @@ def _unspared(pod: PlaceablePod, candidates: Iterable[PlaceablePod], tally: Tall
     return victims
 
 
-def _obstacle(pod: PlaceablePod, cluster: Cluster, refusals: Mapping[str, NodeRefusal]) -> str | None:
+def _obstacle(pod: PlaceablePod, cluster: ClusterLoad, refusals: Mapping[str, NodeRefusal]) -> str | None:
     """While the pods that were told to go are still going, no other pod is."""
     if not pod.may_preempt:
         return _NEVER

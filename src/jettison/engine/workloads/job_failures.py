@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from jettison.engine.pods.api_pod import ContainerEnd
+from jettison.engine.pods.api_pod import ContainerExit
 
 FIRST_BACK_OFF_NS: Final = 10 * 10**9
 LONGEST_BACK_OFF_NS: Final = 600 * 10**9
@@ -51,7 +51,7 @@ COUNTED: Final = Ruling(counts=True)
 
 
 def rule_on(
-    rules: Iterable[FailureRule], pod: str, ends: Sequence[ContainerEnd], conditions: Sequence[tuple[str, str]]
+    rules: Iterable[FailureRule], pod: str, ends: Sequence[ContainerExit], conditions: Sequence[tuple[str, str]]
 ) -> Ruling:
     """The first rule that matches decides; without one a failure counts. `pod` is namespace and name, for messages.
 
@@ -68,7 +68,7 @@ def rule_on(
 
 
 def _match(
-    rule: FailureRule, pod: str, ends: Sequence[ContainerEnd], conditions: Sequence[tuple[str, str]]
+    rule: FailureRule, pod: str, ends: Sequence[ContainerExit], conditions: Sequence[tuple[str, str]]
 ) -> str | None:
     """What matched, in Kubernetes' words."""
     if rule.codes is not None:

@@ -53,7 +53,7 @@ class JobGoal:
         return rule_on(self.rules, str(pod), pod.ends, pod.conditions)
 
 
-class Verdict(NamedTuple):
+class JobVerdict(NamedTuple):
     """It is decided, whatever its pods still do."""
 
     is_success: bool
@@ -71,7 +71,7 @@ class JobState:
     noted_failed: frozenset[str] = frozenset()
     completed: Indexes = field(default_factory=Indexes)
     start_ns: int | None = None
-    verdict: Verdict | None = None
+    verdict: JobVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class JobView:
     failed: int
     completed: Indexes
     back_off: BackOff
-    verdict: Verdict | None
+    verdict: JobVerdict | None
 
 
 class JobStep(NamedTuple):
@@ -95,7 +95,7 @@ class JobStep(NamedTuple):
     wait_ns: int = 0
 
 
-class Tally(NamedTuple):
+class JobTally(NamedTuple):
     """Pods that may lose their finalizer, and what they count as: uids, and all completed indexes."""
 
     release: tuple[str, ...]
@@ -127,16 +127,16 @@ def view_job(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], back_off: B
     )
 
 
-def _failure(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], failures: int, now_ns: int) -> Verdict | None:
+def _failure(goal: JobGoal, state: JobState, pods: Sequence[ApiPod], failures: int, now_ns: int) -> JobVerdict | None:
     for pod in pods:
         message = goal.ruling(pod).message if goal.rules and goal.has_failed(pod) else None
         if message is not None:
-            return Verdict(False, "PodFailurePolicy", message)
+            return JobVerdict(False, "PodFailurePolicy", message)
     if failures > goal.backoff_limit or _restarted_too_often(goal, pods):
-        return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobVerdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     left_ns = deadline_left_ns(goal, state, now_ns)
     if left_ns is not None and left_ns <= 0:
-        return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobVerdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     return None
 
 
@@ -155,14 +155,14 @@ def _restarted_too_often(goal: JobGoal, pods: Sequence[ApiPod]) -> bool:
     return restarts >= max(goal.backoff_limit, 1)
 
 
-def success(goal: JobGoal, view: JobView) -> Verdict | None:
+def success(goal: JobGoal, view: JobView) -> JobVerdict | None:
     """Enough pods have succeeded, and none is at work any more."""
     if view.active:
         return None
     is_enough = view.succeeded > 0 if goal.completions is None else view.succeeded >= goal.completions
     if not is_enough:
         return None
-    return Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+    return JobVerdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
 def next_step(goal: JobGoal, view: JobView, now_ns: int) -> JobStep:
@@ -205,8 +205,8 @@ def _new_indexes(goal: JobGoal, view: JobView, count: int) -> tuple[int | None, 
 
 
 def tally(
-    goal: JobGoal, state: JobState, pods: Sequence[ApiPod], verdict: Verdict | None, *, is_deleted: bool
-) -> Tally:
+    goal: JobGoal, state: JobState, pods: Sequence[ApiPod], verdict: JobVerdict | None, *, is_deleted: bool
+) -> JobTally:
     """Which pods can be counted now: those that have ended, and all of them when the Job is decided."""
     is_over = is_deleted or verdict is not None
     is_failure = verdict is not None and not verdict.is_success
@@ -223,7 +223,7 @@ def tally(
                 indexes.append(pod.index)
         elif (is_failure or goal.has_failed(pod)) and goal.takes(pod) and goal.ruling(pod).counts:
             failed.append(pod.uid)
-    return Tally(
+    return JobTally(
         release=tuple(pod.uid for pod in chosen),
         succeeded=tuple(uid for uid in succeeded if uid not in state.noted_succeeded),
         failed=tuple(uid for uid in failed if uid not in state.noted_failed),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from jettison import events
 from jettison.clock import Clock
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction
@@ -49,7 +49,13 @@ class HostRuntime:
     """One node of this machine. Made by `open`; pods outlive it, and the next one finds them."""
 
     def __init__(
-        self, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit, machine: Machine, host: proc.Machine
+        self,
+        settings: HostSettings,
+        policy: Policy,
+        clock: Clock,
+        emit: Emit,
+        machine: MachineCapacity,
+        host: proc.Machine,
     ) -> None:
         self.settings = settings
         self.conditions: frozenset[Condition] = frozenset()
@@ -188,7 +194,7 @@ class HostRuntime:
         """How a shortage of memory is noticed, in words."""
         return self._alarms.source
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineCapacity:
         """What this node has."""
         return self._machine
 

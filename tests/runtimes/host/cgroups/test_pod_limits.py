@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.pods.pod import Container, Pod, PodResources
 from jettison.runtimes.host.cgroups.pod_limits import burstable_limits, container_limits, kubepods_limits, pod_limits
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
@@ -59,7 +59,7 @@ def test_burstable_pods_weigh_as_much_as_they_ask_for_together() -> None:
 
 
 def test_what_is_reserved_is_kept_from_the_pods_only_when_that_is_enforced() -> None:
-    machine = Machine(cores=4, memory=8 * GI, pids=1000)
+    machine = MachineCapacity(cores=4, memory=8 * GI, pids=1000)
     reserved = {"memory": "1Gi", "cpu": "1", "pid": "100"}
     # The hard threshold is not subtracted: the room above allocatable is where eviction works.
     enforced = policy({"memory.available": "100Mi"}, guards_allocatable=True, kubeReserved=reserved)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.clock import Clock
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
 from jettison.events import Emit
@@ -46,7 +46,7 @@ class Builder:
 
     settings: HostSettings
     policy: Policy
-    machine: Machine
+    machine: MachineCapacity
     host: proc.Machine
     clock: Clock
     emit: Emit

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from jettison.engine.config.allocatable import Machine
+from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod, Qos
@@ -63,7 +63,7 @@ class Kubepods:
         # Of the node and of its pods together.
         self._limits: dict[str, Limits] = {}
 
-    def create(self, settings: HostSettings, machine: Machine, policy: Policy) -> tuple[str, ...]:
+    def create(self, settings: HostSettings, machine: MachineCapacity, policy: Policy) -> tuple[str, ...]:
         """Make node, kubepods and the two QoS cgroups, with their limits; returns what cannot be limited here at all.
 
         A limit that is refused for the moment is not among it: `enforce` tells, and tries again.

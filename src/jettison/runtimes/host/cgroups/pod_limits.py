@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jettison.engine.config.allocatable import Machine, cpu_shares, node_allocatable
+from jettison.engine.config.allocatable import MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import ZERO
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
@@ -13,7 +13,7 @@ from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
 _PERIOD_US = 100_000
 
 
-def kubepods_limits(machine: Machine, policy: Policy) -> Limits:
+def kubepods_limits(machine: MachineCapacity, policy: Policy) -> Limits:
     """What all pods together may use: without what is reserved if that is enforced, else everything there is."""
     found = node_allocatable(machine, policy)
     is_enforced = policy.config.cgroups_per_qos and "pods" in policy.config.enforce_node_allocatable

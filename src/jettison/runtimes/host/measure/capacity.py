@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from jettison.engine.config.allocatable import HugePages, Machine
+from jettison.engine.config.allocatable import HugePages, MachineCapacity
 from jettison.engine.numbers.quantity import binary
 from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings
@@ -16,7 +16,7 @@ from jettison.runtimes.linux.files import filesystems, kernel_files
 _HUGE_PAGES = Path("/sys/kernel/mm/hugepages")
 
 
-def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Path = _HUGE_PAGES) -> Machine:
+def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Path = _HUGE_PAGES) -> MachineCapacity:
     """Read once: a node that grows while it runs is told so by a restart, as with a kubelet.
 
     Raises InputError when the node is said to have more memory or process ids than the machine.
@@ -29,7 +29,7 @@ def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Pat
         # Its thresholds would be crossed long after the kernel's OOM killer has struck.
         raise InputError(f"invalid node memory `{settings.node_memory}`: this machine has {total}")
     disk = filesystems.read_filesystem(settings.node_dir)
-    return Machine(
+    return MachineCapacity(
         cores=os.cpu_count() or 1,
         memory=settings.node_memory or total,
         ephemeral_storage=None if disk is None else binary(disk.capacity),

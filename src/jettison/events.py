@@ -167,11 +167,13 @@ class PodRejected:
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemoryKill:
-    """The kernel's OOM killer was faster than us. `pod` is None when the victim belongs to nobody here."""
+    """The kernel's OOM killer was faster than us. `pod` is None when the victim belongs to no pod: then it is named."""
 
     pod: Pod | None
     container: str
     kills: int
+    process: str = ""
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ runtime = ScriptedRuntime(clock, pods, used={"leak": 2**30})
 metrics, events, log = Metrics(), KubernetesEvents("node1"), LogSink(2)
 journal = Journal.open(directory / "journal")
 emit = Broadcast(clock, log, events, metrics, JournalSink(journal, "node1"))
-PATHS = ("/stats/summary", "/metrics", "/healthz", "/configz", "/pods", "/rank", "/journal?pod=leak", "/no")
+PATHS = ("/stats/summary", "/metrics", "/healthz", "/configz", "/pods", "/rank", "/journal?pod=leak", "/events", "/no")
 
 
 async def main():
@@ -50,6 +50,7 @@ async def main():
         metrics.text,
         lambda: None,
         directory / "journal",
+        events,
         executor,
     )
     server = HttpServer(routes(sources))

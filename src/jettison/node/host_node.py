@@ -117,7 +117,13 @@ class HostNode:
         )
         metrics.watch("jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures)
         self._service = HostService(
-            self.agent, runtime, metrics, options.node_state / "journal", clock, controls.routes()
+            self.agent,
+            runtime,
+            metrics,
+            self.kubernetes_events,
+            options.node_state / "journal",
+            clock,
+            controls.routes(),
         )
         self._protection: HostProtection | None = None
         # What this machine does not permit, one line each.

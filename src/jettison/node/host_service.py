@@ -9,6 +9,7 @@ from pathlib import Path
 from jettison.agent.agent import TICK_SECONDS, Agent
 from jettison.agent.http.endpoints import Sources, public_routes, routes
 from jettison.agent.http.server import HttpServer, Route
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.metrics import Metrics
 from jettison.clock import Clock
 from jettison.engine.node.snapshot import Snapshot
@@ -32,6 +33,7 @@ class HostService:
         agent: Agent,
         runtime: Hosting,
         metrics: Metrics,
+        events: KubernetesEvents,
         journal: Path,
         clock: Clock,
         orders: Mapping[str, Route],
@@ -46,6 +48,7 @@ class HostService:
             metrics.text,
             self.complaint,
             journal,
+            events,
             self._executor,
         )
         self._server = HttpServer(routes(sources), public_routes(sources), orders)

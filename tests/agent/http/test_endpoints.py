@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from jettison import events
@@ -20,6 +21,7 @@ from jettison.agent.http.node_gauges import MOST_PODS
 from jettison.agent.http.server import HttpServer
 from jettison.agent.journal.journal import Journal
 from jettison.agent.sinks.journal import JournalSink
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.metrics import Metrics
 from jettison.engine.config.policy import IMPROVED
 from jettison.engine.node.evictions import PodCondition
@@ -55,6 +57,9 @@ def world() -> World:
 def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
     journal = Journal.open(tmp_path / "journal")
     sink = JournalSink(journal, "node1")
+    happened = KubernetesEvents("node1")
+    happened.take(events.PodRejected(PODS[0], "NodeAffinity", "no"), 10**9)
+    happened.take(events.OutOfMemoryKill(None, "", 1), 2 * 10**9)
     for number in range(60):
         sink.take(events.PodAdmitted(PODS[number % 2]), number)
     with ThreadPoolExecutor(1) as executor:
@@ -65,6 +70,7 @@ def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
             Metrics().text,
             lambda: world.complaint,
             tmp_path / "journal",
+            happened,
             executor,
         )
     journal.close()
@@ -313,3 +319,17 @@ def test_metrics_are_bounded(world: World, ask: Ask) -> None:
     text = ask("/metrics").body.decode()
 
     assert text.count("\npod_memory_working_set_bytes{") == MOST_PODS
+
+
+def test_events_are_kubernetes_events_oldest_first(ask: Ask) -> None:
+    document = msgspec.json.decode(ask("/events").body)
+
+    assert (document["kind"], document["apiVersion"]) == ("EventList", "v1")
+    found = [(each["involvedObject"]["kind"], each["reason"], each["lastTimestamp"]) for each in document["items"]]
+    assert found == [("Pod", "NodeAffinity", "1970-01-01T00:00:01Z"), ("Node", "SystemOOM", "1970-01-01T00:00:02Z")]
+
+
+def test_the_loopback_tells_no_events(sources: Sources) -> None:
+    """They quote manifests."""
+    assert "/events" in routes(sources)
+    assert "/events" not in public_routes(sources)

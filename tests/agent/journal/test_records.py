@@ -198,7 +198,13 @@ def test_a_fact_names_its_pods_and_keeps_its_values() -> None:
             "decided_ns": 7,
         },
     }
-    assert fact_record(OutOfMemoryKill(None, "", 2), 9, "n")["values"] == {"pod": None, "container": "", "kills": 2}
+    assert fact_record(OutOfMemoryKill(None, "", 2), 9, "n")["values"] == {
+        "pod": None,
+        "container": "",
+        "kills": 2,
+        "process": "",
+        "pid": None,
+    }
 
 
 def test_facts_of_the_engine_say_their_numbers() -> None:

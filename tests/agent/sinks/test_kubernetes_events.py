@@ -74,6 +74,10 @@ def events_for(*facts: Fact) -> list[Recorded]:
         ),
         (events.OutOfMemoryKill(None, "", 1), "Warning Node/node1 SystemOOM: System OOM encountered"),
         (
+            events.OutOfMemoryKill(None, "", 1, "mysqld", 4711),
+            "Warning Node/node1 SystemOOM: System OOM encountered, victim process: mysqld, pid: 4711",
+        ),
+        (
             events.DeadlineExceeded(WEB, 60),
             "Normal Pod/web DeadlineExceeded: Pod was active on the node longer than the specified deadline",
         ),

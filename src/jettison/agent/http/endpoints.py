@@ -18,6 +18,7 @@ from jettison.agent.http.pod_statuses import pod_list, public_pod_list
 from jettison.agent.http.server import Answer, Query, Route, plain
 from jettison.agent.journal.policy_records import policy_record
 from jettison.agent.journal.reading import PodQuery, read_journal
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.ranking import Candidate, rank
 from jettison.engine.node.signals import ROWS, Signal, readings
@@ -44,6 +45,7 @@ class Sources:
     # What is wrong with the agent, or None.
     complaint: Callable[[], str | None]
     journal: Path
+    events: KubernetesEvents
     # Does what takes longer than a look at the node may be held up.
     executor: Executor
 
@@ -51,12 +53,12 @@ class Sources:
 def routes(sources: Sources) -> dict[str, Route]:
     """Every path that is served to the owner of the socket."""
     answers = _Answers(sources)
-    return {**public_routes(sources), "/pods": answers.pods, "/journal": answers.journal}
+    return {**public_routes(sources), "/pods": answers.pods, "/journal": answers.journal, "/events": answers.events}
 
 
 def public_routes(sources: Sources) -> dict[str, Route]:
     """What every user of the machine may know: how the node and its pods are, but nothing that a manifest may keep
-    secret. The journal quotes manifests, so it is not among them.
+    secret. The journal and events quote manifests, so they are not among them.
     """
     answers = _Answers(sources)
     return {
@@ -107,6 +109,12 @@ class _Answers:
         snapshot = self._snapshot()
         policy = self._sources.policy()
         return await self._aside(lambda: _json(rank_document(policy, snapshot)))
+
+    async def events(self, _: Query) -> Answer:
+        """The newest thousand."""
+        events, found = self._sources.events, self._sources.events.recorded()
+        head = {"kind": "EventList", "apiVersion": "v1", "metadata": {}}
+        return await self._aside(lambda: _json({**head, "items": [events.document(each) for each in found]}))
 
     async def journal(self, query: Query) -> Answer:
         """Newest first. `pod` is `namespace/name`, a name or a uid; `limit` is at most 500."""

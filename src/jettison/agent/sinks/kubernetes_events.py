@@ -119,7 +119,8 @@ def _events_of(fact: Fact) -> Iterator[tuple[Event, str]]:
     elif isinstance(fact, events.OutOfMemoryKill):
         # A container that hit its own limit has it in its status; only the node's own shortage is an event.
         if fact.pod is None:
-            yield Event(WARNING, "SystemOOM", "System OOM encountered"), ""
+            victim = "" if fact.pid is None else f", victim process: {fact.process}, pid: {fact.pid}"
+            yield Event(WARNING, "SystemOOM", f"System OOM encountered{victim}"), ""
     else:
         yield from _container_events(fact)
         yield from ((event, "") for event in _node_events(fact))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jettison.events import OutOfMemoryKill
+from jettison.runtimes.host.notice.oom import OomWatch
 from tests.builders import container, pod
 from tests.runtimes.host.nodes import SLEEPS, Node, descriptors, needs_root, node, python, running, settings
 
@@ -105,5 +106,33 @@ def test_when_the_machine_has_killed_all_containers_are_looked_at(tmp_path: Path
                 made.oom.sweep()
                 assert len(made.facts) == 1
             made.oom.close()
+
+    asyncio.run(scenario())
+
+
+LOGGED = "6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),mems_allowed=0,global_oom,task_memcg=/{},"
+
+
+def test_a_kill_outside_of_pods_is_the_nodes_own(tmp_path: Path) -> None:
+    """The machine's count says that there was one, the kernel's log says which; one in a pod is the pod's alone."""
+    vmstat, kmsg = tmp_path / "vmstat", tmp_path / "kmsg"
+    vmstat.write_text("nr_free_pages 1\noom_kill 5\n")
+    kmsg.write_text("")
+
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            watch = OomWatch(made.kubepods.mounts, made.facts.append, lambda: None, tmp_path, kmsg)
+            inside = made.kubepods.container_cgroup(SMALL, "c")
+            watch.follow(inside, SMALL, "c")
+            with kmsg.open("a") as log:
+                log.write(LOGGED.format("system.slice/db") + "task=mysqld,pid=4711,uid=0\n")
+                log.write(LOGGED.format(inside) + "task=python,pid=4712,uid=0\n")
+            watch.sweep()
+            assert made.facts == []  # the count has not changed, so the log is not read
+            vmstat.write_text("nr_free_pages 1\noom_kill 7\n")
+            watch.sweep()
+            watch.sweep()
+            assert made.facts == [OutOfMemoryKill(None, "", 1, "mysqld", 4711)]
+            watch.close()
 
     asyncio.run(scenario())

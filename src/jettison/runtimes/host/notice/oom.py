@@ -3,8 +3,8 @@
 On version 1 a cgroup's alarm rings when it or a cgroup above it hit a limit, before the kill, and the kill is counted
 where the victim lived; so every container has an alarm, and its count is looked at again some milliseconds later. When
 the machine as a whole runs out nothing rings on version 1: then `sweep`, which watches the machine's own count, finds
-who it was. Counts only grow, so nothing is reported twice and nothing is lost as long as somebody looks before the
-cgroup is removed.
+the container; a victim outside of pods is named by the kernel's log. Counts only grow, so nothing is reported twice and
+nothing is lost as long as the count is read before the cgroup is removed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from jettison.runtimes.linux.cgroups.memcg_events import OomAlarm
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
 from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
 from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.kernel_log import KMSG, KernelLog
 
 # After an alarm the kill follows within a few milliseconds, unless the kernel has to reclaim first.
 _LOOK_AGAIN = (0.002, 0.02, 0.2)
@@ -38,13 +39,16 @@ class _Followed:
 class OomWatch:
     """All containers of a node. `ring` is called after a fact was emitted: memory has become free, or is short."""
 
-    def __init__(self, mounts: CgroupMounts, emit: Emit, ring: Callable[[], None], proc: Path = PROC) -> None:
+    def __init__(
+        self, mounts: CgroupMounts, emit: Emit, ring: Callable[[], None], proc: Path = PROC, kmsg: Path = KMSG
+    ) -> None:
         self._mounts = mounts
         self._emit = emit
         self._ring = ring
         self._followed: dict[str, _Followed] = {}
         self._vmstat = KeptFile(proc / "vmstat", DescriptorBudget(allowed=1))
         self._swept = self._machine_kills()
+        self._log = KernelLog(kmsg)
 
     def follow(self, cgroup: str, pod: Pod, container: str) -> None:
         """Watch the container's cgroup; what was killed in it before is nobody's news."""
@@ -74,10 +78,14 @@ class OomWatch:
             self._swept = kills
             for cgroup in tuple(self._followed):
                 self._look(cgroup)
+            for kill in self._log.system_kills():
+                if not self._is_ours(kill.cgroup):
+                    self._emit(OutOfMemoryKill(None, "", 1, kill.process, kill.pid))
 
     def close(self) -> None:
         """Watch nothing any more."""
         self._vmstat.close()
+        self._log.close()
         while self._followed:
             self._close(self._followed.popitem()[1])
 
@@ -103,6 +111,11 @@ class OomWatch:
         fresh, followed.kills = kills - followed.kills, kills
         self._emit(OutOfMemoryKill(followed.pod, followed.container, fresh))
         self._ring()
+
+    def _is_ours(self, cgroup: str) -> bool:
+        """Whether the victim lived in a container here, whose own count tells of it."""
+        name = cgroup.strip("/")
+        return any(name == each or name.startswith(f"{each}/") for each in self._followed)
 
     def _machine_kills(self) -> int | None:
         """None on kernels before 4.13, which do not count."""

@@ -1,0 +1,114 @@
+"""`jettison events`: the Kubernetes Events of a node, with the reasons and texts that a kubelet has for them.
+
+The agent keeps the newest thousand in memory, so that this command needs a running agent. What was decided, and why, is
+in the journal, which outlives the agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from jettison.agent.journal.reading import PodQuery
+from jettison.agent.safe_text import printable
+from jettison.apiserver.objects.tables.cells import age
+from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
+from jettison.cli.output import JSON, TABLE, remark
+from jettison.cli.program import INTERRUPTED
+from jettison.cli.tables import table
+from jettison.errors import JettisonError, ObservationError
+
+_PAUSE_SECONDS = 0.5
+_HEAD = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+
+Document = Mapping[str, Any]
+
+
+@click.command()
+@click.argument("pod", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on as more happens, until Ctrl-C.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([TABLE, JSON]),
+    default=TABLE,
+    show_default=True,
+    help="json: one v1 Event a line.",
+)
+@watched_node_options
+def command(node: WatchedNode, pod: str | None, follow: bool, output: str) -> int:
+    """The newest thousand events of a node, the oldest first; with POD only those of that pod.
+
+    POD is a name, `namespace/name`, or a uid.
+    """
+    about = None if pod is None else PodQuery.parse(pod)
+    if follow:
+        return _follow(node, about, output)
+    found = _events(node, about)
+    if output == JSON:
+        for each in found:
+            click.echo(_json(each))
+    elif found:
+        click.echo(table(_HEAD, map(_row, found)))
+    elif pod is None:
+        remark("note", f"nothing has happened on node `{node.name}` since its agent began")
+    if not found and pod is not None:
+        raise JettisonError(f"node `{node.name}` has no event of pod `{pod}`")
+    return 0
+
+
+def _events(node: WatchedNode, about: PodQuery | None) -> list[Document]:
+    answer = node.ask("/events")
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("items"), list):
+        raise ObservationError(f"the agent of node `{node.name}` did not answer with events")
+    items: Iterable[Document] = answer["items"]
+    return [each for each in items if about is None or _is_about(each, about)]
+
+
+def _is_about(event: Document, about: PodQuery) -> bool:
+    involved = event["involvedObject"]
+    return involved["kind"] == "Pod" and about.matches(
+        (involved.get("namespace", ""), involved["name"], involved.get("uid", ""))
+    )
+
+
+def _follow(node: WatchedNode, about: PodQuery | None, output: str) -> int:
+    """An event that only counts up is told again, as `kubectl get events -w` does."""
+    told: dict[str, int] = {}
+    try:
+        while True:
+            found = _events(node, about)
+            for each in found:
+                name = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+                if told.get(name) != each["count"]:
+                    click.echo(_json(each) if output == JSON else _line(each))
+            told = {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each["count"] for each in found}
+            time.sleep(_PAUSE_SECONDS)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _json(event: Document) -> str:
+    return msgspec.json.encode(event).decode()
+
+
+def _row(event: Document) -> tuple[str, ...]:
+    involved, count = event["involvedObject"], event["count"]
+    seen = age(event["lastTimestamp"], time.time_ns())
+    if count > 1:
+        seen = f"{seen} (x{count})"
+    return seen, event["type"], event["reason"], _object(involved), event["message"]
+
+
+def _object(involved: Document) -> str:
+    where = f"{involved['namespace']}/" if involved.get("namespace") else ""
+    return f"{involved['kind'].lower()}/{where}{involved['name']}"
+
+
+def _line(event: Document) -> str:
+    words = (event["lastTimestamp"], event["type"], event["reason"], _object(event["involvedObject"]), event["message"])
+    return printable("  ".join(words))

@@ -12,9 +12,9 @@ from typing import Final
 from jettison import events
 from jettison.agent.admission import NodeIdentity
 from jettison.agent.pods.keeper import Keeper
-from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
 from jettison.clock import Clock
+from jettison.engine.node.event_correlation import Recorded
 from jettison.engine.node.signals import Condition
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import JettisonError

@@ -276,7 +276,7 @@ def test_every_user_may_ask_over_tcp_and_no_answer_tells_what_a_manifest_holds(
 
     answers, private = asyncio.run(ask_both())
     assert SECRET in private
-    assert {path: status for path, (status, _) in answers.items() if status != 200} == {"/journal": 403}
+    assert {path: status for path, (status, _) in answers.items() if status != 200} == {"/journal": 403, "/events": 403}
     assert [path for path, (_, body) in answers.items() if SECRET in body] == []
     web, dns = json.loads(answers["/pods"][1])["items"]
     assert (web["metadata"]["name"], web["status"]["phase"], web["status"]["reason"]) == ("web", "Failed", "InvalidPod")

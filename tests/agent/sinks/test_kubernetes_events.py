@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jettison import events
-from jettison.agent.sinks.event_correlation import Recorded
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents, event_document
+from jettison.engine.node.event_correlation import Recorded
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import ConditionChanged, PodsRanked, ReclaimAttempted
 from jettison.engine.node.signals import Condition, Reclaimable, Resource, Signal

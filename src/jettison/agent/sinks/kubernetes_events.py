@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jettison import events
-from jettison.agent.sinks.event_correlation import Correlator, Recorded, Subject
 from jettison.engine.node import conditions as node_conditions
 from jettison.engine.node import wording
+from jettison.engine.node.event_correlation import Correlator, Recorded, Subject
 from jettison.engine.node.facts import ConditionChanged, ReclaimAttempted
 from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.engine.node.wording import NORMAL, WARNING, Event

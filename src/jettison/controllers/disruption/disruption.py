@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
-from jettison.agent.sinks.event_correlation import Subject
 from jettison.clock import Clock
 from jettison.controllers.disruption.stale_conditions import StaleConditions
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
@@ -25,6 +24,7 @@ from jettison.controllers.machinery.served_kinds import plural_of, read_resource
 from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.budgets.sync import Sync, sync_budget, unlisted_owners
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
+from jettison.engine.node.event_correlation import Subject
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.workloads.owners import OwnerReference, Scale, ScaleFailure, Workload, Workloads
 from jettison.errors import ApiError, Conflict, InputError, NotFound

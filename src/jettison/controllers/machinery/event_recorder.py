@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from jettison.agent.sinks.event_correlation import Correlator, Recorded, Subject
 from jettison.clock import Clock
+from jettison.engine.node.event_correlation import Correlator, Recorded, Subject
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.event_posts import EventPosts

@@ -22,7 +22,10 @@ KMSG = Path("/dev/kmsg")
 _RECORD_BYTES = 8192
 # A flood of other messages must not hold up the look at the node; what is left is read at the next one.
 _MOST_RECORDS = 2000
-_SYSTEM_KILL = re.compile(rb"oom-kill:constraint=[A-Z_]+,.*?,global_oom,task_memcg=([^,]*),task=(.*),pid=(\d+),uid=\d+")
+_SYSTEM_KILL = re.compile(
+    # A priority of 8 and more is of a program that wrote to the log.
+    rb"[0-7],[^;]*;oom-kill:constraint=[A-Z_]+,.*?,global_oom,task_memcg=([^,]*),task=(.*),pid=(\d+),uid=\d+"
+)
 
 
 class SystemKill(NamedTuple):
@@ -68,7 +71,7 @@ class KernelLog:
 
 def system_kill(line: bytes) -> SystemKill | None:
     """What a line of the log says about a kill, if it is about one."""
-    match = _SYSTEM_KILL.search(line)
+    match = _SYSTEM_KILL.match(line)
     if match is None:
         return None
     cgroup, process, pid = match.groups()

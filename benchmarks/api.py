@@ -137,7 +137,7 @@ def measure_lists(bench: Bench) -> None:
 
 
 def measure_watches(bench: Bench) -> None:
-    """Events delivered to everybody together, while 8 clients change pods."""
+    """Events delivered to all watches together, while 8 clients change pods."""
     for count in WATCHERS:
         crowd = bench.crowd()
         crowd.gather(TOUCHED, 0)

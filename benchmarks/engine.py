@@ -167,7 +167,7 @@ def summary_document(size: int, memory_available: int) -> dict[str, object]:
 
 
 def best_ms(work: Callable[[], object], rounds: int) -> float:
-    """The best of several runs: on a shared machine everything else is somebody else's time."""
+    """The best of several runs: on a shared machine the rest is the time of other processes."""
     times = []
     for _ in range(rounds):
         gc.collect()

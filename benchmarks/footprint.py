@@ -71,7 +71,7 @@ def watch(node: LiveNode, pods: int, seconds: float) -> tuple[float, float]:
 
 
 def bare_interpreter_mb() -> float:
-    """What nobody who uses asyncio can do without."""
+    """What every program that uses asyncio loads."""
     command = [sys.executable, "-c", BASELINE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -17,16 +17,14 @@ BANNED = re.compile(r"\b(whoever|whomever|somebody|nobody|anybody|everybody|for 
 ALLOWED = (("CONTRIBUTING.md", "| "),)
 # Lines with such words that are left, by folder. The numbers only go down; a folder at 0 leaves the table.
 LEFT = {
-    "benchmarks": 13,
-    "src/jettison/agent": 40,
+    "src/jettison/agent": 11,
     "src/jettison/apiserver": 2,
     "src/jettison/cli": 2,
-    "src/jettison/clock.py": 2,
-    "src/jettison/engine": 15,
+    "src/jettison/engine": 5,
     "src/jettison/events.py": 3,
     "src/jettison/node": 19,
-    "src/jettison/runtimes": 121,
-    "tests": 181,
+    "src/jettison/runtimes": 90,
+    "tests": 179,
 }
 PLACES = sorted(
     {

@@ -14,7 +14,7 @@ from tests.live.served import Served
 Json = dict[str, Any]
 
 NODE = "bench"
-# Of them the budgets keep so few that every eviction is granted, as long as somebody keeps their numbers true.
+# The budgets keep so few of them that every eviction is granted, as long as their numbers are kept true.
 KEPT = 5
 # So many connections set the scene; no measurement uses this number.
 _HANDS = 16
@@ -62,7 +62,7 @@ class Crowd:
             yield self._server.request("PATCH", path, body, "application/merge-patch+json")
 
     def clear(self) -> None:
-        """Nobody runs the pods, so nobody but us can say that they have ended."""
+        """No node runs the pods, so this client reports that they have ended."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         self._call("DELETE", f"{self._base}/pods", options)
         self._call("DELETE", f"/api/v1/namespaces/{self.namespace}")

@@ -2,7 +2,7 @@
 
 Starlette on uvicorn, as most people write it. A POST is one row in SQLite and one commit that waits for the disk; a
 list is bytes that are ready; a watch is bytes that are ready too, line by line. No object is checked, no budget asked,
-nobody authenticated, nothing told to anybody else.
+no request authenticated, and no client notified.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def application(folder: Path) -> Starlette:
 
         async def lines() -> AsyncIterator[bytes]:
             yield b"\n"
-            # Everybody is there before the first line, as with us.
+            # All clients are connected before the first line, as in our own run.
             await asyncio.sleep(0.5)
             for _ in range(int(request.path_params["count"])):
                 yield line

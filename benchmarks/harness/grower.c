@@ -2,7 +2,7 @@
  *
  *     grower NOTES PIPE USAGE STEP_KIB RATE_MIB MOST_MIB
  *
- * NOTES is a file shared with whoever watches (trial.py has the layout); PIPE is held open until death, so that its end
+ * NOTES is a file shared with the process that watches (trial.py has the layout); PIPE is held open until death, so that its end
  * tells when that was; USAGE is a cgroup's counter, or /proc/meminfo, of which minus MemAvailable is noted: both rise.
  * SIGTERM is noted and obeyed at once. Past MOST_MIB it stops growing, and after 20 s in all it ends by itself.
  */

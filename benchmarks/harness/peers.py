@@ -39,7 +39,7 @@ class Peer:
         """One process, which may grow until 400 MiB less are available than now."""
         line_kib = available_kib() - HEADROOM_MIB * 1024
         with trial(grower, scratch, MEMINFO, MOST_MIB) as each:
-            # The shell must stay the first process of the namespace, because nobody dares to end that one.
+            # The shell must stay the first process of the namespace, because none of the programs ends that one.
             script = (
                 f"{shlex.join(self.command(line_kib, scratch))} >/dev/null 2>&1 & {shlex.join(each.arguments)}; true"
             )

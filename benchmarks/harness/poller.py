@@ -1,4 +1,4 @@
-"""The baseline: somebody who looks at the same numbers every 100 ms and sends SIGKILL."""
+"""The baseline: a process that reads the same numbers every 100 ms and sends SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One growing process from its start to its death, and what its notes say about whoever ended it."""
+"""One growing process from its start to its death, and what its notes say about the process that ended it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrialFailed(Exception):  # noqa: N818  an outcome, and not an error of our
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """From the moment at which usage was over the line. `signal_ms` is None where nobody noted the signal."""
+    """From the moment at which usage was over the line. `signal_ms` is None where the signal was not recorded."""
 
     signal_ms: float | None
     death_ms: float

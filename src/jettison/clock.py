@@ -1,8 +1,8 @@
-"""Time, as a thing one is given rather than a thing one takes: the simulator hands out its own.
+"""Time is injected, so that tests and the simulator can supply their own.
 
-Three readings, because a wall clock may be set at any moment. Whoever tells a time takes the wall clock's. Whoever
-measures how long something lasted takes the monotonic one, which stands still while the machine is suspended: so does
-everything that is timed. Whoever needs both in one number, as a snapshot does, takes the steady one.
+Three readings, because a wall clock may be set at any moment. Times that are shown are the wall clock's.
+Durations are measured with the monotonic one, which stands still while the machine is suspended: so does everything
+that is timed. Where one number has to be both, as in a snapshot, it is the steady one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SYSTEM_CLOCK: Final = SystemClock()
 
 
 class Instant(NamedTuple):
-    """One moment: when it was, for those who read it, and where it stands among the moments of this boot."""
+    """One moment: its wall-clock time, to be shown, and its monotonic time, to be compared within this boot."""
 
     wall_ns: int
     monotonic_ns: int

@@ -200,7 +200,7 @@ os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(json.dumps(self_protection.go_first()))
 """)
 
-    assert lack == "the agent has to wait for a processor like everybody: operation not permitted"
+    assert lack == "the agent has to wait for a processor like any process: operation not permitted"
 
 
 @is_root

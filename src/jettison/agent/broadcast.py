@@ -7,7 +7,7 @@ from jettison.events import Fact, Sink
 
 
 class Broadcast:
-    """The node's `Emit`: whoever has something to say calls it, and every sink hears it with the same time."""
+    """The node's `Emit`: every sink gets each fact, with the same time."""
 
     def __init__(self, clock: Clock, *sinks: Sink) -> None:
         self._clock = clock

@@ -80,7 +80,7 @@ def _value_text(name: str, value: object) -> str:
 
 
 def pods_of(fact: Fact) -> list[Pod]:
-    """Whom the fact is about."""
+    """The pods that the fact is about."""
     about = [getattr(fact, field.name) for field in fields(fact)]
     return [each for each in about if isinstance(each, Pod)] + [
         each.pod for each in about if isinstance(each, Eviction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Control characters as escapes: a pod must not move somebody's cursor or forge a line of the log."""
+    """Control characters as escapes: a pod must not move the cursor of a terminal or forge a line of the log."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -103,7 +103,7 @@ def go_first() -> str | None:
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError as error:
-        return f"the agent has to wait for a processor like everybody: {kernel_files.reason(error)}"
+        return f"the agent has to wait for a processor like any process: {kernel_files.reason(error)}"
     return None
 
 
@@ -143,7 +143,7 @@ class OwnCgroup:
         return None
 
     def _step_back(self) -> None:
-        """Where a cgroup has a budget for real-time processes, a new one has none, and nobody in it can go first."""
+        """Where cgroups have budgets for real-time processes, a new one has none, and no process in it can go first."""
         for tree, name in self._before:
             budget = kernel_files.read(tree.mount_point / name / "cpu.rt_runtime_us")
             if budget is not None and int(budget):

@@ -23,7 +23,7 @@ def pod_list(statuses: Iterable[PodStatus]) -> Document:
 
 
 def public_pod_list(statuses: Iterable[PodStatus]) -> Document:
-    """The same for those who may not read the manifests.
+    """The same for users that may not read the manifests.
 
     A list of what is shown, because no list of what is secret is ever complete: commands, variables, probes and
     annotations may all hold a password, and messages quote them.
@@ -70,7 +70,7 @@ def _encoded(status: PodStatus) -> msgspec.Raw:
 
 
 def pod_with_status(status: PodStatus) -> Document:
-    """The document somebody wrote, with what became of it in place of any status it had."""
+    """The pod's own document, with its current status in place of any status that it had."""
     pod = status.pod
     written = status.document.get("metadata")
     metadata = dict(written) if isinstance(written, Mapping) else {}

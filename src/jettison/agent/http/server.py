@@ -90,7 +90,7 @@ class HttpServer:
         self._socket_path: Path | None = None
 
     async def listen_unix(self, path: Path) -> None:
-        """Only its owner can connect: the socket gets its mode before anybody may."""
+        """Only its owner can connect: the socket gets its mode before it listens."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with unix_address(path) as address:
@@ -107,7 +107,7 @@ class HttpServer:
         self._servers.append(await asyncio.start_unix_server(self._local, sock=listener, limit=HEAD_BYTES))
 
     async def listen_tcp(self, host: str, port: int) -> int:
-        """On the loopback only, because nobody is asked who he is. The port that was taken is returned."""
+        """On the loopback only, because requests are not authenticated. Returns the port."""
         if host not in LOOPBACK:
             raise InputError(f"cannot serve on `{host}`: expected one of {', '.join(LOOPBACK)}")
         try:
@@ -119,7 +119,7 @@ class HttpServer:
         return taken
 
     async def close(self) -> None:
-        """Hang up on everybody and take the socket away."""
+        """Close all connections and remove the socket."""
         for server in self._servers:
             server.close()
         for connection in self._connections:
@@ -143,7 +143,7 @@ class HttpServer:
         self._open[is_public] += 1
         try:
             is_head, answer = await self._answer(reader, is_public=is_public)
-            # Nothing may be left to send when this returns: whoever does not read would hold it for ever.
+            # Nothing may be left to send when this returns: a client that does not read would keep it in memory.
             writer.transport.set_write_buffer_limits(high=0)
             with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -200,7 +200,7 @@ class HttpServer:
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:
-    """With the empty line at its end; whoever takes too long or says too much is refused."""
+    """With the empty line at its end; a client that takes too long or sends too much is refused."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             return await reader.readuntil(b"\r\n\r\n")
@@ -215,7 +215,7 @@ async def read_head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _check_host(request: Request) -> None:
-    """A page in somebody's browser can reach the loopback under a name of its own, and must not read what is here."""
+    """A web page in a browser of this machine can reach the loopback under another name, and must not read this."""
     host = request.headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if name.strip("[]") not in LOOPBACK:

@@ -230,7 +230,7 @@ def _went_instead(step: RecordedStep, ranking: Ranking) -> str:
         return "a pod that was told to end before was still on its way out, and at most one goes at a time"
     told = next((pod for pod in ranking.pods if step.evicts and pod.uid == step.evicts[0]), None)
     if told is None:
-        return "nobody had to go"
+        return "no pod had to go"
     is_first = any(order.pod == told.uid for order in step.looks[-1].decision.evictions[:1])
     how = "stood first in the order" if is_first else "was told to end instead"
     return f"{told} {how}, and at most one pod goes at a time"

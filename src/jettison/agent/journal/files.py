@@ -63,7 +63,7 @@ def frame(document: bytes) -> bytes:
 
 
 class SegmentReader:
-    """Reads one segment without disturbing whoever writes it."""
+    """Reads one segment without disturbing its writer."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Reading the journal, from any process: by pod, by time, from either end.
 
-Of each record only the envelope is decoded; what is inside is decoded by whoever needs it, because a step over many
-pods takes a hundred times longer than its envelope.
+Of each record only the envelope is decoded, and its content only where it is needed: a step over many pods takes a
+hundred times longer than its envelope.
 """
 
 from __future__ import annotations

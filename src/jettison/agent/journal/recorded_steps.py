@@ -138,12 +138,12 @@ class RecordedStep:
     alarm: str
     latency_ns: int | None
     acts: bool
-    # Who was told to end, or in a dry run would have been.
+    # The pods that were told to end, or in a dry run would have been.
     evicts: tuple[str, ...] = ()
 
     @property
     def waits(self) -> bool:
-        """Somebody is to go, but not before one who was told earlier has cleared away."""
+        """A pod is to be evicted, but only after one that was evicted earlier is gone."""
         return self.looks[-1].decision.kind == "evict" and not self.evicts
 
 

@@ -1,4 +1,4 @@
-"""Keeps a node's steps in its journal and its history in a file, for the agent and for whoever comes after it."""
+"""Keeps a node's steps in its journal and its history in a file, for this agent and for the next one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEWS = (ThresholdCrossed, ThresholdMet, ThresholdResolved, ConditionChanged)
 
 
 class JournalRecorder:
-    """The agent's `Recorder`. A record is with the kernel before anybody acts on it, and on the disk soon after."""
+    """The agent's `Recorder`. A record is written before it is acted on, and on the disk soon after."""
 
     def __init__(
         self,
@@ -205,6 +205,6 @@ def by_our_clock(saved: SavedHistory, clock: Clock, boot: str) -> History:
         first_observed={each: min(since, now_ns) for each, since in shifted.first_observed.items()},
         condition_observed={each: min(seen, now_ns) for each, seen in shifted.condition_observed.items()},
         conditions=shifted.conditions & shifted.condition_observed.keys(),
-        # Whether the next reading is newer than the last one matters only to who has seen the last one.
+        # Whether the next reading is newer than the last one matters only within one process.
         readings={},
     )

@@ -6,8 +6,8 @@
 
     {"version": 1, "kind": "fact", "time": ns, "node": name, "pods": […], "event": name, "values": {…}}
 
-`evicts` has those who are told to end, in a dry run those who would be. It is empty where the decision names a pod and
-nobody is told: one who was told before is still on his way out, and the next one waits for what he leaves behind.
+`evicts` has the pods that are told to end, in a dry run those that would be. It is empty where the decision names a pod
+but none is told: a pod that was evicted before is still ending, and the next one waits for the memory that it frees.
 
 A step has a second look when the first one led to a reclaim; the first stands in both records, so that each can be
 decided again by itself. The second has no snapshot when the node could not be measured after the reclaim.
@@ -69,9 +69,9 @@ class Step:
     # What made the agent look; empty for a tick. The latency is from there to the record.
     alarm: str = ""
     latency_ns: int | None = None
-    # False in a dry run: nobody is harmed by what was decided.
+    # False in a dry run: the decision is not carried out.
     acts: bool = True
-    # The uids of those who are told to end; None for those whom the last look decided about.
+    # The uids of the pods that are told to end; None: those of the last decision.
     told: Sequence[str] | None = None
 
 

@@ -113,7 +113,7 @@ class ManifestDirectory:
     def files(self, remembered: Iterable[str]) -> dict[str, bool]:
         """The files that are there, and whether each is understood as it is now.
 
-        Of a directory that was never seen it is not known; it may have all files of its that somebody remembers.
+        For a directory that was never read this is not known; it may have all of its files that are remembered.
         """
         if not self._is_listed:
             directory = Path(_shown(str(self.path)))

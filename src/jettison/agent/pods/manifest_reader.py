@@ -35,7 +35,7 @@ _LENGTH = struct.Struct("=Q")
 _CHUNK = 65536
 # On a node that is starving it may take its time; the next look tries again.
 _SECONDS = 30.0
-# The kernel takes it before anybody else.
+# The kernel's OOM killer takes it before any other process.
 _FIRST_TO_GO = 1000
 
 Documents = list[dict[str, Any]]

@@ -19,7 +19,7 @@ from jettison.runtimes.protocol import Hosting, PodStatus
 
 FIRST_DELAY_NS = 10 * 10**9
 LONGEST_DELAY_NS = 300 * 10**9
-# Who has run so long since the last time starts over with the first delay.
+# A pod that has run this long since the last time starts again with the first delay.
 FORGIVEN_NS = 600 * 10**9
 
 LIVES = "jettison.dev/lives"
@@ -94,7 +94,7 @@ class Readmission:
             chances.evicted_ns, chances.has_run = now_ns, has_run
 
     def spare(self, keys: Collection[str], now_ns: int) -> None:
-        """Nobody but these needs another chance any longer: a manifest was corrected, and what runs now may stay."""
+        """Only these still need another chance: a manifest was corrected, and what runs now may stay."""
         for key, chances in self._pods.items():
             if chances.evicted_ns is not None and key not in keys:
                 chances.evicted_ns, chances.admitted_ns = None, now_ns

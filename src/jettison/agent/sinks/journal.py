@@ -1,6 +1,6 @@
 """What happened besides decisions goes into the journal, next to the steps.
 
-What a decision has to say is part of its step's record. Left out is also what a restless pod repeats for ever
+What a decision has to say is part of its step's record. What a pod repeats without an end is left out as well
 (starts, probes, back-offs): in a bounded journal it would push out the reasons why pods were evicted.
 """
 

@@ -1,7 +1,7 @@
 """One line per fact on a descriptor: logfmt for people at a terminal, JSON for everything else.
 
-A log must never hold up a starving node. Whoever reads it may have stopped (a full pipe, a terminal on Ctrl-S), and a
-blocking write would then wait for ever. So lines go into a bounded buffer, what the descriptor takes at once is
+A log must never block a starving node. Its reader may have stopped (a full pipe, a terminal on Ctrl-S), and a blocking
+write would then never return. So lines go into a bounded buffer, what the descriptor takes at once is
 written, the rest is tried again every second, and what does not fit any more is dropped, counted, and said as soon as
 there is room again.
 

@@ -1,7 +1,7 @@
 """Facts as numbers: the kubelet's metrics under the kubelet's names, and ours for what the kubelet does not measure.
 
 Alerts written for a kubelet work unchanged. Label values come from fixed sets, because a label that a pod can choose
-would let a pod fill the memory of whoever scrapes us.
+would let a pod fill the memory of the Prometheus server.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Metrics:
         self._counted: set[str] = set()
 
     def watch(self, name: str, meaning: str, read: Callable[[], float], kind: str = "counter") -> None:
-        """Show a number that somebody else keeps, as it is at the moment of asking."""
+        """Show a number that is kept elsewhere, as it is at the moment of the request."""
         self._families.append(Family(name, kind, meaning, lambda: [(name, (), read())]))
 
     def text(self) -> str:

@@ -140,7 +140,7 @@ class _Reader:
                 self.note(key, raw, origin)
 
     def note(self, key: str, raw: object, origin: str) -> None:
-        """Remember who set `key`, entry by entry where it is a map."""
+        """Remember what set `key`, entry by entry where it is a map."""
         self.origins[key] = origin
         if isinstance(raw, Mapping):
             self.origins |= {f"{key}.{entry}": origin for entry in raw if isinstance(entry, str)}
@@ -155,7 +155,7 @@ def _with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     if filled["pod_pids_limit"] < 0:
         filled["pod_pids_limit"] = -1
     if values.get("node_status_update_frequency") and not values.get("node_status_report_frequency"):
-        # Who asks for frequent updates wants them posted as often.
+        # Frequent updates are to be posted as often.
         filled["node_status_report_frequency"] = filled["node_status_update_frequency"]
     return filled
 

@@ -1,7 +1,7 @@
 """What was probably meant: for names that nothing knows and for amounts that are none.
 
-Kubernetes' own sentences stay what they are where an API or a kubelet would say them; these are for the person who
-typed the mistake, in a file on this machine or on the command line.
+Kubernetes' own sentences stay what they are where an API or a kubelet would say them; these are for the user that
+made the mistake, in a file on this machine or on the command line.
 """
 
 from __future__ import annotations

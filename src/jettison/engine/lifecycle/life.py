@@ -104,7 +104,7 @@ def _take_rules(turn: Turn, event: ev.SetUpDone | ev.SetUpFailed) -> None:
 
 
 def _set_up_failed(turn: Turn, event: ev.SetUpFailed) -> None:
-    """What the runtime does not have it will hardly have soon, so that is asked for ever less."""
+    """What the runtime does not have it will hardly have soon, so the pauses between attempts grow."""
     _take_rules(turn, event)
     trouble, pause = event.trouble, turn.life.set_up_pause or runs.FIRST_BACK_OFF
     longer = min(2 * pause, runs.LONGEST_BACK_OFF) if trouble.is_refusal else pause

@@ -55,7 +55,7 @@ def ask_what_is_due(turn: Turn) -> None:
 
 
 def answered(turn: Turn, event: ProbeAnswered) -> None:
-    """Count the answer. One to a question that nobody asks any more is of no account."""
+    """Count the answer. The answer of a probe that has ended is ignored."""
     found = next((each for each in turn.life.probes if _is_about(each, event)), None)
     container = turn.container(event.container)
     if found is None or container is None:

@@ -156,7 +156,7 @@ class Trouble:
     message: str
     event: str
     told: str
-    # The document asks for what this runtime does not have: nothing of the pod exists, and it is asked for ever less.
+    # The document asks for what this runtime does not have: nothing of the pod exists, and pauses grow.
     is_refusal: bool = False
 
 

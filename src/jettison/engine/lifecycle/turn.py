@@ -12,7 +12,7 @@ from jettison.engine.lifecycle.state import ContainerLife, PodLife
 
 
 class Turn:
-    """Changes in here are seen by nobody until `advance` returns the life."""
+    """The changes are not visible outside until `advance` returns the life."""
 
     __slots__ = ("effects", "life", "now")
 
@@ -31,7 +31,7 @@ class Turn:
         self.effects += effects
 
     def say(self, fact: LifeFact) -> None:
-        """Tell everyone who listens."""
+        """Report a fact."""
         self.effects.append(Say(fact))
 
     def change(self, **fields: Any) -> None:

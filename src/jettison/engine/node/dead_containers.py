@@ -38,7 +38,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """What the pod's worker says. The defaults are those of a pod nobody knows."""
+    """What the pod's worker says. The defaults are those of an unknown pod."""
 
     # Evicted, or deleted and terminated: nothing of it is needed any more.
     is_content_removable: bool = True

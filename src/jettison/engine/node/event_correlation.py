@@ -1,8 +1,8 @@
 """Which events are worth an object of their own: the rules of Kubernetes' own event client (spec §5.8).
 
 Three rules, in this order. More than a few events about one object that differ only in their message within ten
-minutes become one, whose message says so. An event that was there before only counts up. And whoever talks about an
-object more than 25 times may say one more thing every five minutes; what is over that is lost, though it still counts.
+minutes become one, whose message says so. An event that was there before only counts up. And a source
+that has sent 25 events about an object may send one more every five minutes; the rest is lost, though it still counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which unused images go, in which order, and how many (spec §7.2, §7.3); dead containers have a module of their own.
 
-Removing can fail, and what was freed decides what comes next. So image collection is a conversation: a generator yields
-the image to remove, is sent None for success or the reason of a failure, and returns the result. Whoever drives it does
-the removing; the rules stay here.
+Removing can fail, and what was freed decides what comes next. So image collection is a generator: it yields the
+image to remove, is sent None for success or the reason of a failure, and returns the result. Its caller removes the
+images; the rules stay here.
 """
 
 from __future__ import annotations

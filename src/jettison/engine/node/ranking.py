@@ -1,7 +1,7 @@
 """In which order pods go, and by which keys (spec §8).
 
-A ranking is the whole order, because the first choice may be critical or already gone, and because somebody will ask
-why. QoS classes play no part: BestEffort pods come early only because any usage exceeds a request of nothing.
+A ranking is the whole order, because the first choice may be critical or already gone, and because `why` shows
+it. QoS classes do not count: BestEffort pods come early only because any usage exceeds a request of nothing.
 
 The sort works on tuples of plain integers, computed once per pod; what is shown of a candidate is made when it is
 looked at. That keeps 10,000 pods within some twenty milliseconds.
@@ -128,7 +128,7 @@ def _by_memory(pods: Sequence[Pod], usages: Mapping[str, PodUsage]) -> list[_Ent
 
 
 def _by_processes(pods: Sequence[Pod], usages: Mapping[str, PodUsage]) -> list[_Entry]:
-    """Low priority first, whoever uses how much; then without statistics, then the most processes."""
+    """Low priority first, whatever the usage; then without statistics, then the most processes."""
     entries: list[_Entry] = []
     for pod in pods:
         usage = usages.get(pod.uid)

@@ -46,7 +46,7 @@ class Condition(StrEnum):
 
 
 class Part(Enum):
-    """Where a pod's bytes and inodes lie. Image layers are missing on purpose: nobody measures them per pod."""
+    """Where a pod's bytes and inodes are. Image layers are missing on purpose: they are not measured per pod."""
 
     ROOTFS = "writable layers"
     LOGS = "logs"

@@ -220,7 +220,7 @@ class LayoutThresholds:
 
     first: tuple[Threshold, ...]
     all: tuple[Threshold, ...]
-    # The operator set containerfs thresholds, which nobody should: they are replaced.
+    # The operator set containerfs thresholds, which Kubernetes does not support: they are replaced.
     conflicts: bool
 
 

@@ -68,7 +68,7 @@ def key_of(document: Document) -> Key:
 
 
 class Cache:
-    """One kind. Objects are shared: nobody changes one, everybody makes another."""
+    """One kind. Objects are shared: they are never changed, only replaced."""
 
     def __init__(
         self, client: KubeClient, kind: Kind, namespace: str, clock: Clock, resync_seconds: float, fields: str = ""
@@ -101,7 +101,7 @@ class Cache:
         self._listeners.append(listener)
 
     def index(self, make: Callable[[Cache], T]) -> T:
-        """What `make` keeps of the objects here. It is made once, and whoever asks with the same gets the same."""
+        """What `make` keeps of the objects here. It is made once for each `make`."""
         if make not in self._indexes:
             self._indexes[make] = make(self)
         found: T = self._indexes[make]
@@ -117,7 +117,7 @@ class Cache:
         await self._is_listed.wait()
 
     async def run(self) -> None:
-        """Keep up with the server for ever; while it does not answer, what is known stays."""
+        """Follow the server until cancelled; while it does not answer, the last known objects stay."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_up())
             group.create_task(self._resync())
@@ -232,7 +232,7 @@ def _sharing(new: Document, old: Document | None) -> Document:
 
 
 class Caches:
-    """One cache for each kind that somebody asked for."""
+    """One cache for each kind that is used."""
 
     def __init__(self, client: KubeClient, clock: Clock, resync_seconds: float = RESYNC_SECONDS) -> None:
         self._client = client
@@ -253,15 +253,15 @@ class Caches:
             await cache.listed()
 
     async def run(self) -> None:
-        """Keep them all up for ever."""
+        """Follow the server with all of them until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches.values():
                 group.create_task(cache.run())
 
 
 class View(Generic[T]):
-    """The objects of a cache as values, in groups such as all pods of a node. A value is made when somebody asks for
-    its group: an object that changes ten times before that is read once.
+    """The objects of a cache as values, in groups such as all pods of a node. A value is made when its group is
+    read: an object that changes ten times before that is read once.
 
     An object that cannot be read is left out and complained about: a server that has checked it is at fault. `forget`
     is told of a group that has become empty.

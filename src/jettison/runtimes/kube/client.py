@@ -1,7 +1,7 @@
 """Requests to a Kubernetes API. Objects are plain JSON values, so a field that we have never heard of survives.
 
 An answer of 429 or 5xx with `Retry-After` is obeyed up to ten times before the caller hears of it, as client-go does,
-and a read whose connection broke is repeated. Every wait is an `await`: whoever set a deadline gets it.
+and a read whose connection broke is repeated. Every wait is an `await`: a caller's deadline holds.
 """
 
 from __future__ import annotations

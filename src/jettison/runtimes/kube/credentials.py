@@ -1,4 +1,4 @@
-"""How each request proves who sends it, and how the server proves who answers."""
+"""How the client authenticates each request, and how it verifies the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_TOKEN = 2**20
 
 
 def trust(access: Access) -> ssl.SSLContext:
-    """Whom to believe. Without an authority of its own the machine's are asked."""
+    """Which certificates to accept. Without an authority of its own, those that the machine trusts."""
     try:
         context = ssl.create_default_context(
             cadata=access.authority_pem.decode("ascii") if access.authority_pem else None

@@ -1,6 +1,6 @@
 """Sends Kubernetes Events, one after the other, in the background.
 
-Nobody waits for them. They are lost where the server does not take them or does not keep up: an event is a courtesy.
+Nothing waits for them. They are lost where the server does not take them or does not keep up: events are not essential.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EventPosts:
             self._waiting.put_nowait(event)
 
     async def run(self) -> None:
-        """For ever."""
+        """Until cancelled."""
         while True:
             event = await self._waiting.get()
             try:

@@ -1,4 +1,4 @@
-"""Kubeconfig files: which server, whom to trust, who we are. Found, merged and overridden as kubectl does it.
+"""Kubeconfig files: the server, its authority, our credentials. Found, merged and overridden as kubectl does it.
 
 `KUBECONFIG` may name several files: of equal names the first file's entry counts, and paths inside a file are relative
 to it. Without any file, a pod's service account is taken.
@@ -89,7 +89,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are, in at most one way. Secrets stay out of `repr`, and so out of logs and tracebacks."""
+    """How we authenticate, in at most one way. Secrets stay out of `repr`, and so out of logs and tracebacks."""
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None
@@ -131,7 +131,7 @@ def load_access(overrides: Overrides, environment: Mapping[str, str] = os.enviro
 
 
 class _Merged:
-    """Several files as one. Entries stay as they were written until somebody asks for them."""
+    """Several files as one. Entries stay as they were written until they are needed."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], tuple[object, Path]] = {}

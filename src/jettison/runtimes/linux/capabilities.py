@@ -60,7 +60,7 @@ def read_capabilities(proc: Path = PROC) -> Capabilities:
 def lowest_oom_score_adj(proc: Path = PROC) -> int | None:
     """How well this process may protect itself, or a child, from the kernel's OOM killer; None when /proc hides it.
 
-    Without CAP_SYS_RESOURCE nothing below the value last set by somebody who had it. The kernel does not show that
+    Without CAP_SYS_RESOURCE nothing below the value last set by a process that had it. The kernel does not show that
     floor; the present value is never below it and normally the same.
     """
     if read_capabilities(proc).has(Capability.SYS_RESOURCE):

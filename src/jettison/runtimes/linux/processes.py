@@ -1,4 +1,4 @@
-"""Single processes: who they are, whose they are, what they use. The fallback where cgroups cannot be had.
+"""Single processes: their identities, their parents, what they use. The fallback where cgroups cannot be had.
 
 Without a cgroup a pod is what its leader started: its process group, its session, and their descendants. That is a
 weaker bond (a double fork into a session of its own leaves it), which is why it is the fallback.
@@ -76,8 +76,9 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
 def read_processes(proc: Path = PROC, skip: AbstractSet[int] = frozenset()) -> tuple[Process, ...]:
     """All processes that we may see, but for the numbers in `skip`, at about 20 µs each.
 
-    Who is listed may have died, and left a child that is not, before it is read. So the list is read again until it
-    names nobody new: a chain of processes that each live for a millisecond is caught; a fork bomb is not waited for.
+    A listed process may have died, and left a child that is not listed, before it is read. So the list is read again
+    until it names no new process. That catches a chain of processes that each live for a millisecond; a fork bomb is
+    not waited for.
     """
     found: list[Process] = []
     seen = set(skip)

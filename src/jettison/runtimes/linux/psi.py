@@ -1,7 +1,7 @@
 """Pressure stall information: how much time is lost to waiting, and a descriptor that says when it gets too much.
 
 Three traps, all of them met: /proc/pressure eats the last byte written to it, so a command ends with NUL. Asking
-epoll about a trigger uses the event up, also when the asker was another epoll around it. And whoever reads a pressure
+epoll about a trigger uses the event up, also when another epoll around it asks. And a process that reads a pressure
 file takes over the averaging step that would have run the trigger, which delays it (read every 2 ms: for good);
 hence a `PressureFile` with a trigger on it does not read.
 """
@@ -28,7 +28,7 @@ _UNSUPPORTED = kernel_files.GONE | {errno.EOPNOTSUPP}
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Percent of the last 10, 60 and 300 s in which somebody (or everybody) waited, and the time since boot."""
+    """Percent of the last 10, 60 and 300 s in which some (or all) processes waited, and the time since boot."""
 
     avg10: float
     avg60: float
@@ -65,7 +65,7 @@ class PressureTrigger:
         return self._epoll.fileno()
 
     def consume(self) -> bool:
-        """Call it in the callback, always. False when the cgroup is gone: then close, or be called back for ever.
+        """Call it in the callback, always. False when the cgroup is gone: then close, or the calls never end.
 
         Whether epoll still shows the event says nothing, because the event loop's own look has used it up.
         """

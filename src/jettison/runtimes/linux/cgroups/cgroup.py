@@ -2,7 +2,7 @@
 
 On version 1 a pod is six directories that the kernel does not know to be one; here they are. A name is a relative path
 such as `jettison/kubepods/burstable/pod1`. The root has no object of this kind on purpose: whatever can be limited,
-emptied or removed must be something that somebody created.
+emptied or removed must have been created by a program.
 """
 
 from __future__ import annotations

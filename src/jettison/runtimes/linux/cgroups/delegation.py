@@ -15,7 +15,7 @@ from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 
-# systemd writes `user.delegate` since version 251, which anybody may read, and `trusted.delegate` before and since,
+# systemd writes `user.delegate` since version 251, which every user may read, and `trusted.delegate` before and since,
 # which takes CAP_SYS_ADMIN.
 _MARKS = ("user.delegate", "trusted.delegate")
 _UNMARKED = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES})

@@ -1,7 +1,7 @@
 """Ending everything in a cgroup so that nothing survives: not a fork bomb, not a double fork, not what froze itself.
 
 Version 2 does it in one write that also catches children being born. Version 1 can only be swept: freeze, so that
-nobody forks, signal everybody, thaw, so that they die. A frozen process of version 1 does not die of SIGKILL, not even
+no process forks, signal all, thaw, so that they die. A frozen process of version 1 does not die of SIGKILL, not even
 of cgroup.kill, until it is thawed; a pod may have frozen a cgroup of its own, so thawing goes all the way down.
 """
 
@@ -21,13 +21,13 @@ from jettison.runtimes.linux.files import kernel_files
 
 # Descriptors of processes held at once: a fork bomb has more processes than we may have descriptors.
 _BATCH = 256
-# Passes over the list while frozen. The second normally finds nobody new; a tree that takes more than this is being
+# Passes over the list while frozen. The second normally finds no new process; a tree that takes more than this is being
 # filled from outside, and the next call goes on.
 _PASSES = 8
 
 
 def kill(cgroup: Cgroup) -> frozenset[int]:
-    """Send SIGKILL to all; returns who was still there afterwards. Does not wait: most are dead a millisecond later."""
+    """Send SIGKILL to all; returns those that were still there. Does not wait: most are dead a millisecond later."""
     reached = _kill_unified(cgroup)
     if cgroup.processes() - reached:
         _freeze(cgroup)
@@ -53,9 +53,9 @@ def _sweep(cgroup: Cgroup) -> None:
 
 
 def _signal(cgroup: Cgroup, pids: Iterable[int]) -> None:
-    """SIGKILL to those who are members while we hold a descriptor of them.
+    """SIGKILL to the processes that are members while we hold a descriptor of them.
 
-    A number read from a list may belong to somebody else a moment later. A descriptor cannot change its process, and
+    A number read from a list may belong to another process a moment later. A descriptor cannot change its process, and
     a number that is listed again while the descriptor is open is either that process or makes the signal fail.
     """
     held = dict[int, int]()

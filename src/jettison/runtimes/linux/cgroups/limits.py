@@ -19,7 +19,7 @@ class Limits:
     cpu_quota_us: int | None = None
     cpu_period_us: int = 100_000
     pids: int | None = None
-    # Whether the kernel, when it has to kill for want of memory here, kills everybody. Version 1 has no such thing.
+    # Whether the kernel kills all processes here when it has to kill for want of memory. Version 1 cannot.
     is_killed_as_one: bool | None = None
 
     @property

@@ -148,7 +148,7 @@ def _drain(eventfd: int) -> bool:
 def _kills(data: bytes | None) -> int | None:
     """None when it is gone, and on kernels before 4.13, which do not count.
 
-    Where everybody in a cgroup is killed together the first victim comes up again among the others, and the kernel
+    Where all processes of a cgroup die together, the first victim comes up again among the others, and the kernel
     counts it again, unless it was quick to die.
     """
     counts = dict[bytes, int]()

@@ -3,7 +3,7 @@
 Version 2 is one hierarchy for all controllers, version 1 one per controller (or per pair: `cpu,cpuacct`). On a hybrid
 machine both are there: controllers in version 1, and beside them a unified hierarchy without controllers that is still
 worth using, because it has cgroup.kill, cgroup.events and pressure files. A controller is therefore asked for by name
-and answered with the hierarchy that holds it; nobody else needs to know the version of the machine.
+and answered with the hierarchy that holds it; no other module needs to know the version.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CgroupMounts:
 
 
 def discover(root: Path = CGROUP_ROOT, proc: Path = PROC) -> CgroupMounts:
-    """Read the mount table. Mounts elsewhere than below `root` belong to somebody's container, not to us."""
+    """Read the mount table. Mounts elsewhere than below `root` belong to containers, not to us."""
     by_mount_point: dict[Path, Hierarchy] = {}
     for mount in read_mounts(proc):
         if mount.fstype in ("cgroup", "cgroup2") and mount.mount_point.is_relative_to(root):

@@ -1,6 +1,6 @@
 """Everything below one directory of one hierarchy: listed, emptied of directories, taken away.
 
-Whoever may create cgroups inside a pod may nest them deeper than a path is long and add new ones while we look, so
+A process that may create cgroups inside a pod may nest them deeper than a path is long and add new ones meanwhile, so
 nothing here recurses, and nothing tries to win against a writer: one pass, and the caller asks again.
 """
 

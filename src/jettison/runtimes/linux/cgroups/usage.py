@@ -1,4 +1,4 @@
-"""What cgroups use, read so cheaply that nobody has to think before asking.
+"""What cgroups use, read cheaply enough for every look.
 
 A thousand pods are read in some milliseconds because nothing is done twice: files stay open, and of each only the
 wanted line is looked at (splitting all of memory.stat doubles the time). What remains is the kernel's own time, four
@@ -30,7 +30,7 @@ _NOWHERE = Path("/dev/null")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes charged to a cgroup and everything below, and how many of them are page cache nobody used lately."""
+    """Bytes charged to a cgroup and everything below, and how many of them are page cache that was not used lately."""
 
     usage: int
     inactive_file: int | None

@@ -1,4 +1,4 @@
-"""Going down and up a directory tree with two descriptors, however deep it is and whoever changes it meanwhile.
+"""Going down and up a directory tree with two descriptors, however deep it is and whatever changes it meanwhile.
 
 A path of 10,000 levels is longer than the kernel accepts (4,096 bytes) and a descriptor per level would exceed the
 usual limit of 1,024, so the way up is `..`. That name is only trusted after a check: a directory that was moved away

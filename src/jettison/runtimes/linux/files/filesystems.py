@@ -39,7 +39,7 @@ def device(path: Path, proc: Path = PROC) -> str | None:
 
 
 def are_on_one_device(one: Path, other: Path, proc: Path = PROC) -> bool | None:
-    """None when either is gone: then nobody can tell."""
+    """None when either is gone: then it is not known."""
     devices = device(one, proc), device(other, proc)
     return None if None in devices else devices[0] == devices[1]
 

@@ -42,7 +42,7 @@ PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "e
 """Users that every cluster has, with their roles; the process that runs a node adds that."""
 
 _LOOK_FOR_GARBAGE_AT: Final = 10_000
-"""New objects."""
+"""New objects between two garbage collections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def folder(self) -> Path:
-        """Where the server keeps what is only its own."""
+        """Where the server keeps its own files."""
         return self.state_dir / "cluster"
 
     def kubeconfig(self, user: str) -> Path:
@@ -81,7 +81,7 @@ class Cluster:
         return user.startswith(NODE_PREFIX) and "/" not in user and is_free and path.exists()
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[Endpoint], None]) -> None:
-        """Serve until `stop` is set. The directory is locked first: two servers would fight over everything in it."""
+        """Serve until `stop` is set. The directory is locked first: two servers would overwrite each other's files."""
         make_private_folder(self.state_dir, is_ours=False)
         store = Store(self.folder, clock=self.clock)
         try:

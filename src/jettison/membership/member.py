@@ -1,4 +1,4 @@
-"""A node as a member of a cluster: everything that goes between the two, run together."""
+"""A node as a member of a cluster: assembles and runs all that is exchanged with the API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LONGEST_PAUSE: Final = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """The node, as far as the cluster is told of it."""
+    """What the cluster is told about the node."""
 
     runtime: Hosting
     keeper: Keeper
@@ -51,12 +51,12 @@ class Guarded:
     # Why it is not ready, or None.
     complaint: Callable[[], str | None]
     emit: Emit
-    # The directory of what it remembers.
+    # The directory of its state.
     state: Path
 
 
 class Member:
-    """To be made before the keeper looks for the first time: what the API wants is not known yet, and must not be
+    """To be created before the keeper looks for the first time: until the API has been listed, none of its pods may be
     taken for unwanted. `reports` is a sink of the node's facts."""
 
     def __init__(self, client: KubeClient, profile: NodeProfile, node: Guarded, clock: Clock) -> None:
@@ -119,7 +119,7 @@ class Member:
         self._posts.post(document)
 
     def _hear_of_node(self, change: Change) -> None:
-        """Labels and taints are the cluster's to change, and count for pods that come from now on."""
+        """Labels and taints may change in the API, and count for pods that are admitted from now on."""
         node = change.new
         if node is None:
             return
@@ -147,7 +147,7 @@ class Rounds:
         self._complaint = ""
 
     def wake(self) -> None:
-        """There is something to do. A round that is under way is followed by another; after a failure it waits."""
+        """Do the work now. A round that is running is followed by another; after a failure the pause is kept."""
         self._woken.set()
 
     async def run(self) -> None:

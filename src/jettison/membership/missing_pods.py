@@ -2,9 +2,9 @@
 
 A kubelet ends such pods at once. That is right when they were deleted while it was disconnected, and ends every pod of
 the node when the server has lost its state, or is another one. So they run on until the API has confirmed it twice,
-some seconds apart, each time with a list of its own and an answer about each pod; and all that only if it is the
-cluster that the pods are from. A cluster that knows this node has its Node object, whose uid is on file here, so that a
-restarted agent knows it too: one that had to be told of the node anew may have forgotten more than that.
+some seconds apart, each time with a new list and a GET of each pod; and only if it is the cluster that the pods are
+from. The uid of the node's Node object is kept in a file, so that a restarted agent knows it too: a cluster in which the
+Node had to be created again may have lost more than that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jettison.runtimes.protocol import PodManifest, PodStatus
 
 FILE: Final = "cluster.json"
 CONFIRM_SECONDS: Final = 5.0
-"""Between two questions. A server that is just being repaired takes longer than one."""
+"""Between two questions."""
 
 _OFTEN_ENOUGH: Final = 2
 _FORBIDDEN: Final = 403
@@ -58,7 +58,7 @@ class MissingPods:
         self.wake: Callable[[], None] = lambda: None
         # How often the API has said that a pod is not there.
         self._confirmed: dict[str, int] = {}
-        # Deleted for all to see, or confirmed: to be ended like any that is not wanted.
+        # The API reported the deletion, or confirmed that the pod is gone: to be ended.
         self._gone: set[str] = set()
         self._checked_ns = 0
         pods.listen(self._hear)
@@ -71,7 +71,7 @@ class MissingPods:
         }
 
     async def confirm(self) -> None:
-        """Ask about each of them; raises what keeps the question from being answered, and all of them run on."""
+        """Ask the API about each of them; where it does not answer, the error is raised, and all of them run on."""
         if not self._pods.is_listed:
             return
         missing = self._missing()
@@ -104,8 +104,8 @@ class MissingPods:
         return {uid: status for uid, status in here.items() if uid not in known and _is_from_api(status)}
 
     async def _is_there(self, status: PodStatus) -> bool:
-        """A damaged object is in no list, and an error here. A node that may ask about its own pods alone is told that
-        this is none of them.
+        """A damaged object is in no list, and an error here. A pod that is gone is 403 for a node, which may read only
+        its own pods.
         """
         try:
             found = await self._client.get(PODS, status.pod.name, status.pod.namespace)

@@ -87,7 +87,7 @@ class NodeProfile:
     address: str
     resources: Allocatable
     labels: Mapping[str, str] = field(default_factory=dict)
-    # Set when the node is first made known; later they are the cluster's business.
+    # Set when the Node is created; later they belong to the cluster.
     taints: Sequence[Taint] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     # Where it answers questions about logs, if it does.
@@ -100,7 +100,7 @@ class NodeProfile:
 
 
 def node_document(profile: NodeProfile, status: Document) -> Document:
-    """For the first time."""
+    """The Node as it is created."""
     metadata: Document = {"name": profile.name, "labels": dict(profile.labels)}
     if profile.annotations:
         metadata["annotations"] = dict(profile.annotations)
@@ -110,7 +110,7 @@ def node_document(profile: NodeProfile, status: Document) -> Document:
 
 
 def status_document(profile: NodeProfile, conditions: Iterable[NodeCondition]) -> Document:
-    """The whole of it."""
+    """The whole status."""
     status = {
         "capacity": _texts(profile.resources.capacity),
         "allocatable": _texts(profile.resources.allocatable),
@@ -127,7 +127,7 @@ def status_document(profile: NodeProfile, conditions: Iterable[NodeCondition]) -
 
 
 def conditions_of(document: Document | None) -> list[NodeCondition]:
-    """As the API has them; what is not understood is as if it were not there."""
+    """As the API has them; times that cannot be parsed are None."""
     status = (document or {}).get("status") or {}
     return [_known(each) for each in status.get("conditions") or ()]
 
@@ -135,7 +135,7 @@ def conditions_of(document: Document | None) -> list[NodeCondition]:
 def next_conditions(
     before: Sequence[NodeCondition], pressure: frozenset[Condition], complaint: str | None, now_ns: int, name: str
 ) -> tuple[list[NodeCondition], list[Event]]:
-    """The three of pressure and Ready, and an event for each that changed. `complaint`: why the node is not ready."""
+    """The pressure conditions and Ready, and an event for each that changed. `complaint` is why it is not ready."""
     conditions, said = report(before, pressure, now_ns, name)
     index = next((i for i, each in enumerate(conditions) if each.type == READY), None)
     if index is None:

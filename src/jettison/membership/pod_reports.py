@@ -35,8 +35,8 @@ _QUIET: Final = (events.AlarmRaised, events.ObservationFailed, events.ActionFail
 class _Told(NamedTuple):
     """The last that was compared: neither side has changed while these are the same.
 
-    `version` is that of the pod in the cache, never that of the answer to a patch: between the two may be one more
-    that the cache had not heard of, so that what the answer holds was not all compared.
+    `version` is that of the pod in the cache, never that of the answer to a patch: a version between the two, which
+    the cache has not seen, would not have been compared.
     """
 
     status: PodStatus
@@ -44,7 +44,7 @@ class _Told(NamedTuple):
 
 
 class PodReports:
-    """One node's. A sink, too: what happens to a pod is the moment to tell of it."""
+    """For one node. Also a sink of facts: what happens to a pod is reported at once."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PodReports:
         self._clock = clock
         self._last: dict[str, PodStatus] = {}
         self._told: dict[str, _Told] = {}
-        # Asked to go, by the version that was: a finalizer may keep them, and asking again does not help.
+        # Pods whose final deletion was sent, with their version then: a finalizer may hold them, so it is not repeated.
         self._finished: dict[str, str] = {}
         self.wake: Callable[[], None] = lambda: None
 
@@ -75,7 +75,7 @@ class PodReports:
             self.wake()
 
     async def report(self) -> None:
-        """One round. The first failure ends it; what was not told yet differs in the next round as well."""
+        """One round. The first failure ends it; what was not sent still differs in the next round."""
         here = self._remember()
         shown = list(self._pods)
         uids = {uid_of(each) for each in shown} | here.keys()
@@ -129,7 +129,7 @@ class PodReports:
         self._finished[uid] = metadata["resourceVersion"]
 
     async def _patch(self, document: Document, status: Document) -> None:
-        """Of this pod and no other that may have its name by now."""
+        """With the uid, so that another pod of the same name is not changed."""
         if status:
             metadata = document["metadata"]
             body = {"metadata": {"uid": metadata["uid"]}, "status": status}
@@ -173,7 +173,7 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
 
 
 def lost_patch(pod: Document) -> Document:
-    """Of a pod that is to go and of which nothing is left here, not even how it ended: what ran has been killed."""
+    """For a deleted pod of which nothing is left here, not even how it ended: its containers were killed."""
     before = pod.get("status") or {}
     if before.get("phase") in ENDED_PHASES or not any(before.get(key) for key in _CONTAINERS):
         return {}

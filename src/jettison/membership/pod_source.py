@@ -40,9 +40,9 @@ class ApiPods:
         self._is_finished = is_finished
         self._emit = emit
         self._missing = missing
-        # Deleted by force: nothing but their names is left in the API, and the second that they have to end.
+        # Force-deleted pods are gone from the API at once; they still get a second to end.
         self._leaving: dict[str, Wish] = {}
-        # Made once: what may change in a pod's spec (tolerations, labels) a bare host does not act upon.
+        # Made once per pod: what may change in a spec (tolerations, labels) does not matter to a bare host.
         self._manifests: dict[str, PodManifest | None] = {}
         self._has_changed = True
         cache.listen(self._hear)
@@ -88,7 +88,7 @@ class ApiPods:
         except ManifestError as error:
             bare = stand_in(document, str(error))
             return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
-        # What it is now is for the API to know; a record of it here would be old, and managedFields are half of a pod.
+        # Without the status, which the API has, and without managedFields, which are half of a pod.
         metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
         # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
         annotations = metadata.get("annotations") or {}
@@ -108,7 +108,7 @@ def uid_of(document: Document) -> str:
 
 
 def local_uid(document: Document) -> str:
-    """By which the node itself knows the pod: a mirror tells it of the static pod that it shows."""
+    """The uid under which the node knows the pod: a mirror has that of its static pod in an annotation."""
     uid: str = (document["metadata"].get("annotations") or {}).get(CONFIG_MIRROR) or uid_of(document)
     return uid
 

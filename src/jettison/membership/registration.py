@@ -88,12 +88,12 @@ class Registration:
     async def _update(self, node: Document) -> None:
         status, said = self._status(node)
         is_due = self._clock.monotonic_ns() - self._reported_ns >= self._profile.report_ns
-        # Conditions are written by others, too; how the rest looks in the API is the API's affair.
+        # Others write conditions, too, so those are compared with the API; the rest with what was sent last.
         if not (is_due or _without_conditions(status) != self._reported or _differs(status, node.get("status") or {})):
             return
         await self._client.patch(NODES, self._profile.name, {"status": status}, subresource="status")
         self._note(status)
-        # Of pressure the agent tells by itself, when it notices.
+        # The agent itself reports pressure, when it notices it.
         self._say([event for event in said if event.reason in (NODE_READY, NODE_NOT_READY)])
 
     def _status(self, node: Document | None) -> tuple[Document, list[Event]]:

@@ -35,7 +35,7 @@ _AS_EXTRA: Final = b"impersonate-extra-"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user that the server knows, or `ANONYMOUS`; without a `role` it may do next to nothing."""
+    """A user that the server knows, or `ANONYMOUS`; without a `role` it may do almost nothing."""
 
     name: str
     groups: tuple[str, ...]
@@ -45,7 +45,7 @@ class User:
 
     @property
     def node(self) -> str:
-        """The node this user speaks for; empty for all others."""
+        """The node that this user is; empty for all others."""
         is_node = self.role == "node" and self.name.startswith(NODE_PREFIX)
         return self.name.removeprefix(NODE_PREFIX) if is_node else ""
 
@@ -135,7 +135,7 @@ def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> User | None:
 
 
 def with_own_groups(wanted: User) -> User:
-    """With the groups that come by themselves: a service account's, and the one that tells known from anonymous."""
+    """With the groups that Kubernetes adds: a service account's, and `system:authenticated` or its opposite."""
     groups = list(wanted.groups)
     account = _account(wanted.name)
     if account and not groups:
@@ -149,7 +149,7 @@ def with_own_groups(wanted: User) -> User:
 
 
 def impersonation(wanted: User) -> Iterator[Access]:
-    """What a user must be allowed to do before it may be this one."""
+    """What a user must be allowed to do before it may impersonate this one."""
     if account := _account(wanted.name):
         yield Access("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
     else:

@@ -43,7 +43,7 @@ _ABSENT: Final = object()
 
 
 class Verdict(NamedTuple):
-    """`reason` is why not, or how little of it; often there is nothing to say."""
+    """`reason` is why it is refused, or which part is allowed; it may be empty."""
 
     is_allowed: bool
     reason: str = ""
@@ -56,7 +56,7 @@ class Authorizer:
         self._nodes = NodeRestriction(objects)
 
     def judge(self, user: User, access: Access) -> Verdict:
-        """Whether the role permits it, and the names too where a node speaks."""
+        """Whether the role permits it and, for a node, whether the object is the node's own."""
         if not access.resource:
             return Verdict(_may_read_path(user, access))
         reason = ""
@@ -75,7 +75,7 @@ class Authorizer:
             raise denied(user, access, verdict.reason)
 
     def check_write(self, user: User, access: Access, name: str, old: Json | None, new: Json | None) -> None:
-        """403 where a node oversteps. Without `old` the object is created, without `new` deleted."""
+        """403 where NodeRestriction forbids it. Without `old` the object is created, without `new` deleted."""
         if user.node and (why := self._nodes.refusal(user.node, access, old, new)):
             raise refused(access.group, access.resource, name, why)
 
@@ -130,7 +130,7 @@ def _changed(path: Path, old: Any, new: Any, fields: frozenset[Path]) -> Iterato
     leads_to_field = any(field[: len(path)] == path for field in fields)
     is_opened = leads_to_field or len(path) < _DEEPEST_NAMED
     found = [each for each in (old, new) if each is not _ABSENT]
-    # What is not there has nothing in it, but an empty object in its place is a change.
+    # An absent object counts as an empty one, but an empty object in its place is a change.
     if is_opened and all(isinstance(each, Mapping) for each in found) and (any(found) or leads_to_field):
         before, after = ({} if each is _ABSENT else each for each in (old, new))
         for key in sorted({*before, *after}):

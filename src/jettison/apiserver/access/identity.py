@@ -40,7 +40,7 @@ class ServerIdentity:
 
 
 class IdentityInTheMaking:
-    """Begun when this is made; `wait` for it."""
+    """Starts the process; `wait` returns its result."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self._folder = folder

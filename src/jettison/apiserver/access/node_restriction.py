@@ -70,7 +70,7 @@ class NodeRestriction:
         self._objects = objects
 
     def objection(self, node: str, access: Access) -> str:
-        """Why the name or the selector of a request is not this node's to use; verbs are the role's affair."""
+        """Why this node may not use the name or the selector of a request; verbs are checked by the role."""
         match access.qualified:
             case "pods" if not access.subresource:
                 return self._pod_objection(node, access)
@@ -110,7 +110,7 @@ class NodeRestriction:
         if not access.name:
             return _NAMELESS
         pods, _ = self._objects.list(PODS, access.namespace)
-        # A mirror would be the node's own word for what it may read.
+        # Mirrors do not count: the node writes them itself, and could grant itself any account.
         is_used = any(
             _node_of(each.object) == node
             and each.object["spec"].get("serviceAccountName") == access.name
@@ -151,7 +151,7 @@ class NodeRestriction:
         return ""
 
     def _mirror_refusal(self, node: str, pod: Json) -> str:
-        """A mirror owned by anything but the node would be counted, and others ended for it, by that owner."""
+        """A controller that owned a mirror would count it among its pods, and end another one for it."""
         this = f"node {quote(node)}"
         if not is_mirror(pod):
             return f"pod does not have {quote(CONFIG_MIRROR)} annotation, {this} can only create mirror pods"
@@ -234,7 +234,7 @@ def _node_refusal(node: str, old: Json | None, new: Json | None) -> str:
 
 
 def _forbidden_labels(new: Json, old: Json) -> Iterator[str]:
-    """Those that differ, and by which work is steered to nodes that an administrator has chosen."""
+    """Changed labels by which administrators choose nodes for pods."""
     changed = (label for label in {*new, *old} if new.get(label) != old.get(label))
     return (label for label in changed if is_administrators_label(label))
 
@@ -251,7 +251,7 @@ def _unknown_source(spec: Json) -> str:
 
 
 def _referred(spec: Json) -> Iterator[str]:
-    """The kinds of objects that the pod needs: through a pod of its own a node could read what it wants."""
+    """The kinds of objects that the pod refers to: a node may read those, so it must not choose them."""
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         yield "serviceaccounts"
     volumes = spec.get("volumes") or ()

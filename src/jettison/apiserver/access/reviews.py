@@ -83,7 +83,7 @@ def _subject(spec: Json, known: Authenticator) -> User:
 
 
 def _rules(asker: User) -> dict[str, Any]:
-    """What a rule of this form cannot say is told beside it; kubectl prints that as a warning."""
+    """What a rule of this form cannot express goes into `evaluationError`, which kubectl prints as a warning."""
     paths = [{"verbs": ["get"], "nonResourceURLs": list(readable_paths(asker))}]
     if asker.role == "admin":
         paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
@@ -103,7 +103,7 @@ def _rules(asker: User) -> dict[str, Any]:
 
 
 def _verdict(authorizer: Authorizer, user: User, access: Access) -> dict[str, Any]:
-    """A no has no reason: kubectl would print it behind the word, and scripts compare that word."""
+    """A refusal has no reason: kubectl would print it after `no`, and scripts compare that word."""
     verdict = authorizer.judge(user, access)
     if verdict.is_allowed and verdict.reason:
         return {"allowed": True, "reason": verdict.reason}
@@ -119,7 +119,7 @@ def _access(spec: Json) -> Access:
 
 
 def _selector(given: Json) -> FieldSelector:
-    """What is not understood of it narrows nothing, so that the answer is rather no than yes."""
+    """A selector that is not understood narrows nothing, so that the answer is no in doubt."""
     try:
         parsed = parse_field_selector(given.get("rawSelector") or "")
     except InputError:

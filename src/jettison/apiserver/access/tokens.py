@@ -105,6 +105,6 @@ def kubeconfig(url: str, authority_pem: bytes, user: str, token: str) -> dict[st
 
 
 def write_kubeconfig(path: Path, url: str, authority_pem: bytes, user: str, token: str) -> None:
-    """Mode 0600: kubectl warns about anything wider, with reason, for the token is in it."""
+    """Mode 0600, because the token is in it; kubectl warns about anything wider."""
     document = kubeconfig(url, authority_pem, user, token)
     write_private(path, yaml.safe_dump(document, sort_keys=False).encode(), is_remade=True)

@@ -31,7 +31,7 @@ MOST_IGNORED_BYTES = 64 * 1024 * 1024
 """Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
 
 IGNORING_SECONDS = 20.0
-"""And for so long."""
+"""For so long such a body is read."""
 
 _SMALL = 16 * 1024
 """What fits into one record of TLS is worth being copied into one piece."""
@@ -87,7 +87,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._answers: _OnePiece
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The clock runs from the handshake on: a connection that says nothing is the cheapest attack."""
+        """The deadline runs from the handshake on: a connection that sends nothing is the cheapest attack."""
         super().connection_made(transport)
         self._answers = _OnePiece(transport)
         self._start_clock()
@@ -125,7 +125,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self._quotas.assign(self, user, is_administrator=is_administrator)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it asked for; from now on it has to take something in time."""
+        """The client does not read as fast as it asked for; from now on it has to read something in time."""
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(STALL_SECONDS, self.drop)
@@ -136,7 +136,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Nonsense behind a request whose answer has begun ends the connection: nothing may stand inside an answer."""
+        """Garbage after a request whose answer has begun ends the connection: a 400 must not be written into it."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             super().send_400_response(msg)
@@ -184,7 +184,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """As above."""
+        """The body is complete."""
         self._stop_ignoring()
         if not self.transport.is_closing():
             super().on_message_complete()

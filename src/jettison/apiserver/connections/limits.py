@@ -65,7 +65,7 @@ Identify = Callable[[Any], User | None]
 
 
 class Count:
-    """Of one kind of thing, by user."""
+    """How many there are of one kind, by user."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -195,7 +195,7 @@ class Answers:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def room(self, user: User) -> None:
-        """Wait until another answer may be put together."""
+        """Wait until another answer may be made."""
         while not self._bytes.has_room(user.name, is_administrator=user.role == "admin"):
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -203,7 +203,7 @@ class Answers:
 
     @contextmanager
     def holding(self, user: User, size: int) -> Iterator[None]:
-        """While it is sent."""
+        """Count an answer while it is sent."""
         self._bytes.add(user.name, size)
         try:
             yield

@@ -20,7 +20,7 @@ _FILES_KEPT = 128
 
 
 class Connection(Protocol):
-    """What is counted here."""
+    """What is counted."""
 
     @property
     def is_idle(self) -> bool:

@@ -50,7 +50,7 @@ class Endpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What clients may call it: a wildcard is no name, but the machine has one."""
+        """The names in its certificate; for a wildcard that of the machine."""
         if self.is_wildcard:
             return (*LOOPBACK_NAMES, socket.gethostname())
         return tuple(dict.fromkeys((*LOOPBACK_NAMES, self.host)))

@@ -1,4 +1,4 @@
-"""The body of a request, to the object that it is. Everything wrong with it is a 4xx in Kubernetes' words."""
+"""From the body of a request to an object. Everything wrong with it is a 4xx in Kubernetes' words."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Expected:
 
     @property
     def internal(self) -> str:
-        """As Go calls the type that it wanted to convert to."""
+        """The Go type that Kubernetes would convert to, for its message."""
         group = self.api_versions[0].rpartition("/")[0].partition(".")[0]
         return f"{group or 'core'}.{self.kind}"
 

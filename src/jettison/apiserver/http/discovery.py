@@ -1,4 +1,4 @@
-"""What the server serves, told to clients: the legacy documents, one per group version, and the aggregated ones.
+"""Discovery documents: the legacy ones, one per group version, and the aggregated ones.
 
 kubectl up to 1.25 walks the legacy documents; 1.26 to 1.29 know the aggregated form as `v2beta1` and take a `v2`
 document for an empty one; later ones ask for `v2`. Everything follows from the table of resources, so the documents

@@ -64,7 +64,7 @@ def metadata_of(value: Mapping[str, Any], api_version: str) -> dict[str, Any]:
 
 
 def not_of_this_shape(group: str, kind: str, shape: str) -> ApiError:
-    """406 for the metadata of one where there are many, or the other way round; kinds are called as in Go."""
+    """406 for the metadata of one object where there is a list, or the other way round; kinds have their Go names."""
     package = "core" if kind == "Event" else group.partition(".")[0] or "core"
     found = f"a list (*{package}.{kind}List)" if shape == METADATA else f"not a list (*{package}.{kind})"
     message = f"you requested {shape}, but the requested object is {found}"
@@ -99,7 +99,7 @@ def _unknown_form(known: tuple[str, ...]) -> ApiError:
 
 
 def _not_acceptable(request: Request) -> ApiError:
-    """In Kubernetes' words, which has protobuf besides; what was refused just now is not offered again."""
+    """In Kubernetes' words, which also offers protobuf; what the client has just asked for is left out."""
     refused = {choice.name for choice in parse_accept(request.accept)}
     listed = (*_OFFERED, *(_WATCHABLE if request.verb in ("list", "watch") else ()))
     known = ", ".join(each for each in listed if each.partition(";")[0] not in refused)

@@ -16,7 +16,7 @@ _decode = msgspec.json.Decoder().decode
 _KEY: Final = re.compile(rb'"\s*:')
 _LONG_NUMBER: Final = re.compile(rb"\d{19}")
 _UINT64: Final = 2**64
-# As upstream; and a path is no longer than its text, so a hundred of them may still be too much to say.
+# As upstream. A path can be as long as the text, so the sum of their lengths is limited, too.
 _MOST_DUPLICATES: Final = 100
 _MOST_DUPLICATE_CHARS: Final = 65_536
 # What Python's decoder says, and where in the grammar Go would say it is.

@@ -85,7 +85,7 @@ def _mistakes(options: WriteOptions) -> Iterable[Mistake]:
 
 
 def dry_run_mistakes(dry_run: Iterable[str]) -> Iterable[Mistake]:
-    """There is one value."""
+    """`All` is the only value."""
     listed = list(dry_run)
     if any(each != DRY_RUN_ALL for each in listed):
         text = f'Unsupported value: {shown(listed)}: supported values: "{DRY_RUN_ALL}"'

@@ -23,7 +23,7 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer with an end. A list has the stored bodies as its `parts`: they are not copied for each client."""
+    """An answer that is no stream. A list has the stored bodies as its `parts`: they are not copied for each client."""
 
     code: int
     body: bytes
@@ -76,7 +76,7 @@ def show_value(request: Request, resource: Resource, value: Json, now_ns: int, c
 
 
 def show_document(request: Request, group: str, document: Json, code: int = 200) -> Response:
-    """What there is no table of: a part of an object that has a kind of its own, or an answer that is never kept."""
+    """A document without a table: a subresource with a kind of its own, or a review."""
     form = form_of(request, has_table=False)
     match form.shape:
         case forms.METADATA:
@@ -87,7 +87,7 @@ def show_document(request: Request, group: str, document: Json, code: int = 200)
 
 
 def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> Response:
-    """A list. Where Kubernetes has the metadata of nothing to show, it shows null."""
+    """A list. An empty list of metadata is null, as in Kubernetes."""
     form = form_of(request)
     match form.shape:
         case forms.TABLE:

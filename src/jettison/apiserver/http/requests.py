@@ -96,7 +96,7 @@ class Request:
 
     @property
     def is_watch(self) -> bool:
-        """Whether the answer has no end."""
+        """Whether the answer is a stream of changes."""
         return self.verb == "watch"
 
     def _verb(self) -> str:
@@ -129,7 +129,7 @@ class Request:
 
 
 def _field_selector(text: str) -> FieldSelector:
-    """One that cannot be read selects nothing in particular here; the list itself says what is wrong with it."""
+    """A selector that cannot be parsed counts as none here; the list itself refuses it."""
     try:
         return parse_field_selector(text)
     except InputError:
@@ -143,7 +143,7 @@ def _one_name(selector: FieldSelector) -> str:
 
 
 def parse_path(path: str) -> Target | None:
-    """What a path names; None for a path that is none of the API's objects.
+    """What a path names; None for a path that names no objects.
 
     Raises 404 for a resource that is not served, in the form that clients expect inside a version that is.
     """

@@ -85,12 +85,12 @@ def too_large(most_bytes: int) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """What was asked for is too long ago."""
+    """The version that was asked for is no longer known."""
     return ApiError(message, code=410, reason="Expired")
 
 
 def internal_error(message: str) -> ApiError:
-    """Our fault."""
+    """The server's fault."""
     details = {"causes": [{"message": message}]}
     return ApiError(f"Internal error occurred: {message}", code=500, reason="InternalError", details=details)
 

@@ -1,4 +1,4 @@
-"""YAML in requests and answers. Hardly a client sends it, so it is read carefully rather than fast."""
+"""YAML in requests and answers. Few clients send it, so it is read safely rather than fast."""
 
 from __future__ import annotations
 

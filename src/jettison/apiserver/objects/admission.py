@@ -1,4 +1,4 @@
-"""What depends on other objects: is there such a namespace, which priority has that class, may it be deleted?"""
+"""Checks and defaults that depend on other objects: namespaces, priority classes, what must not be deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Admission:
         self._store = store
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Nothing is made in a namespace that is not there, or is about to go."""
+        """Nothing is created in a namespace that does not exist, or is being deleted."""
         found = self._store.head(NAMESPACES, "", namespace)
         if found is None:
             raise not_found(NAMESPACES, namespace)
@@ -92,13 +92,13 @@ class Admission:
 
 
 def check_namespace_deletion(resource: Resource, name: str) -> None:
-    """Some things the machine cannot be without."""
+    """A cluster needs these namespaces."""
     if resource is NAMESPACES and name in IMMORTAL_NAMESPACES:
         raise forbidden(resource, name, "this namespace may not be deleted")
 
 
 def check_class_deletion(resource: Resource, name: str) -> None:
-    """As above; only that Kubernetes asks it first, before it knows whether this is the object that was meant."""
+    """A cluster needs these classes. Kubernetes checks this first, before the preconditions of the deletion."""
     if resource is PRIORITY_CLASSES and name in SYSTEM_CLASSES:
         raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
@@ -111,7 +111,7 @@ def _surplus(what: str, given: object, computed: object) -> str:
 
 
 def add_default_tolerations(spec: Json) -> None:
-    """Five minutes on a node that is not ready or not reachable, unless the pod has its own opinion."""
+    """Five minutes on a node that is not ready or not reachable, unless the pod has such a toleration itself."""
     tolerations = spec.get("tolerations") or []
     added = [
         {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_SECONDS}

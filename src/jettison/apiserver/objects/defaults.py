@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def default_pod(pod: Json) -> None:
-    """A pod's spec. What only a pod has filled in, a template is left without: its pods get it one by one."""
+    """A pod's spec. Some defaults are for pods only: those of a template's pods are filled in pod by pod."""
     spec = pod["spec"]
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)

@@ -1,4 +1,4 @@
-"""Bodies in protobuf, turned into the JSON values that everything behind speaks.
+"""Bodies in protobuf, decoded into the JSON values that the rest of the server uses.
 
 kubectl from 1.32 on and Go programs with a recent client-go send built-in kinds in protobuf and do not fall back to
 JSON when it is refused. They all take JSON as an answer, so nothing is ever encoded here.

@@ -1,4 +1,4 @@
-"""What is done to an object of each kind when it is written, beyond what is done to all of them."""
+"""Per kind: defaults, first status, validation and warnings, beyond what applies to all objects."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _prepare_job(job: Json) -> None:
 
 
 def _default_budget(budget: Json) -> None:
-    """A key that once told apart two meanings of the empty selector is no part of any other selector."""
+    """Kubernetes once marked empty selectors with this key; it is removed from all others."""
     selector = budget["spec"].get("selector") or {}
     expressions = selector.get("matchExpressions") or []
     if not any(each["key"] == _FORMER_KEY for each in expressions):

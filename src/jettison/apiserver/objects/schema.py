@@ -24,7 +24,7 @@ Json = dict[str, Any]
 _PLAIN_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _INT32: Final = 2**31
 _NUMBERS: Final = (Type((), "int32"), Type((), "int64"))
-# Texts that have a type of their own in Go; those that a person is likely to get wrong.
+# Strings that have a type of their own in Go, as far as a person is likely to get them wrong.
 _NAMED: Final = {
     ("ObjectMeta", "uid"): "types.UID",
     ("OwnerReference", "uid"): "types.UID",
@@ -95,7 +95,7 @@ def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
     fields = [each for each in notes.path if not each.startswith("[") and not isinstance(each, _Key)]
     where = ".".join(fields)
     is_number = wanted in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool)
-    # Which number it is matters only where another one would do.
+    # Go names the number only where another number would be accepted.
     found = f"number {value}" if is_number else found_kind(value)
     name = _NAMED.get((notes.owner, fields[-1])) if fields and not wanted.shape else None
     return InputError(

@@ -1,4 +1,4 @@
-"""Which objects a list, a watch or a collective delete means: label and field selectors as one question."""
+"""Which objects a list, a watch or a DELETE of a collection selects: label and field selectors together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TEXTS: Final = {True: "true", False: "false", None: ""}
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Both selectors must hold. Without any, everything is meant."""
+    """Both selectors must match. Without any, all objects do."""
 
     resource: Resource
     labels: LabelSelector
@@ -44,19 +44,19 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no question need be asked."""
+        """Whether there is no selector."""
         return self.labels.is_empty and self.fields.is_empty
 
     @property
     def name(self) -> str | None:
-        """The one name that is meant, if it is one: then not all objects have to be searched."""
+        """The one name that is selected, if it is one: then not all objects have to be searched."""
         for term in self.fields.terms:
             if term.field == "metadata.name" and not term.is_negated:
                 return term.value
         return None
 
     def takes(self, value: Json) -> bool:
-        """Whether the object is meant."""
+        """Whether the object matches."""
         if not self.fields.is_empty:
             found = {term.field: field_text(self.resource, value, term.field) for term in self.fields.terms}
             if not self.fields.matches(found):

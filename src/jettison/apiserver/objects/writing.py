@@ -1,4 +1,4 @@
-"""What becomes of an object on its way into the store: what the server fills in, keeps, counts and checks."""
+"""What the server fills in, keeps, counts and checks before it stores an object."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, ad
     rules.prepare(value)
     mistakes = [*rules.validate_new_metadata(metadata, rules.name), *rules.validate(value)]
     if not mistakes:
-        # What a kind does not ask is asked of all of them in the end.
+        # These rules hold for all kinds, also for those that do not check metadata themselves.
         mistakes = list(validate_metadata(metadata, path_segment_name))
     if mistakes:
         raise refusal(resource.group, resource.kind, metadata.get("name", ""), mistakes)
@@ -101,7 +101,7 @@ def called(metadata: Json) -> str:
 
 
 def check_address(metadata: Json, namespace: str, name: str) -> None:
-    """What the object calls itself must be what the path calls it; saying nothing is fine for the namespace."""
+    """The name in the object must be that of the path; the namespace may be left out."""
     check_namespace(metadata, namespace)
     given = metadata.get("name", "")
     if not given:
@@ -131,7 +131,7 @@ def _check_same(resource: Resource, metadata: Json, old: Json, field: str, title
     given, current = metadata.get(field, ""), old["metadata"][field]
     if given not in ("", current):
         key = "/".join(part for part in (old["metadata"].get("namespace", ""), old["metadata"]["name"]) if part)
-        # Nodes were called minions once, and in the store they still are.
+        # Nodes were called minions once, and are still stored under that name in Kubernetes.
         plural = "minions" if resource.kind == "Node" else resource.plural
         why = f"Precondition failed: {title} in precondition: {given}, {title} in object meta: {current}"
         where = f"Code: 4, Key: /registry/{plural}/{key}, ResourceVersion: 0"

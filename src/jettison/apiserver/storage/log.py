@@ -3,10 +3,10 @@
 Appending to a table by its growing key is the cheapest write that SQLite has: no index, always the last page. A row
 that is superseded and too old to be watched is deleted in the transaction of some later write.
 
-SQLite believes what it reads, so damage has to be noticed here. Every row carries a checksum. The *seal*, one row of
-another table that is written in every transaction, tells how many rows there are and what their checksums come to: a
-row that a damaged page hides, or brings back, is missed. A file beside the store tells the newest version
-that was acknowledged (`mark`): a write-ahead log that was removed, or an older copy in place of the store, is missed.
+SQLite trusts what it reads, so damage has to be noticed here. Every row carries a checksum. The *seal*, one row of
+another table that is written in every transaction, holds the number of rows and the XOR of their checksums: it
+shows when a damaged page hides a row, or brings one back. A file beside the store holds the newest version that was
+acknowledged (`mark`): it shows when a write-ahead log was removed, or an older copy put in place of the store.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from jettison.errors import JettisonError
 
 FILE: Final = "store.sqlite"
 WITNESSES: Final = ("tokens.json", "pki/ca.pem", mark.FILE, f"{FILE}-wal")
-"""What is beside a store only where there was one."""
+"""Files that exist only beside a store that was used."""
 
 _FORM: Final = 2
-"""Of the tables, in SQLite's `user_version`; the first had no checksums, and no number."""
+"""The version of the tables, in SQLite's `user_version`; the first had no checksums, and no number."""
 
 _COLUMNS: Final = "version, storage, namespace, name, is_removal, body, checksum"
 _SCHEMA: Final = """
@@ -93,11 +93,11 @@ class Seal(NamedTuple):
 
     @property
     def checksum(self) -> int:
-        """As of a row."""
+        """Over everything in it, as for a row."""
         return crc32(repr(tuple(self)).encode())
 
     def after(self, added: Sequence[int], removed: Sequence[int], version: int, oldest: int) -> Seal:
-        """The seal when rows with these checksums have come and gone."""
+        """The seal after rows with these checksums were added and removed."""
         digest = self.digest
         for each in (*added, *removed):
             digest ^= each
@@ -112,7 +112,7 @@ class Damaged(NamedTuple):
 
     @property
     def version(self) -> int:
-        """SQLite's own key of the row, a number in any case."""
+        """SQLite's own key of the row, always a number."""
         version: int = self.columns[0]
         return version
 
@@ -183,7 +183,7 @@ class Log:
     def set_aside(self, lost: Sequence[ObjectKey], damaged: Sequence[Damaged], older: Sequence[Row]) -> None:
         """Move rows into the quarantine, for good: the damaged ones, and what is older of the objects that are lost.
 
-        From then on the log begins with the next version: no watch can be told what became of those objects.
+        From then on the history begins with the next version: no watch can be told what became of those objects.
         """
         version = self.seal.version + 1
         try:
@@ -247,7 +247,7 @@ class Log:
                 self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Nothing is lost without this; it only tidies the WAL away."""
+        """Nothing is lost without this; it only removes the WAL."""
         self._connection.close()
         self._mark.close()
 
@@ -265,7 +265,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def damaged_store(path: Path, why: str) -> JettisonError:
-    """What to do about it, for every way in which the file as a whole is wrong."""
+    """The error for a file that is damaged as a whole, with what to do about it."""
     folder = path.parent.parent
     return JettisonError(
         f"the store `{path}` is damaged: {why}; `jettison store check --state-dir {folder}` tells what is left,"
@@ -274,10 +274,10 @@ def damaged_store(path: Path, why: str) -> JettisonError:
 
 
 def _unreadable(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> JettisonError:
-    """The file may be sound, and the disk full, the file locked or forbidden. SQLite's word on a damaged schema quotes
-    from it, and then it is no text.
+    """The file may be intact, and the disk full, the file locked or its mode wrong. SQLite's message about a damaged
+    schema quotes from it, and may not be UTF-8.
     """
-    # The lower byte is the kind. An error without one is ours; SQLITE_ERROR is a table that is not as it should be.
+    # The lower byte is the kind. An error without a code is ours; SQLITE_ERROR means unexpected tables.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
         return damaged_store(path, str(error))
@@ -324,7 +324,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, may_begin: bool) -> 
 
 
 def new_uid() -> str:
-    """Of a store that begins."""
+    """The id of a new store."""
     return str(uuid.uuid4())
 
 
@@ -338,7 +338,7 @@ def new_tables(connection: sqlite3.Connection, seal: Seal) -> None:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """From the form without checksums. What is there is believed, as far as it is JSON."""
+    """From the version without checksums. Rows are trusted as far as they are JSON."""
 
     def checksum(version: int, storage: bytes, namespace: bytes, name: bytes, is_removal: int, body: bytes) -> int:
         try:
@@ -377,7 +377,7 @@ def quarantine(
 
 
 def seal_all(connection: sqlite3.Connection, store: str, version: int) -> Seal:
-    """Seal what the log has now. It begins with this version: of what was before, no watch can be told."""
+    """Seal what the log has now. Its history begins with this version: no watch can resume from an earlier one."""
     checksums = [checksum for (checksum,) in connection.execute("SELECT checksum FROM log")]
     seal = Seal(store, 0, 0, 0, 0).after(checksums, (), version, version)
     write_seal(connection, seal)
@@ -436,7 +436,7 @@ def unsealed(content: Content) -> str:
 
 
 _MOST_DAMAGED: Final = 8
-"""Of more, and of more than a tenth, it is not the rows that are wrong but the file: nothing is moved in it then."""
+"""If more rows, and more than a tenth, are damaged, the file itself is taken as damaged, and nothing is moved."""
 
 
 def shown_text(value: object) -> str:

@@ -1,9 +1,9 @@
 """The newest version that was acknowledged, in a file beside the store.
 
-A store whose write-ahead log was removed or cut short, or that is an older copy, is sound in itself: SQLite goes on
-from the last transaction that it finds. This file is what tells that there were others. It is written after each commit
-and without a wait for the disk, which costs 5 µs: it outlives every end of the process, and after a power cut it is at
-most behind.
+A store whose write-ahead log was removed or cut short, or that is an older copy, is consistent in itself: SQLite
+goes on from the last transaction that it finds. This file shows that there were others. It is written after each commit
+without a wait for the disk, which costs 5 µs: it survives every end of the process, and after a power cut it may be
+behind, never ahead.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Mark:
         return ""
 
     def open(self, store: str, version: int) -> None:
-        """Begin to keep it. The file gets the length that it will ever have."""
+        """Begin to write it. The file gets its final length at once."""
         self._descriptor = open_private(self.path)
         self.write(store, version)
         self.write(store, version)
-        # Where the disk is so full that there is no room for it, the store is still as good as it was without.
+        # On a full disk the store works without it.
         with suppress(OSError):
             os.fsync(self._descriptor)
 
@@ -77,7 +77,7 @@ class Mark:
         self._turn = 1 - self._turn
 
     def close(self) -> None:
-        """To be found by the next server."""
+        """Close the file; it stays for the next server."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -34,7 +34,7 @@ def make_private_folder(folder: Path, *, is_ours: bool = True) -> None:
 
 def open_private(path: Path) -> int:
     """Open for reading and writing. A new file has mode 0600 from its first moment on, whatever the umask; one that
-    others could read is theirs no longer.
+    others could read is made private.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -46,7 +46,7 @@ def open_private(path: Path) -> int:
 
 
 def tighten(path: Path, mode: int = 0o600) -> None:
-    """Take from others what an earlier version, or a copy, has left to them; a file that is not there is fine."""
+    """Remove the permissions of others that an earlier version, or a copy, has left; a missing file is fine."""
     try:
         if path.stat().st_mode & _OTHERS:
             path.chmod(mode)
@@ -60,7 +60,7 @@ def write_private(path: Path, content: bytes, *, is_remade: bool = False) -> Non
     """Replace the file as a whole, mode 0600 from its first byte on: there is no moment in which others could read.
 
     A file that has this content already is not written: a start needs no room on a full disk. One that `is_remade` at
-    every start is written in place where there is no room for another: half of it would not stay for long.
+    every start is written in place where there is no room for another: half of it would be replaced at the next start.
     """
     old = read_private(path)
     if old == content:

@@ -1,6 +1,6 @@
-"""What is wrong with a store, and a new one of what is left: for an operator, while no server runs.
+"""Checking and repairing a store: for an operator, while no server runs.
 
-To check changes nothing: a copy is read. To repair writes a new file beside the old one, which is kept.
+A check reads a copy and changes nothing. A repair writes a new store from every intact row; the old file is kept.
 """
 
 from __future__ import annotations
@@ -174,10 +174,10 @@ def _wal(path: Path) -> Path:
 def repair(
     path: Path, aside: Sequence[ObjectKey] = (), *, begins_anew: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> Repaired:
-    """Put a store in its place that has every row which is what was written. The old files are kept, and objects that
-    are set aside stay so.
+    """Replace the store with a new one of every intact row. The old files are kept, and objects that are set aside stay
+    so.
 
-    Its version is above all that were ever acknowledged, so that no watch goes on from a state that is no more.
+    Its version is above all that were ever acknowledged, so that no watch resumes from a state that is lost.
     """
     found = Salvaged(None, [], []) if begins_anew else salvage(path, _wal(path))
     record = Mark(path.with_name(mark.FILE))

@@ -1,11 +1,11 @@
-"""Room on the disk for what makes room: deletions and evictions go on where everything else must wait.
+"""Reserved disk space, so that deletions and evictions go on when the disk is full and all other writes are refused.
 
 Kubernetes' store has a quota below the size of its disk, and takes only deletions once it is reached. Here a file keeps
 blocks for that time. When the disk is nearly full, ordinary writes are refused; when it is full, the blocks go to the
-write-ahead log, in one step, because whatever fills the disk would take them too. The last of them let the store take
-in what is in that log, which then begins again in the room that it has. As deletions also shorten the history that is
-kept for watches, this goes on for as long as it must. Once there is room again, the reserve is made anew, and all
-writes are taken.
+write-ahead log, in one step, because whatever fills the disk would take them too. The last of them are
+used to checkpoint that log into the store, so that it starts again in its own space. As deletions also shorten the
+history that is kept for watches, this can go on without end. Once there is space again, the reserve is restored, and
+all writes are accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE: Final = "store.reserve"
 MOST_BYTES: Final = 4 * 2**20
 """An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
 _SHARE: Final = 16
-"""Of a small disk the reserve is one part in so many."""
+"""On a small disk the reserve is at most this part of it."""
 _LOOK_NS: Final = 10_000_000
 _FEWEST_BYTES: Final = 64 * 2**10
 
@@ -47,7 +47,7 @@ class Room:
         self.is_full = not self._keep() or self._free() < self._least
 
     def look(self) -> bool:
-        """Whether there is room for all that may be written, as of some milliseconds ago: every write asks."""
+        """Whether ordinary writes are accepted, as of up to 10 ms ago: every write asks."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < self._next_look_ns:
             return not self.is_full
@@ -60,7 +60,7 @@ class Room:
         return not self.is_full
 
     def refusal(self) -> ApiError:
-        """What etcd's is in Kubernetes: an internal error, whatever was to be written."""
+        """An internal error, as for a full etcd in Kubernetes."""
         return internal_error(f"the store cannot write: {self.complaint}; deletions and evictions are still possible")
 
     @property
@@ -137,7 +137,7 @@ def _allocate(descriptor: int, start: int, size: int) -> int:
 
 
 def is_out_of_room(error: Exception) -> bool:
-    """Whether the disk has refused for want of room."""
+    """Whether the error says that the disk is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL

@@ -1,6 +1,6 @@
-"""Rows of a log whose file SQLite no longer reads: page by page, past everything that leads to the pages.
+"""Reads rows from a file that SQLite no longer opens: page by page, without the structures that lead to the pages.
 
-A row proves itself by its checksum, so nothing else in the file has to be believed: not the tree above the leaves, not
+A row is verified by its checksum, so nothing else in the file has to be trusted: not the tree above the leaves, not
 the table of contents, not the checksums of the write-ahead log. What must not come back is a row that was deleted. Only
 superseded rows are, all of them of versions up to the seal's `oldest`; so those count only where the newest state of
 the file has them, in a page that is not free.
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from jettison.apiserver.storage.log import Damaged, Row, Seal, read_row
 
 _PAGE: Final = 4096
-"""SQLite's default, which our stores have; the header that tells it may be what is damaged."""
+"""SQLite's default, which our stores have; the header that holds it may be damaged."""
 _LEAF: Final = 0x0D
 _HEADER: Final = 100
 _WAL_HEADER: Final = 32
@@ -32,7 +32,7 @@ Pages = dict[int, bytes]
 
 
 class Salvaged(NamedTuple):
-    """What is left. `damaged` are rows that can be told to have been there, and not what was in them."""
+    """What is left. `damaged` are rows that existed and whose content is lost."""
 
     seal: Seal | None
     rows: list[Row]
@@ -40,7 +40,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage(store: Path, wal: Path) -> Salvaged:
-    """Read every row that is what was written."""
+    """Read every intact row."""
     content = store.read_bytes() if store.exists() else b""
     pages = {at // _PAGE + 1: content[at : at + _PAGE] for at in range(0, len(content) - _PAGE + 1, _PAGE)}
     past: dict[int, Row] = {}

@@ -46,7 +46,7 @@ Items = list[Stored]
 Changes = list[Change]
 
 HISTORY: Final = 10_000
-"""How many changes a watch may lag behind; usual pods are 15 MB then."""
+"""How many changes a watch may lag behind; with usual pods that is 15 MB."""
 
 HISTORY_BYTES: Final = 16 * 1024 * 1024
 """The same limit for large objects."""
@@ -57,7 +57,7 @@ _LEAST_HISTORY: Final = 64
 _KINDS: Final = tuple(ChangeType)
 
 _MOST_COMPACTED: Final = 64 * 1024 * 1024
-"""It takes a fifth of a second, and as much memory once more."""
+"""Compacting takes a fifth of a second for this much, and as much memory again."""
 
 _DECODED_BYTES: Final = 1024 * 1024
 """Of superseded versions that stay decoded for a moment: a watch with a selector asks what an object was before."""
@@ -108,8 +108,8 @@ class _Shelf:
 
 
 class _Packed:
-    """All rows of a store, one behind the other; which are current, in the order of lists; and its history, each change
-    as its kind, its row and the one before.
+    """All rows of a store in one block; the current ones in the order of lists; and the history, each change as its
+    kind, its row and the row before.
     """
 
     def __init__(self) -> None:
@@ -340,7 +340,8 @@ class Store:
 
         `value` keeps the resourceVersion it came with, so that the two can be compared. With `most_bytes`, an object
         that grows beyond them is refused with 413. The server's own writes have none: whatever is stored can be
-        evicted, bound and deleted. On a full disk only what is on its way out may change, or what `is_for_removal`.
+        evicted, bound and deleted. On a full disk only objects that are being deleted may change, and what
+        `is_for_removal` says is written for a deletion.
         """
         previous = self.head(resource, namespace, name)
         if previous is not None and previous.object == value:
@@ -370,8 +371,8 @@ class Store:
         return (resource.storage, (namespace, name)) in self.set_aside
 
     def missing(self, resource: Resource, namespace: str, name: str) -> ApiError:
-        """Why there is no such object to be had. An owner that is set aside is not gone: 404 would let the garbage
-        collector delete what it owns, and a node end the pod.
+        """The error for an object that is not there. One that is set aside is not gone: a 404 would let the garbage
+        collector delete its dependents, and a node end the pod.
         """
         if self.is_set_aside(resource, namespace, name):
             return internal_error(f"{shown(resource.storage, (namespace, name))} is damaged and set aside: {_WAY_OUT}")
@@ -435,7 +436,7 @@ class Store:
 
     def _committed(self, error: Exception | None) -> None:
         if error is not None and is_out_of_room(error) and self._committing is not None and self._make_room():
-            # What is in the batch was taken before the disk was known to be full, or makes room.
+            # The batch was accepted before the disk was known to be full, or is for removal.
             self._attempt(self._committing)
             return
         self._has_tidied = False
@@ -506,7 +507,7 @@ class Store:
                 self._superseded.append((change.stored.version, _row(change).checksum))
 
     def _give_up(self, error: Exception) -> None:
-        """The disk refused: nothing of it happened, nor what was built on it. Numbers given out are not used again."""
+        """The disk refused: these writes are undone, with those built on them. Their versions are not used again."""
         self._log.rollback()
         failure = internal_error(f"the store cannot write: {error}")
         for batch in (self._committing, self._open):
@@ -518,7 +519,7 @@ class Store:
 
 
 def lost_objects(content: Content) -> set[tuple[str, Key]]:
-    """The objects whose newest state is damaged: what is left of them is out of date, and must not pass for them.
+    """The objects whose newest state is damaged: older states of them must not be served in their place.
 
     The key of a damaged row may be what is wrong with it. Its uid is in the body and belongs to one object only, so
     that is asked first; the key counts where the body tells no uid that is known.
@@ -532,7 +533,7 @@ def lost_objects(content: Content) -> set[tuple[str, Key]]:
         keys = [(shown_text(namespace), shown_text(name))]
         if found.name:
             keys.append((found.namespace, found.name))
-        # A resource that there is not is one that there is, damaged: it may be any.
+        # An unknown resource is the damaged name of a known one, and may be any of them.
         storages = [told] if (told := shown_text(storage)) in _STORAGES else [told, *_STORAGES]
         if found.uid in uids:
             candidates = [uids[found.uid]]

@@ -31,7 +31,7 @@ class Stored:
         self.body = body
         self._object = value
         self._is_superseded = False
-        # The disk refused it: it never was, whatever version the store has reached since.
+        # The disk refused it: it never existed, whatever version the store has reached since.
         self.is_given_up = False
 
     @classmethod
@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def metadata(self) -> Json:
-        """Shorthand for what is asked most."""
+        """`object["metadata"]`."""
         metadata: Json = self.object["metadata"]
         return metadata
 

@@ -1,4 +1,4 @@
-"""Deleting: with grace, with finalizers, with preconditions; and a second time.
+"""Deletion: grace, finalizers, preconditions, and what a second deletion changes.
 
 The server does not time a pod's grace: the node that runs the pod says that it has ended, by deleting it with grace 0.
 """
@@ -31,7 +31,7 @@ _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"
 GARBAGE_FINALIZERS: Final = frozenset((_FOREGROUND, _ORPHAN))
 """Those that the garbage collector takes away."""
-# A grace of 300,000 years is a number but has no end that could be written; 9999-12-31 is the last day there is.
+# A grace of 300,000 years is a valid number, but no timestamp is later than 9999-12-31.
 _SCHEME: Final = 'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27"'
 _LATEST_NS: Final = 253_402_300_799 * _SECOND_NS
 
@@ -62,7 +62,7 @@ class DeleteOptions:
 
     @property
     def is_silent_on_dependents(self) -> bool:
-        """Whether it is left to the kind what becomes of what belongs to the object."""
+        """Whether the kind decides what becomes of the object's dependents."""
         return self.policy is None and self.orphans is None
 
     def check(self) -> None:
@@ -157,7 +157,7 @@ class Deletions:
         now_ns: int,
         admit: Callable[[Json], None] | None = None,
     ) -> Deleted:
-        """Delete one object, or begin to; `admit` refuses what is as it was expected, and still must stay."""
+        """Delete one object, or begin to; `admit` may refuse after the preconditions are met."""
         options.check()
         found = self._store.head(resource, namespace, name)
         if found is None and self._store.is_set_aside(resource, namespace, name):
@@ -197,7 +197,7 @@ class Deletions:
         options: DeleteOptions,
         admit: Callable[[Json], None] | None,
     ) -> Deleted:
-        """What is damaged is deleted by its name alone: whether it is the one that was meant cannot be told."""
+        """A damaged object is deleted by its name alone: preconditions cannot be checked."""
         if options.uid is not None or options.version is not None:
             raise self._store.missing(resource, namespace, name)
         value: Json = {"metadata": {"name": name, "namespace": namespace, "uid": ""}, "spec": {}, "status": {}}
@@ -237,7 +237,7 @@ def orphans_by_default(resource: Resource, options: DeleteOptions) -> bool:
 
 
 def _mark(value: Json, now_ns: int, grace: int) -> Json:
-    """The object with its end in sight: its deletionTimestamp is when the grace runs out."""
+    """The object, marked as terminating: its deletionTimestamp is when the grace runs out."""
     metadata = {
         **value["metadata"],
         "deletionTimestamp": time_text(min(now_ns + grace * _SECOND_NS, _LATEST_NS)),
@@ -249,7 +249,7 @@ def _mark(value: Json, now_ns: int, grace: int) -> Json:
 
 
 def _marked_pod(pod: Json, options: DeleteOptions, now_ns: int) -> Json:
-    """Not on a node, or ended already: nothing to wait for. Negative: a second."""
+    """A pod that is on no node, or has ended, gets no grace. A negative grace counts as one second."""
     grace = options.grace_seconds
     if grace is None:
         grace = pod["spec"].get("terminationGracePeriodSeconds", 0)

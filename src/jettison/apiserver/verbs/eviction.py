@@ -6,8 +6,8 @@ budget in between. Here all three are made on the head of the store without an `
 the loop that Kubernetes needs around the budget's write has nothing to repeat, and all three share one wait for the
 disk.
 
-The other loop, around pods that need no budget, is kept, because a client can tell: a uid that does not match is tried
-again for ten seconds, hopeless as it is. With `strict_evictions` it is answered at once.
+The other loop, around pods that need no budget, is kept, because a client sees the difference: a uid that does not
+match is tried again for ten seconds, although it cannot succeed. With `strict_evictions` it is answered at once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _IGNORES_ERRORS: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How patient evictions are, and where they are better than Kubernetes'."""
+    """How long evictions wait and retry, and where they differ from Kubernetes'."""
 
     attempts: int = 20
     pause_seconds: float = 0.5
@@ -159,7 +159,7 @@ class Evictions:
             await asyncio.sleep(pause)
 
     async def _judge(self, order: Order) -> tuple[Stored, Allowed]:
-        """May the pod go? Until its caller waits for something the answer stays true; a refusal is raised."""
+        """May the pod be evicted? A refusal is raised. The answer holds until the caller awaits something."""
         while True:
             found = self._store.head(PODS, order.namespace, order.name)
             if found is None:
@@ -227,7 +227,7 @@ class Evictions:
         return True
 
     def _evict_unhealthy(self, order: Order, found: Stored, budget: Budget, now_ns: int) -> None:
-        """Only as long as it is unhealthy: a pod that changed meanwhile waits for the budget, whatever changed."""
+        """Only in the version that was judged unhealthy: a pod that changed meanwhile needs the budget."""
         options = order.options
         if not (self._settings.strict and order.has_own_version):
             options = replace(options, version=found.metadata["resourceVersion"])
@@ -256,8 +256,8 @@ class Evictions:
                 # It may guard this pod: a budget that cannot be read does not allow anything.
                 raise self._store.missing(BUDGETS, *key)
         for durable in self._store.list(BUDGETS, pod.namespace)[0]:
-            # As it is being written. What the disk refuses was never so: it leaves the head, and with it its version,
-            # which no other write ever gets.
+            # The head, which may not be durable yet. If the disk refuses it, it is undone, and no other write gets its
+            # version.
             stored = self._store.head(BUDGETS, *durable.key)
             if stored is None:
                 continue

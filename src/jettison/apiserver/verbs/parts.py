@@ -96,7 +96,7 @@ class Parts:
         return warned(_EVICTED, warnings)
 
     async def read_scale(self, request: Request, target: Target) -> Response:
-        """GET of how many."""
+        """GET of a scale."""
         form_of(request, has_table=False)
         found = self._objects.store.get(target.resource, target.namespace, target.name)
         if found is None:
@@ -104,7 +104,7 @@ class Parts:
         return _show_scale(request, found.object)
 
     async def write_scale(self, request: Request, target: Target) -> Response:
-        """PUT or PATCH of how many: a change of the object itself, and of nothing else in it."""
+        """PUT or PATCH of a scale: it changes the replicas of the object, and nothing else."""
         form_of(request, has_table=False)
         is_put = request.method == "PUT"
         options = write_options(request, "UpdateOptions") if is_put else patch_options(request, is_apply=False)
@@ -151,7 +151,7 @@ def _timeout(request: Request) -> float:
 
 
 def _check_binding(binding: Json) -> str:
-    """What is wrong with it is said as upstream says it: as if it were the server's fault."""
+    """A wrong binding is a 500, as upstream."""
     target = binding["target"]
     mistakes = []
     if target.get("kind", "") not in ("", "Node"):
@@ -185,7 +185,7 @@ def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
     metadata = pod["metadata"]
     if given_annotations:
         metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given_annotations}}
-    # Where it was to go, if others made room for it, is of no interest any more.
+    # The node that preemption had chosen does not matter any more.
     status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
     return {
         **pod,

@@ -39,8 +39,8 @@ def read_patch(body: bytes, media_type: str, expected: Expected) -> Any:
 def check_patched(merged: Any, patch: Any, old: Json, media_type: str, expected: Expected, validation: str) -> Any:
     """The object and the warnings about it. Of unknown fields, those of the old object do not count.
 
-    A patch that makes nonsense of an object is the patch's fault. It is said with the whole object, or, where the patch
-    is strategic, with the patch as Go prints it.
+    A patch that makes an object invalid is refused with the whole object or, where the patch is strategic, with the
+    patch as Go prints it.
     """
     is_strategic = media_type == STRATEGIC_PATCH
     try:

@@ -178,7 +178,7 @@ class Objects:
             raise self.store.missing(resource, namespace, name)
         old = found.object
         user, access = request.user, request.access
-        # Before the change is looked at: the mistakes in it would tell what the object is like.
+        # Before the change is validated: the mistakes in it would reveal the object.
         self.authorizer.check_write(user, access, name, old, old)
         is_status = target.subresource == "status"
 
@@ -221,7 +221,7 @@ class Objects:
         return warned(response, _deletion_warnings(resource, options))
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
-        """DELETE of a collection: one by one, and what vanishes meanwhile is as good as deleted."""
+        """DELETE of a collection: one by one; an object that is gone meanwhile counts as deleted."""
         form_of(request)
         resource = target.resource
         page = await read_page(self.store, request, resource, target.namespace or None)

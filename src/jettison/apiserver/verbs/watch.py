@@ -1,7 +1,7 @@
-"""Watches: what happens to objects, told as it happens, to as many clients as want to know.
+"""Watches: changes of objects, streamed to any number of clients.
 
-A watcher holds nothing but its place: in the feed of its resource, and before that in the list of its objects. Whatever
-it tells next is looked up when its client has taken what came before, in pieces of at most 16 KiB. A client that does
+A watcher holds nothing but its place: in the feed of its resource, and before that in the list of its objects. What it
+sends next is looked up when its client has read what came before, in pieces of at most 16 KiB. A client that does
 not read therefore costs no memory but the buffers of its connection, which is closed after a while (`connections`); one
 that reads too slowly loses the watch when the feed has forgotten its place.
 """
@@ -38,11 +38,11 @@ MOST_PIECE_BYTES: Final = 16 * 1024
 
 BOOKMARK_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 0.02
-"""A watcher that hears of something new every millisecond is told every twenty: a piece costs as much as twenty events.
-The first event after a silence is told at once."""
+"""Changes that come every millisecond are sent every twenty: a piece costs as much as twenty events. The first event
+after a pause is sent at once."""
 
 UNHURRIED_WATCHERS: Final = 100
-"""Beyond so many, all are told less often, in proportion: 2,000 watchers would leave no time to write."""
+"""Beyond so many, pieces are sent less often, in proportion: 2,000 watchers would leave no time to write."""
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _SECOND_NS: Final = 10**9
@@ -69,9 +69,9 @@ class Watcher:
         self._feed = store.feed(resource)
         self._place = 0
         self._since = 0
-        # What the client has heard of.
+        # Up to which version the client has been told.
         self._version = store.version
-        # The key that was told last while the client is told what there is; None when it has been told all.
+        # The key of the last object that was sent while the existing ones are sent; None when all are.
         self._told: tuple[str, str] | None = None
         self._ends_initial = False
         self._refusal: ApiError | None = None
@@ -79,7 +79,7 @@ class Watcher:
         self._wake = asyncio.Event()
 
     def begin(self, since: int | None, *, ends_initial: bool) -> None:
-        """Tell what the client has missed: all objects (None), or what happened after a version."""
+        """Start with all objects (None), or with the changes after a version."""
         if since is None:
             self._told, self._ends_initial = (self._namespace or "", ""), ends_initial
             self._place = self._feed.end
@@ -97,7 +97,7 @@ class Watcher:
         self._wake.set()
 
     async def chunks(self, seconds: float) -> AsyncIterator[bytes]:
-        """What there is to tell, as fast as the client takes it; ends after some time, or when it lags too far."""
+        """The stream, as fast as the client reads it; ends after some time, or when the client lags too far."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
@@ -130,7 +130,7 @@ class Watcher:
         return self._place < self._feed.end
 
     async def _wait(self, seconds: float) -> None:
-        """For news, or the end."""
+        """For a change, the end or the timeout."""
         self._wake.clear()
         self._feed.wake_once(self._wake.set)
         timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
@@ -141,10 +141,10 @@ class Watcher:
             self._feed.do_not_wake(self._wake.set)
 
     def _lines(self) -> Iterator[bytes]:
-        """All there is to tell. Between two of them any time may pass: each looks at the world as it is then.
+        """All events to send. Any time may pass between two of them: each is read from the store when it is sent.
 
-        While the objects themselves are told, in the order of a list, changes of those that have been told come in
-        between; all others are told in the state that they have when their turn comes.
+        While the existing objects are sent, in the order of a list, changes of those already sent come in between; the
+        others are sent in the state that they have by then.
         """
         while not self._is_over:
             if self._refusal is None and self._place < self._feed.first:
@@ -186,7 +186,7 @@ class Watcher:
             if not was and not is_now:
                 return
             if not is_now and kind is not ChangeType.DELETED and previous is not None:
-                # Gone for this watcher: told with the object as it last was for it, at the version of the change.
+                # It no longer matches: sent as deleted, as it last matched, at the version of the change.
                 version, last = stored.version, previous
                 yield self._text(
                     ChangeType.DELETED,
@@ -198,7 +198,7 @@ class Watcher:
         yield self._text(kind, stored.version, partial(self._line, kind, stored))
 
     def _text(self, kind: ChangeType, version: int, make: Callable[[], bytes]) -> bytes:
-        """One text for all watchers that are told the same; a version is that of one change."""
+        """One text for all watchers that send the same; a version belongs to one change."""
         drawn: Hashable = None
         if self._form.shape == forms.TABLE:
             # Rows say how old an object is.

@@ -37,7 +37,7 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
 
 
 def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
-    """Do it; the answer is how many bytes were copied, at most those."""
+    """Apply one operation; the answer is how many bytes it copied, of at most `most_bytes`."""
     name, path = operation.get("op"), _split(operation.get("path"))
     if name in ("add", "replace") and "value" not in operation:
         raise unfit_patch()
@@ -54,7 +54,7 @@ def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
             if path[: len(source)] == source and path != source:
                 raise unfit_patch()
             value = _find(root, source)
-            # It grows nothing, but to look how deep a value is takes as long as to copy it.
+            # Moving copies nothing, but measuring the depth of a value takes as long as copying it.
             size = _size(value, most_bytes)
             _remove(root, source)
             _add(root, path, _at_depth(path, value))
@@ -86,7 +86,7 @@ def _at_depth(path: list[str], value: Any) -> Any:
 
 
 def _split(path: object) -> list[str]:
-    """The way from the root, which is itself the only element of a list: its first step is always there."""
+    """The steps from the root. The document is the only element of a list, so the first step always exists."""
     if not isinstance(path, str) or (path and not path.startswith("/")):
         raise unfit_patch()
     return ["0", *(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])]

@@ -20,7 +20,7 @@ _GROUP_VERSION = "meta.k8s.io/v1"
 
 
 def check_include(include_object: str) -> None:
-    """400 for a wish that is none of the three."""
+    """400 for any other value."""
     if include_object not in ("", "Metadata", "Object", "None"):
         raise bad_request(
             f"Unable to convert to Table as requested: includeObject: Invalid value: {quote(include_object)}:"

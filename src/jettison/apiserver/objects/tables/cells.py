@@ -80,8 +80,8 @@ def between(start: str, end: str, now_ns: int) -> str:
 
 
 def short_duration(nanoseconds: int) -> str:
-    """Two units while the second one says something: minutes have seconds below ten, hours have minutes below eight."""
-    # A clock that is a little ahead is no news; more than a second is.
+    """Two units while the second one matters: minutes have seconds below ten, hours have minutes below eight."""
+    # A clock may be a second ahead.
     if nanoseconds <= -2 * SECOND_NS:
         return "<invalid>"
     seconds = max(nanoseconds // SECOND_NS, 0)

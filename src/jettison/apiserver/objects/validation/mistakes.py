@@ -25,7 +25,7 @@ class Mistake:
 
 
 def invalid(field: str, value: Any, why: str) -> Mistake:
-    """The value cannot be."""
+    """The value is not allowed."""
     return Mistake(field, "FieldValueInvalid", f"Invalid value: {shown(value)}" + (f": {why}" if why else ""))
 
 

@@ -36,7 +36,7 @@ def validate_pod(pod: Json) -> Iterator[Mistake]:
 
 
 def _validate_mirror(pod: Json) -> Iterator[Mistake]:
-    """The image of a pod that a node runs on its own account is on that node."""
+    """A mirror of a static pod must be bound to a node."""
     annotations = pod["metadata"].get("annotations") or {}
     if _MIRROR in annotations and not pod["spec"].get("nodeName"):
         why = "must set spec.nodeName if mirror pod annotation is set"
@@ -44,7 +44,7 @@ def _validate_mirror(pod: Json) -> Iterator[Mistake]:
 
 
 def _validate_mirror_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """Nothing becomes such an image, ceases to be one or becomes that of another pod."""
+    """The annotation of a mirror may be neither added nor removed nor changed."""
     given, former = ((each["metadata"].get("annotations") or {}).get(_MIRROR) for each in (new, old))
     if given != former:
         word = "add" if former is None else "remove or update"
@@ -74,7 +74,7 @@ def validate_pod_spec(spec: Json, field: str) -> Iterator[Mistake]:
 
 
 def _validate_blanks(spec: Json) -> Iterator[Mistake]:
-    """Around images of pods; a template may have them, because its images may be replaced later."""
+    """No blanks around names of images; a template may have them, because its images may be replaced later."""
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             image = container.get("image", "")

@@ -65,7 +65,7 @@ def validate_resource_name(name: str, field: str) -> Iterator[Mistake]:
 
 
 def is_whole(name: str) -> bool:
-    """Whether there is no half of it."""
+    """Whether it is counted in whole numbers."""
     return name in _COUNTED or ("/" in name and "kubernetes.io/" not in name)
 
 
@@ -82,7 +82,7 @@ _PERCENT_RULE: Final = (
 
 
 def validate_amount(amount: int | str, field: str) -> Iterator[Mistake]:
-    """Not negative, or a percentage, be it of more than there is."""
+    """Not negative, or a percentage, which may be above 100."""
     if isinstance(amount, int):
         if amount < 0:
             yield invalid(field, amount, NOT_NEGATIVE)
@@ -91,7 +91,7 @@ def validate_amount(amount: int | str, field: str) -> Iterator[Mistake]:
 
 
 def validate_share(amount: int | str, field: str) -> Iterator[Mistake]:
-    """At most all of it; what is no percentage is not looked at."""
+    """A percentage of at most 100; numbers are not checked."""
     if not isinstance(amount, str) or not _PERCENT.fullmatch(amount):
         return
     # By its length first: a million digits are a text, and slow to read as a number.

@@ -142,7 +142,7 @@ _POLICIES: Final = ("Never", "PreemptLowerPriority")
 
 
 def validate_priority_class(value: Json) -> Iterator[Mistake]:
-    """Names that begin with `system-` are for the two built-in classes, values above a milliard too."""
+    """Names that begin with `system-` are for the two built-in classes, and so are values above 1,000,000,000."""
     name = value["metadata"].get("name", "")
     if name.startswith("system-"):
         if why := _system_complaint(name, value):

@@ -46,7 +46,7 @@ def validate_deployment_update(new: Json, old: Json) -> Iterator[Mistake]:
 
 
 def validate_replica_set(replica_set: Json) -> Iterator[Mistake]:
-    """A new one; that an empty selector is said to be wrong for a deployment is upstream's word."""
+    """A new one. Upstream calls an empty selector wrong `for deployment` here, too."""
     spec = replica_set["spec"]
     yield from _not_negative(spec, "replicas", "minReadySeconds")
     yield from _validate_pods(spec, "deployment", "invalid label selector")
@@ -64,7 +64,7 @@ def validate_stateful_set(stateful_set: Json) -> Iterator[Mistake]:
 
 
 def validate_stateful_set_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """What pods are called after, and what they keep, cannot change."""
+    """The name of the service and the volume claims cannot change: pods are named after them and keep them."""
     yield from _validate_stateful_spec(new["spec"], is_new=False)
     fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_SET_FIELDS} for each in (new, old)]
     if fixed[0] != fixed[1]:

@@ -3,8 +3,8 @@
 A kubelet ends such pods at once. That is right when they were deleted while it was disconnected, and ends every pod of
 the node when the server has lost its state, or is another one. So they run on until the API has confirmed it twice,
 some seconds apart, each time with a new list and a GET of each pod; and only if it is the cluster that the pods are
-from. The uid of the node's Node object is kept in a file, so that a restarted agent knows it too: a cluster in which the
-Node had to be created again may have lost more than that.
+from. The uid of the node's Node object is kept in a file, so that a restarted agent knows it too: a cluster in which
+the Node had to be created again may have lost more than that.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -184,3 +185,34 @@ def test_what_failed_is_named_precisely(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert not made & {"RuntimeFailure", "ActionError"}
+
+
+def test_broad_handlers_stand_where_the_architecture_says() -> None:
+    """`except Exception` hides bugs, so each file that has one is listed with its reason."""
+    broad = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception"
+    }
+    errors = (
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Errors")[2].partition("## ")[0]
+    )
+    listed = {line.split("`")[1] for line in errors.splitlines() if line.startswith("| `")}
+    assert broad == listed
+
+
+def test_the_maps_name_every_module() -> None:
+    """The room for a new line is found at first guess only if the map is whole: each module is named, or its folder."""
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    missing = []
+    for part in document.split("## The map of `")[1:]:
+        package, _, rest = part.partition("/`")
+        named = set(re.findall(r"`([\w/]+(?:\.py)?)`", rest.partition("\n## ")[0]))
+        for path in MODULES:
+            inside = path.relative_to(SOURCE)
+            if inside.parts[0] == package and path.name != "__init__.py":
+                folders = {f"{each.name}/" for each in inside.parents if each.name and each.name != package}
+                rooms = {each for each in folders if f"**`{each}`**" not in rest}
+                missing += [str(inside)] if not named & {path.name, *rooms} else []
+    assert not missing

@@ -229,6 +229,8 @@ def furnish(api: Served) -> None:
     api.post(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1}})
 
 
+# 19 s of processor time: on a busy machine that takes minutes.
+@pytest.mark.timeout(600)
 @settings(max_examples=EXAMPLES)
 @given(requests=st.lists(_REQUESTS, min_size=REQUESTS_PER_EXAMPLE, max_size=REQUESTS_PER_EXAMPLE))
 def test_any_request_is_answered(lasting: Served, requests: list[Any]) -> None:

@@ -60,7 +60,8 @@ class Grant:
 
     def covers(self, access: Access) -> bool:
         """Whether it names this verb and this resource, or everything."""
-        return not {access.verb, "*"}.isdisjoint(self.verbs) and not {access.target, "*"}.isdisjoint(self.resources)
+        verbs, resources = self.verbs, self.resources
+        return ("*" in verbs or access.verb in verbs) and ("*" in resources or access.target in resources)
 
 
 def _grant(verbs: str, resources: str, *, own_only: bool = False, fields: str = "") -> Grant:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,25 +69,26 @@ class Count:
 
     def __init__(self, share: Share) -> None:
         self._share = share
-        self._by_user: Counter[str] = Counter()
+        self._by_user: dict[str, int] = {}
         self._all = 0
 
     def has_room(self, user: str, *, is_administrator: bool) -> bool:
         """For one more; administrators are limited by the number of all only."""
         if is_administrator:
             return self._all < self._share.all
-        return self._by_user[user] < self._share.one_user and self._all < self._share.all - self._share.reserve
+        return self._by_user.get(user, 0) < self._share.one_user and self._all < self._share.all - self._share.reserve
 
     def is_too_much(self, user: str) -> bool:
         """For this user, administrator or not."""
-        return self._by_user[user] >= self._share.one_user
+        return self._by_user.get(user, 0) >= self._share.one_user
 
     def add(self, user: str, amount: int = 1) -> None:
         """Count more of it, or less."""
         self._all += amount
-        self._by_user[user] += amount
-        if not self._by_user[user]:
-            del self._by_user[user]
+        if count := self._by_user.get(user, 0) + amount:
+            self._by_user[user] = count
+        else:
+            self._by_user.pop(user, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 # Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
 _GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
 _PIECE_BYTES: Final = 64 * 1024
+# The key of a scope under which its user is kept.
+_USER: Final = "jettison.user"
 # A client that has stopped reading cannot be told that its watch is over; after this long the connection is closed.
 _LAST_PIECE_SECONDS: Final = 30.0
 
@@ -131,8 +133,12 @@ class Application:
 
     def identify(self, scope: Scope) -> User | None:
         """The user that sends the request; None when it carries a token that is unknown."""
-        token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        return self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+        # Asked twice for each request: by its limits, and here.
+        if _USER not in scope:
+            token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            scope[_USER] = self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+        user: User | None = scope[_USER]
+        return user
 
     def _authorize(self, request: Request, scope: Scope) -> None:
         user = self.identify(scope)

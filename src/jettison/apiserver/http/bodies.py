@@ -35,6 +35,7 @@ _KNOWN: Final = frozenset(
 # As upstream: each of them may become a header, and a body has room for half a million.
 _MOST_MISTAKES: Final = 100
 _LONGEST_SUMMARY: Final = 30
+_KIND_FIELDS: Final = ("apiVersion", "kind")
 _NO_KIND: Final = "couldn't get version/kind; json parse error: "
 _KIND_STRUCT: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
@@ -125,12 +126,13 @@ def kind_of(document: Any) -> tuple[str, str]:
         raise InputError(
             f"{_NO_KIND}json: cannot unmarshal {found_kind(document)} into Go value of type {_KIND_STRUCT}"
         )
-    for name in document:
-        value = document[name]
-        if name in ("apiVersion", "kind") and not isinstance(value, str | None):
-            why = f"json: cannot unmarshal {found_kind(value)} into Go struct field .{name} of type string"
-            raise InputError(_NO_KIND + why)
-    version, kind = document.get("apiVersion") or "", document.get("kind") or ""
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if not (version is None or type(version) is str) or not (kind is None or type(kind) is str):
+        # Go names the first of the two in the text.
+        name = next(each for each in document if each in _KIND_FIELDS and not isinstance(document[each], str | None))
+        why = f"json: cannot unmarshal {found_kind(document[name])} into Go struct field .{name} of type string"
+        raise InputError(_NO_KIND + why)
+    version, kind = version or "", kind or ""
     if version.count("/") > 1:
         raise InputError(f"unexpected GroupVersion string: {version}")
     return version, kind

@@ -34,7 +34,7 @@ class Response:
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(self.body) + sum(map(len, self.parts))
+        return len(self.body) + (sum(map(len, self.parts)) if self.parts else 0)
 
     def whole(self) -> bytes:
         """The body in one piece."""

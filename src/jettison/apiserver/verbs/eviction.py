@@ -1,6 +1,6 @@
 """Evictions: a deletion that asks the disruption budgets first.
 
-The decision is the engine's (`judge_eviction`). Carrying it out takes two or three writes: the budget is spent, the pod
+The decision is the engine's (`judge_guarded`). Carrying it out takes two or three writes: the budget is spent, the pod
 gets a condition that says why, the pod is deleted. Upstream loses half a second whenever another client writes the
 budget in between. Here all three are made on the head of the store without an `await`, so no other write comes between:
 the loop that Kubernetes needs around the budget's write has nothing to repeat, and all three share one wait for the
@@ -37,7 +37,7 @@ from jettison.engine.budgets.verdict import (
     Refused,
     Verdict,
     is_exempt,
-    judge_eviction,
+    judge_guarded,
     unprocessed,
 )
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
@@ -168,8 +168,8 @@ class Evictions:
                 order.options.check()
                 check_preconditions(PODS, found, order.options, take_empty=True)
             pod = PodView(found.object)
-            budgets = () if is_exempt(pod) else self._guarding(pod)
-            verdict = judge_eviction(pod, budgets, self._clock.now_ns(), self._settings.switches)
+            guarding = [] if is_exempt(pod) else list(self._guarding(pod))
+            verdict = judge_guarded(pod, guarding, self._clock.now_ns(), self._settings.switches)
             turn = self._turn_before(verdict)
             if turn is not None:
                 await asyncio.shield(turn)

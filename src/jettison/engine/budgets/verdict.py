@@ -83,9 +83,15 @@ def judge_eviction(pod: ApiPod, budgets: Iterable[Budget], now_ns: int, switches
     An unready pod is let go while the application is healthy enough without it, or always if the budget says so.
     Surprise: where no healthy pod is required (`minAvailable: 0`), this does not help; see `spend`.
     """
+    return judge_guarded(
+        pod, [] if is_exempt(pod) else [each for each in budgets if _guards(each, pod)], now_ns, switches
+    )
+
+
+def judge_guarded(pod: ApiPod, guarding: Sequence[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
+    """As above, given only the budgets that select the pod: a caller that keeps parsed selectors has found them."""
     if is_exempt(pod):
         return Allowed(Allowance.EXEMPT)
-    guarding = [budget for budget in budgets if _guards(budget, pod)]
     if len(guarding) > 1 and not switches.join_budgets:
         return Refused(Refusal.SEVERAL_BUDGETS, _SEVERAL)
     if not guarding:
@@ -107,7 +113,9 @@ def _joined(verdicts: Sequence[Verdict]) -> Verdict:
             return verdict
         allowed.append(verdict)
     granted = [each for each in allowed if each.allowance is Allowance.GRANTED]
-    return replace(granted[0], further=tuple(granted[1:])) if granted else allowed[0]
+    if len(granted) > 1:
+        return replace(granted[0], further=tuple(granted[1:]))
+    return granted[0] if granted else allowed[0]
 
 
 def is_exempt(pod: ApiPod) -> bool:
@@ -123,12 +131,11 @@ def spend(budget: Budget, pod_name: str, now_ns: int) -> Verdict:
     status = budget.status
     if status.observed_generation < budget.generation:
         return unprocessed(budget)
-    forbidden = f"poddisruptionbudget.policy {quote(budget.name)} is forbidden"
     if status.disruptions_allowed < 0:
-        return Refused(Refusal.NEGATIVE, f"{forbidden}: pdb disruptions allowed is negative", budget=budget)
+        return Refused(Refusal.NEGATIVE, _forbidden(budget, "pdb disruptions allowed is negative"), budget=budget)
     if len(status.disrupted_pods) > MOST_DISRUPTED_PODS:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        return Refused(Refusal.OVERFULL, f"{forbidden}: {why}", budget=budget)
+        return Refused(Refusal.OVERFULL, _forbidden(budget, why), budget=budget)
     if status.disruptions_allowed == 0:
         return Refused(Refusal.EXHAUSTED, _VIOLATION, _exhaustion(budget), budget=budget)
     spent = replace(
@@ -139,6 +146,10 @@ def spend(budget: Budget, pod_name: str, now_ns: int) -> Verdict:
     if spent.disruptions_allowed == 0:
         spent = spent.with_condition(spent.allowance(now_ns))
     return Allowed(Allowance.GRANTED, budget, spent)
+
+
+def _forbidden(budget: Budget, why: str) -> str:
+    return f"poddisruptionbudget.policy {quote(budget.name)} is forbidden: {why}"
 
 
 def unprocessed(budget: Budget) -> Refused:

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.access.auth import User
-from jettison.apiserver.access.node_restriction import NodeRestriction, Objects
+from jettison.apiserver.access.node_restriction import NodeRestriction, StoredObjects
 from jettison.apiserver.access.roles import Access, Grant, grants
 from jettison.apiserver.http.statuses import refused
 from jettison.engine.numbers.strconv import quote
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
 class Authorizer:
     """The roles, and the rules for nodes, which need to know the objects."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: StoredObjects) -> None:
         self._nodes = NodeRestriction(objects)
 
     def judge(self, user: User, access: Access) -> Verdict:

@@ -50,7 +50,7 @@ _REFERRING_SOURCES: Final = {
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-class Objects(Protocol):
+class StoredObjects(Protocol):
     """As much of a store as is needed here."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
@@ -66,7 +66,7 @@ class Objects(Protocol):
 class NodeRestriction:
     """The rules. Each answers with the reason against, or with an empty text."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: StoredObjects) -> None:
         self._objects = objects
 
     def objection(self, node: str, access: Access) -> str:

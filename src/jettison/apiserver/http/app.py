@@ -35,8 +35,8 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.container_logs import ContainerLogs
 from jettison.apiserver.verbs.eviction import Evictions, Settings
 from jettison.apiserver.verbs.log_query import LogSource
-from jettison.apiserver.verbs.parts import Parts
 from jettison.apiserver.verbs.rest import Objects, expected
+from jettison.apiserver.verbs.subresources import Subresources
 from jettison.apiserver.verbs.watch import Watcher, open_watch
 from jettison.clock import Clock
 from jettison.errors import ApiError
@@ -71,7 +71,7 @@ class Application:
         self._authenticator = authenticator
         self._authorizer = Authorizer(store)
         objects = Objects(store, clock, self._authorizer)
-        parts = Parts(objects, Evictions(store, clock, evictions))
+        subresources = Subresources(objects, Evictions(store, clock, evictions))
         self._logs = ContainerLogs(store, clock, {} if local_logs is None else local_logs, remote_logs)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
@@ -82,16 +82,16 @@ class Application:
             ("delete", ""): objects.delete,
             ("deletecollection", ""): objects.delete_collection,
             ("get", "status"): objects.read,
-            ("update", "status"): parts.update_status,
+            ("update", "status"): subresources.update_status,
             ("patch", "status"): objects.patch,
-            ("update", "finalize"): parts.finalize,
-            ("get", "scale"): parts.read_scale,
-            ("update", "scale"): parts.write_scale,
-            ("patch", "scale"): parts.write_scale,
-            ("create", "eviction"): parts.evict,
-            ("create", "binding"): parts.bind,
+            ("update", "finalize"): subresources.finalize,
+            ("get", "scale"): subresources.read_scale,
+            ("update", "scale"): subresources.write_scale,
+            ("patch", "scale"): subresources.write_scale,
+            ("create", "eviction"): subresources.evict,
+            ("create", "binding"): subresources.bind,
         }
-        self._bind = parts.bind
+        self._bind = subresources.bind
         self._answers = Answers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,8 +27,8 @@ class _Check(NamedTuple):
 
 
 def _room(store: Store) -> str:
-    store.room.look()
-    return store.room.complaint
+    store.reserve.look()
+    return store.reserve.complaint
 
 
 def _rows(store: Store) -> str:
@@ -73,7 +73,7 @@ def _families(store: Store) -> Iterator[Family]:
         yield "jettison_store_objects_set_aside", (), len(store.set_aside)
 
     def is_full() -> Iterator[Sample]:
-        yield "jettison_store_disk_full", (), not store.room.look()
+        yield "jettison_store_disk_full", (), not store.reserve.look()
 
     yield Family("apiserver_storage_objects", "gauge", "Number of stored objects by resource.", objects)
     meaning = "Number of objects that are damaged and not served."

@@ -30,7 +30,7 @@ _LOOK_NS: Final = 10_000_000
 _FEWEST_BYTES: Final = 64 * 2**10
 
 
-class Room:
+class DiskReserve:
     """Beside the store, for one server."""
 
     def __init__(self, folder: Path, wal: Path, clock: Clock) -> None:
@@ -136,7 +136,7 @@ def _allocate(descriptor: int, start: int, size: int) -> int:
     return 0
 
 
-def is_out_of_room(error: Exception) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Whether the error says that the disk is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)

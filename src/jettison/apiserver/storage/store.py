@@ -34,7 +34,7 @@ from jettison.apiserver.storage.commits import Batch, Disk
 from jettison.apiserver.storage.feed import Feed
 from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
-from jettison.apiserver.storage.reserve import Room, is_out_of_room
+from jettison.apiserver.storage.reserve import DiskReserve, is_disk_full
 from jettison.apiserver.storage.stored import Change, ChangeType, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import ApiError
@@ -127,7 +127,7 @@ class Store:
         self._lock = lock_folder(folder)
         try:
             self._log = Log(folder / FILE)
-            self.room = Room(folder, folder / f"{FILE}-wal", clock)
+            self.reserve = DiskReserve(folder, folder / f"{FILE}-wal", clock)
         except BaseException:
             os.close(self._lock)
             raise
@@ -346,8 +346,8 @@ class Store:
         previous = self.head(resource, namespace, name)
         if previous is not None and previous.object == value:
             return previous
-        if not self.room.look() and not is_for_removal and not _is_leaving(previous):
-            raise self.room.refusal()
+        if not self.reserve.look() and not is_for_removal and not _is_leaving(previous):
+            raise self.reserve.refusal()
         stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
         size = len(stored.body)
         if most_bytes is not None and size > most_bytes and (previous is None or size > len(previous.body)):
@@ -402,7 +402,7 @@ class Store:
                 await batch.done()
         self._disk.close()
         self._log.close()
-        self.room.close()
+        self.reserve.close()
         os.close(self._lock)
 
     def _write(self, stored: Stored, previous: Stored | None, *, is_removal: bool) -> Stored:
@@ -435,7 +435,7 @@ class Store:
         self._disk.do(self._log.commit, self._committed)
 
     def _committed(self, error: Exception | None) -> None:
-        if error is not None and is_out_of_room(error) and self._committing is not None and self._make_room():
+        if error is not None and is_disk_full(error) and self._committing is not None and self._free_space():
             # The batch was accepted before the disk was known to be full, or is for removal.
             self._attempt(self._committing)
             return
@@ -451,15 +451,15 @@ class Store:
         batch.end(None)
         self._flush()
 
-    def _make_room(self) -> bool:
+    def _free_space(self) -> bool:
         """Whether to try once more: with some of the reserve, or when it is used up, with the WAL begun again."""
         self._log.rollback()
-        if self.room.claim():
+        if self.reserve.claim():
             return True
         if self._has_tidied:
             return False
         self._has_tidied = True
-        self.room.release()
+        self.reserve.release()
         return self._log.tidy()
 
     def _publish(self, change: Change) -> None:
@@ -491,7 +491,7 @@ class Store:
 
     def _forget_old(self) -> None:
         limit = self._history_limit
-        if self.room.is_full:
+        if self.reserve.is_full:
             # What deletions write is to fit into what is free in the file itself.
             limit = min(limit, max(len(self._history) - _FORGOTTEN_AT_ONCE, _FEWEST))
         while len(self._history) > limit or (

@@ -1,4 +1,4 @@
-"""Parts of objects that have a path and rules of their own: scale, binding, eviction, finalize."""
+"""Subresources with rules of their own: status of budgets, scale, binding, eviction, finalize."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVICTED: Final = Response(201, encode(success_status(201)))
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 
 
-class Parts:
+class Subresources:
     """The handlers."""
 
     def __init__(self, objects: Objects, evictions: Evictions) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from jettison.agent.http.client import fetch
 from jettison.errors import ObservationError
-from jettison.node.node_card import NodeCard, read_card, short_path, write_card
+from jettison.node.card import NodeCard, read_card, short_path, write_card
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.cli.guarded import FLAGS, NOBODY, Guarded, as_nobody, line_of_nobody, pod, shell
 from tests.cli.running import process, run

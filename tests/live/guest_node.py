@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jettison.agent.fact_values import name_of, values_of
-from jettison.engine.config.kubelet_config import Source, assemble
-from jettison.engine.config.kubelet_fields import API_VERSION, KIND
-from jettison.engine.config.policy import Policy, build_policy
+from jettison.engine.config.policy import Policy
 from jettison.events import Fact
-from jettison.node.host_node import HostNode, NodeOptions
-from jettison.runtimes.host.settings import HostSettings
+from jettison.node.node import Node
+from jettison.node.settings import NodeSettings
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
 from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.files.kernel_files import read_number
@@ -76,9 +74,9 @@ class Heard:
 class Watching:
     """One guarded node and what it says."""
 
-    def __init__(self, node: HostNode, heard: Heard, manifests: Path) -> None:
+    def __init__(self, node: Node, heard: Heard, manifests: Path) -> None:
         self.node, self.heard, self._manifests = node, heard, manifests
-        self.cgroup = CGROUPS / node.options.settings.node_cgroup
+        self.cgroup = CGROUPS / node.settings.node_cgroup
 
     def want(self, name: str, program: str, **resources: dict[str, str]) -> None:
         """A pod of one container, which is not started again; its uid is its name, and so its cgroup's."""
@@ -117,9 +115,11 @@ async def guarded(name: str, policy: Policy, memory: int | None = None) -> Async
     directory = Path("/tmp") / name
     manifests = directory / "manifests"
     manifests.mkdir(parents=True)
-    settings = HostSettings(name, directory, directory / "files", node_memory=memory)
     heard = Heard()
-    node = await HostNode.open(NodeOptions(settings, policy, [manifests], owns_process=True), heard)
+    settings = NodeSettings(
+        name, directory, directory / "files", node_memory=memory, policy=policy, manifests=(manifests,)
+    )
+    node = await Node(settings, heard, owns_process=True).open()
     running = asyncio.create_task(node.run())
     try:
         yield Watching(node, heard, manifests)
@@ -134,8 +134,7 @@ async def guarded(name: str, policy: Policy, memory: int | None = None) -> Async
 
 def policy_of(threshold: int, **more: object) -> Policy:
     hard = {"memory.available": str(threshold)}
-    document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": hard, **more}
-    return build_policy(assemble(Source("guest", document)))
+    return Policy.of({"evictionHard": hard, **more})
 
 
 def kernel_kills() -> int:

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from jettison.agent.safe_text import printable
-from jettison.engine.config.kubelet_config import Source, assemble
-from jettison.engine.config.kubelet_fields import API_VERSION, KIND
-from jettison.engine.config.policy import build_policy
+from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.taints import Taint
 from jettison.events import Fact
-from jettison.node.host_node import HostNode, NodeOptions
-from jettison.node.member_node import run_member
-from jettison.runtimes.host.settings import HostSettings
+from jettison.node.member import run_member
+from jettison.node.node import Node
+from jettison.node.settings import NodeSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
@@ -54,7 +52,7 @@ class Joined:
 
     name: str
     admin: KubeClient
-    node: HostNode
+    node: Node
     said: Said
 
     async def create(self, name: str, command: list[str], **spec: Any) -> Json:
@@ -99,10 +97,17 @@ def client_of(served: Served, user: str = "admin") -> KubeClient:
     return KubeClient(load_access(Overrides(kubeconfig=str(served.kubeconfig(user)))))
 
 
-def options(name: str, directory: Path, *taints: Taint, **more: Any) -> NodeOptions:
-    document = {"apiVersion": API_VERSION, "kind": KIND, "evictionHard": {"memory.available": "1Mi"}}
-    settings = HostSettings(name, directory / "state", directory / "files", node_memory=512 * 2**20, uses_cgroups=False)
-    return NodeOptions(settings, build_policy(assemble(Source("test", document))), taints=taints, **more)
+def settings_of(name: str, directory: Path, *taints: Taint, **more: Any) -> NodeSettings:
+    return NodeSettings(
+        name,
+        directory / "state",
+        directory / "files",
+        node_memory=512 * 2**20,
+        uses_cgroups=False,
+        policy=Policy.of({"evictionHard": {"memory.available": "1Mi"}}),
+        taints=taints,
+        **more,
+    )
 
 
 def play(scenario: Coroutine[Any, Any, None]) -> None:
@@ -121,7 +126,7 @@ async def joined(
     """A node that guards and reports during the body. Its pods end with it unless they are to be found again."""
     said = Said()
     async with client_of(served) as admin, client_of(served, name) as client:
-        node = await HostNode.open(options(name, directory, *taints, **more), said)
+        node = await Node(settings_of(name, directory, *taints, **more), said).open()
         running = asyncio.create_task(run_member(node, client, ADDRESS))
         try:
             yield Joined(name, admin, node, said)

@@ -192,7 +192,7 @@ def test_pods_outlive_a_server_that_has_lost_everything(tmp_path: Path, monkeypa
         async with joined(first, "m1", tmp_path / "node") as member:
             await member.create("p", ["sleep", "1000"])
             await member.until_phase("p", "Running")
-            memory = member.node.options.node_state / FILE
+            memory = member.node.settings.node_state / FILE
             await until(lambda: _true(memory.exists()), seconds=PATIENCE)
             end(first.process, signal.SIGKILL)
             await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)

@@ -5,16 +5,26 @@ the engine, formats of Kubernetes in `manifests`, waiting and acting in the agen
 without one of those is missing a function there.
 
 `jettison --help` must answer at once, so `program.py` imports click and nothing else: a command's module is loaded when
-the command is run, and the list of commands stands there as text. This module itself imports nothing, for the sake of
-the processes that stay (`resident.py`). Answers go to standard output, everything said about them to standard
+the command is run, and the list of commands stands there as text. This module itself imports next to nothing, for the
+sake of the processes that stay (`node/entry.py`). Answers go to standard output, everything said about them to standard
 error; a mistake ends in `error: …` and the exit code of its class.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+from jettison.node import entry
+
+if TYPE_CHECKING:
+    from jettison.node.settings import Settings
+
+
+_STAYING = (["up"], ["node"], ["serve"])
 
 
 def main() -> None:
@@ -24,11 +34,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A name may hold bytes that are no text, and a terminal may lack characters of a message.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    if sys.argv[1:2] == ["serve"] and "PYTHONMALLOC" not in os.environ and sys.executable:
-        # Python's own allocator keeps a megabyte for each object that was allocated between thousands of connections.
-        # It can be replaced only before the start; docs/decisions.md has the measured cost and gain.
-        os.environ["PYTHONMALLOC"] = "malloc"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  ourselves, with the same words
-    if sys.argv[1:2] in (["up"], ["node"]):
-        import_module("jettison.cli.resident").main()
-    import_module("jettison.cli.program").program.main()
+    if entry.FROM in os.environ:
+        entry.main()
+    if sys.argv[1:2] in _STAYING:
+        # A terminal that is closed ends none of them, not even before there is a handler for that.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    import_module("jettison.cli.program").program.main(obj=_hand_over)
+
+
+def _hand_over(settings: Settings) -> None:
+    import_module("jettison.node.handover").hand_over(settings)

@@ -9,28 +9,21 @@ collectors change; of everything else that is another now, it is said that it ta
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from jettison import events
-from jettison.agent.journal.policy_records import SettingChange, policy_changes, policy_from, with_live_changes
+from jettison.agent.journal.policy_records import SettingChange, policy_changes, with_live_changes
 from jettison.engine.numbers.quantity import Quantity
-from jettison.errors import InputError, JettisonError
-from jettison.node.host_node import HostNode
-from jettison.node.orders import AnyOrders, ClusterOrders, JoinOrders, Orders, decode_orders
-from jettison.runtimes.linux.files.kernel_files import reason
-
-_READ_AGAIN = "from jettison.cli.resident import deliver_again; deliver_again()"
-_SECONDS = 60.0
-_LONGEST_COMPLAINT = 2000
-_MOST_REMARKS = 20
+from jettison.errors import JettisonError
+from jettison.node.handover import read_again
+from jettison.node.node import Node
+from jettison.node.settings import ClusterSettings, MemberSettings, NodeSettings, Settings
 
 
 class Reloader:
-    """For the nodes of one process; `nodes` are those that are there by now, in the order of their orders."""
+    """For the nodes of one process; `nodes` are those that are there by now, in the order of their settings."""
 
-    def __init__(self, nodes: Callable[[], Sequence[HostNode]]) -> None:
+    def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
         self._nodes = nodes
 
     async def reload(self) -> None:
@@ -39,8 +32,8 @@ class Reloader:
         if not nodes:
             return
         try:
-            orders, remarks = await asyncio.to_thread(read_again)
-            policies = [policy_from(each.policy) for each in node_orders(orders)]
+            settings, remarks = await asyncio.to_thread(read_again)
+            policies = [each.policy for each in _node_settings(settings)]
             # All of them before any: a mistake in what is for one node is a mistake in the file.
             merged = [with_live_changes(node.agent.policy, new) for node, new in zip(nodes, policies, strict=True)]
         except JettisonError as error:
@@ -52,7 +45,7 @@ class Reloader:
             if any(each.is_live for each in changes):
                 before = node.keeper.admitter.allocatable
                 node.use(policy)
-                if node.options.is_member:
+                if node.is_member:
                     changes += _untold(before, node.keeper.admitter.allocatable)
             node.reread_manifests()
             for each in changes:
@@ -73,29 +66,7 @@ def _untold(before: Mapping[str, Quantity], after: Mapping[str, Quantity]) -> li
     ]
 
 
-def node_orders(orders: AnyOrders) -> list[Orders]:
-    """One for each node."""
-    if isinstance(orders, ClusterOrders):
-        return orders.nodes
-    return [orders.node if isinstance(orders, JoinOrders) else orders]
-
-
-def read_again() -> tuple[AnyOrders, tuple[str, ...]]:
-    """What the command line of this process says now, and what was remarked on it.
-
-    Takes a second; raises InputError with what is wrong.
-    """
-    command = [sys.executable, "-c", _READ_AGAIN, *sys.argv[1:]]
-    try:
-        done = subprocess.run(  # noqa: S603  this program, with the words that started it
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
-        )
-    except OSError as error:
-        raise InputError(f"no process to read the configuration: {reason(error)}") from error
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"the configuration was not read within {_SECONDS:g} s") from error
-    lines = done.stderr.decode(errors="backslashreplace").splitlines()
-    if done.returncode or not done.stdout:
-        mistakes = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
-        raise InputError("; ".join(mistakes)[:_LONGEST_COMPLAINT] or f"exit code {done.returncode}")
-    return decode_orders(done.stdout), tuple(lines[:_MOST_REMARKS])
+def _node_settings(settings: Settings) -> Sequence[NodeSettings]:
+    if isinstance(settings, ClusterSettings):
+        return settings.nodes
+    return [settings.node if isinstance(settings, MemberSettings) else settings]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.node.node_card import NodeCard, write_card
+from jettison.node.card import NodeCard, write_card
 from tests.cli.running import run
 
 GOOD = "kind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: c, command: [sleep, '9']}]}\n"

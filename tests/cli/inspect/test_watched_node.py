@@ -12,9 +12,9 @@ import click
 import pytest
 
 from jettison.cli.inspect.watched_node import WatchedNode
-from jettison.cli.options.host_options import default_node_name, default_state_dir
 from jettison.cli.program import program
 from jettison.errors import ObservationError
+from jettison.node.settings import default_node_name, default_state_dir
 from tests.cli.guarded import Guarded
 from tests.cli.running import process, run
 

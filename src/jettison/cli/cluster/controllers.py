@@ -16,7 +16,7 @@ from jettison.cli.extras import require
 from jettison.cli.options.go_flags import GoCommand
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
-from jettison.node.until_told import Hangups, greet, log_of_this_process, nothing_to_reload
+from jettison.node.process import Hangups, greet, log_of_this_process, nothing_to_reload
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 

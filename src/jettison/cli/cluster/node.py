@@ -1,7 +1,4 @@
-"""`jettison node`: a node of this machine as a member of a cluster. Here are only its options; `joining` runs it.
-
-This module is loaded in a child of the process that will do it, see `resident`.
-"""
+"""`jettison node`: a node of this machine as a member of a cluster. Here is what it is told; `node.member` does it."""
 
 from __future__ import annotations
 
@@ -11,11 +8,9 @@ import click
 
 from jettison.cli.extras import require
 from jettison.cli.options.go_flags import WholeNumber
-from jettison.cli.options.guard_options import check_own_labels, guard_options
-from jettison.cli.options.host_options import absolute
+from jettison.cli.options.guard_options import guard_options
 from jettison.cli.options.kubelet_flags import KubeletCommand
-from jettison.cli.resident import Deliver
-from jettison.node.orders import JoinOrders, Orders
+from jettison.node.settings import HandOver, MemberSettings, NodeSettings, absolute
 
 
 @click.command(cls=KubeletCommand)
@@ -34,7 +29,9 @@ from jettison.node.orders import JoinOrders, Orders
 )
 @guard_options
 @click.pass_obj
-def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, node_ip: str, port: int) -> None:
+def command(
+    hand_over: HandOver, /, settings: NodeSettings, kubeconfig: str, context: str, node_ip: str, port: int
+) -> None:
     """Run the pods that a Kubernetes API has bound to this node, guard them, and report how they are.
 
     \b
@@ -46,4 +43,4 @@ def command(deliver: Deliver, /, orders: Orders, kubeconfig: str, context: str, 
     """
     require("jettison node", "kube")
     path = str(absolute(Path(kubeconfig))) if kubeconfig else ""
-    deliver(JoinOrders(check_own_labels(orders), path, context, node_ip, port))
+    hand_over(MemberSettings(settings, path, context, node_ip, port))

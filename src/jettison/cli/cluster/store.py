@@ -15,7 +15,7 @@ from jettison.apiserver.storage.log import shown_text
 from jettison.apiserver.storage.repair import Repaired, Report, examine, held, repair
 from jettison.apiserver.storage.store import shown
 from jettison.cli.lazy import LazyGroup
-from jettison.cli.options.host_options import absolute, state_dir_option
+from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
 
 COMMANDS = {
@@ -43,7 +43,7 @@ def check_command(state_dir: Path, output: str) -> int:
 
     Exits with 0 if all is as it was written, with 3 if not, and with 1 if the store cannot be examined.
     """
-    with held(absolute(state_dir)) as path:
+    with held(state_dir) as path:
         report = examine(path)
     emit(output, Remarks(), lambda: "\n".join(_report_lines(report)), lambda: {"kind": "StoreReport", **report.data()})
     return 0 if report.is_sound else DAMAGED
@@ -81,7 +81,7 @@ def repair_command(state_dir: Path, begin_anew: bool, output: str) -> int:
     Use it also to continue with an older copy of the store, or after the write-ahead log was lost: the rows that are
     there count from then on. A sound store is left unchanged.
     """
-    with held(absolute(state_dir)) as path:
+    with held(state_dir) as path:
         if begin_anew:
             done: Repaired | None = repair(path, begins_anew=True)
         else:

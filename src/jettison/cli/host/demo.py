@@ -19,14 +19,13 @@ from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.journal.stories import story_of
 from jettison.agent.safe_text import printable
-from jettison.engine.config.kubelet_config import Source, assemble
-from jettison.engine.config.kubelet_fields import API_VERSION, KIND
-from jettison.engine.config.policy import build_policy
+from jettison.engine.config.policy import Policy
 from jettison.engine.node.facts import ConditionChanged, ThresholdCrossed
 from jettison.errors import JettisonError
 from jettison.events import Fact
-from jettison.node.host_node import HostNode, NodeOptions
-from jettison.runtimes.host.settings import HostSettings
+from jettison.node.node import Node
+from jettison.node.process import until_one_ends
+from jettison.node.settings import NodeSettings
 
 MI = 2**20
 NODE_MEMORY = 512 * MI
@@ -130,13 +129,7 @@ def command() -> int:
 
 
 async def _demo(directory: Path) -> int:
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "evictionHard": {"memory.available": "100Mi"},
-        "evictionPressureTransitionPeriod": "30s",
-    }
-    policy = build_policy(assemble(Source("demo", document)))
+    policy = Policy.of({"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "30s"})
     manifests = directory / "pods"
     manifests.mkdir()
     click.echo("A node of 512Mi, hard threshold memory.available<100Mi, and five pods:\n")
@@ -145,39 +138,28 @@ async def _demo(directory: Path) -> int:
         (manifests / f"{number}.json").write_bytes(msgspec.json.encode(manifest))
     click.echo()
     name = f"demo-{os.getpid()}"
-    settings = HostSettings(name, directory, directory / "files", "", NODE_MEMORY)
+    settings = NodeSettings(name, directory, node_memory=NODE_MEMORY, policy=policy, manifests=(manifests,))
     narrator = Narrator()
-    options = NodeOptions(settings, policy, [manifests])
-    node = await HostNode.open(options, narrator)
-    running = asyncio.create_task(node.run())
-    try:
-        verdict = await _watch(node, narrator, running)
-        click.echo()
-        story = story_of(options.node_state / "journal", PodQuery.parse(f"demo/{LEAK}"))
-        for line in explain(story) if story is not None else ():
-            click.echo(printable(line))
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await node.stop_pods()
-        await node.close()
+    async with Node(settings, narrator) as node:
+        try:
+            verdict = await _watch(node, narrator)
+            click.echo()
+            story = story_of(settings.node_state / "journal", PodQuery.parse(f"demo/{LEAK}"))
+            for line in explain(story) if story is not None else ():
+                click.echo(printable(line))
+        finally:
+            await node.stop_pods()
     click.echo(f"\n{verdict}")
     return 0
 
 
-async def _watch(node: HostNode, narrator: Narrator, running: asyncio.Task[None]) -> str:
+async def _watch(node: Node, narrator: Narrator) -> str:
     """Until the leak is gone; then whether all other pods are well."""
-    progress = asyncio.create_task(_progress(node, narrator))
-    evicted = asyncio.create_task(narrator.evicted.wait())
     try:
-        await asyncio.wait({running, evicted}, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        progress.cancel()
-        evicted.cancel()
-    if running.done():
-        running.result()
-    if not narrator.evicted.is_set():
-        raise JettisonError(f"no pod was evicted within {PATIENCE_SECONDS:.0f} s")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await until_one_ends(narrator.evicted.wait(), node.wait(), _progress(node, narrator))
+    except TimeoutError:
+        raise JettisonError(f"no pod was evicted within {PATIENCE_SECONDS:.0f} s") from None
     await asyncio.sleep(AFTERMATH_SECONDS)
     alive = sorted(status.pod.name for status in node.runtime.statuses() if status.phase == "Running")
     if narrator.victim != LEAK or len(alive) != len(demo_pods()) - 1 or narrator.kernel_kills:
@@ -188,7 +170,7 @@ async def _watch(node: HostNode, narrator: Narrator, running: asyncio.Task[None]
     return f"{', '.join(alive)} still run, and the kernel's OOM killer killed nothing. The node has been removed."
 
 
-async def _progress(node: HostNode, narrator: Narrator) -> None:
+async def _progress(node: Node, narrator: Narrator) -> None:
     while True:
         await asyncio.sleep(3)
         node.agent.look_soon()

@@ -1,6 +1,6 @@
-"""`jettison up`: guard this machine, or a part of it, in the foreground. Here are only its options; `guard` runs it.
+"""`jettison up`: guard this machine, or a part of it, in the foreground.
 
-This module is loaded in a child of the process that will do it, see `resident`.
+Here is what it is told; `node.guarding` does it, or `node.cluster` with --nodes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from click.core import ParameterSource
 
 from jettison.cli.extras import require
 from jettison.cli.options.go_flags import WholeNumber
-from jettison.cli.options.guard_options import check_own_labels, guard_options
+from jettison.cli.options.guard_options import guard_options
 from jettison.cli.options.kubelet_flags import KubeletCommand
-from jettison.cli.resident import Deliver
+from jettison.controllers.settings import ControllerSettings
+from jettison.engine.budgets.switches import API_PROFILES
 from jettison.errors import InputError
-from jettison.node.orders import ClusterOrders, Orders
+from jettison.node.settings import ClusterSettings, HandOver, NodeSettings
 
 MOST_NODES = 50
 """A larger number is taken for a typing error."""
@@ -37,7 +38,9 @@ _API = ("127.0.0.1", 6443)
 )
 @guard_options
 @click.pass_context
-def command(context: click.Context, /, orders: Orders, nodes: int | None, evicted_pod_limit: int | None) -> None:
+def command(
+    context: click.Context, /, settings: NodeSettings, nodes: int | None, evicted_pod_limit: int | None
+) -> None:
     """Run pods on this machine and guard it: a shortage is noticed in milliseconds, and the right pod is evicted.
 
     \b
@@ -47,17 +50,15 @@ def command(context: click.Context, /, orders: Orders, nodes: int | None, evicte
     Pods are processes in cgroups; no Kubernetes and no container runtime is needed. Ctrl-C leaves them running, and the
     next `up` takes them over. With --nodes the pods come from an API that kubectl can talk to.
     """
-    deliver: Deliver = context.obj
+    hand_over: HandOver = context.obj
     if nodes is None:
         if evicted_pod_limit is not None:
             raise InputError("--evicted-pod-limit is about pods of an API, which --nodes begins")
-        deliver(orders)
+        hand_over(settings)
         return
     require("jettison up --nodes", "server", "kube")
-    if orders.manifests or orders.static_manifests:
-        raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
-    check_own_labels(orders)
     is_named = context.get_parameter_source("node_name") is ParameterSource.COMMANDLINE
-    prefix = orders.settings.node_name if is_named else "node"
-    names = [f"{prefix}-{number}" for number in range(1, nodes + 1)]
-    deliver(ClusterOrders([orders.for_node(name) for name in names], orders.listen or _API, evicted_pod_limit))
+    prefix = settings.node_name if is_named else "node"
+    each = tuple(settings.for_node(f"{prefix}-{number}") for number in range(1, nodes + 1))
+    control = ControllerSettings(evicted_pods=evicted_pod_limit, switches=API_PROFILES[context.params["profile"]])
+    hand_over(ClusterSettings(settings.state_dir, settings.listen or _API, each, control=control))

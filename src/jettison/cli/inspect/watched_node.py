@@ -18,12 +18,13 @@ from jettison.agent.http.unix_address import unix_address
 from jettison.agent.journal.recorder import read_history
 from jettison.agent.pods import holds
 from jettison.agent.pods.holds import read_holds
-from jettison.cli.options.host_options import Callback, default_node_name, state_dir_option
+from jettison.cli.options.host_options import Callback, state_dir_option
 from jettison.cli.output import remark
 from jettison.engine.node.history import History
 from jettison.errors import InputError, JettisonError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import decode_anything
-from jettison.node.node_card import NodeCard, read_card
+from jettison.node.card import NodeCard, read_card
+from jettison.node.settings import default_node_name
 from jettison.runtimes.linux.files.kernel_files import reason
 
 PATIENCE_SECONDS = 3.0

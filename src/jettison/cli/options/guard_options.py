@@ -1,31 +1,29 @@
-"""The options of every command that runs a node of this machine, and the orders that follow from them."""
+"""The options of every command that runs a node of this machine, and the settings that follow from them.
+
+An option is called as the field of `NodeSettings` that it fills, so the fields are listed there and nowhere else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from jettison.agent.journal.policy_records import policy_record
-from jettison.cli.options.host_options import Callback, absolute, pair, quantity, state_options
+from jettison.cli.options.host_options import Callback, pair, quantity, state_options
 from jettison.cli.options.kubelet_flags import ConfigArguments, config_option, kubelet_options
 from jettison.cli.options.listen_address import address
 from jettison.cli.output import Remarks, remark
 from jettison.cli.policy.config_input import on_host
 from jettison.cli.policy.config_warnings import node_findings
 from jettison.cli.policy.policy_input import policy_error, read_policy
-from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import PROFILES
-from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import InputError
-from jettison.node.orders import Orders
-from jettison.runtimes.host.settings import HostSettings
+from jettison.node.settings import NodeSettings
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -51,35 +49,46 @@ _OPTIONS = (
     click.option(
         "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
     ),
-    click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
-    click.option(
-        "--cgroup-name",
-        default="",
-        metavar="PATH",
-        help="Below the root of every cgroup hierarchy. [default: jettison/NAME]",
-    ),
     click.option(
         "--node-label",
+        "labels",
         multiple=True,
         type=pair,
+        callback=lambda _context, _option, pairs: dict(pairs),
         metavar="KEY=VALUE",
         help="A label of the node, for nodeSelector. Repeatable.",
     ),
-    click.option("--node-taint", multiple=True, metavar="KEY=VALUE:EFFECT", help="A taint of the node. Repeatable."),
+    click.option(
+        "--node-taint",
+        "taints",
+        multiple=True,
+        callback=lambda _context, _option, texts: tuple(_taint(text) for text in texts),
+        metavar="KEY=VALUE:EFFECT",
+        help="A taint of the node. Repeatable.",
+    ),
     click.option(
         "--readmit",
+        "readmits",
         is_flag=True,
         help="Admit evicted pods again once the pressure is over, after longer delays each time.",
     ),
-    click.option("--dry-run", is_flag=True, help="Run pods, decide and record, but evict no pod and free nothing."),
+    click.option(
+        "--dry-run", "is_dry_run", is_flag=True, help="Run pods, decide and record, but evict no pod and free nothing."
+    ),
     click.option(
         "--listen",
         type=address,
         metavar="HOST:PORT",
         help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
     ),
-    click.option("--no-cgroups", is_flag=True, help="Use process groups and /proc even where cgroups are available."),
-    click.option("--verbose", is_flag=True, help="Log alarms and rankings too."),
+    click.option(
+        "--no-cgroups",
+        "uses_cgroups",
+        is_flag=True,
+        callback=lambda _context, _option, is_given: not is_given,
+        help="Use process groups and /proc even where cgroups are available.",
+    ),
+    click.option("--verbose", "is_verbose", is_flag=True, help="Log alarms and rankings too."),
     config_option,
     click.option(
         "--profile",
@@ -93,7 +102,7 @@ _OPTIONS = (
 
 
 def guard_options(command: Callback) -> Callback:
-    """The command gets `orders: Orders`; what is wrong with a configuration is said before."""
+    """The command gets `settings: NodeSettings`; what is wrong with a configuration is said before."""
 
     @wraps(command)
     def collected(*arguments: Any, config: ConfigArguments, profile: str, **options: Any) -> Any:
@@ -101,14 +110,15 @@ def guard_options(command: Callback) -> Callback:
         found = read_policy(config, profile, remarks)
         for said in remarks.notes:
             click.echo(said, err=True)
-        own = {name: options.pop(name) for name in _NAMES}
-        orders = _orders(own, policy_record(found.policy), found.policy.config)
-        errors, warnings = node_findings(on_host(found, orders.settings))
+        names = [field.name for field in fields(NodeSettings) if field.name in options]
+        given = {name: value for name in names if (value := options.pop(name)) is not None}
+        settings = _with_disk_period(NodeSettings(**given, policy=found.policy))
+        errors, warnings = node_findings(on_host(found, settings))
         for each in warnings:
             remark("warning", str(each))
         if errors:
             raise policy_error(errors)
-        return command(*arguments, orders=orders, **options)
+        return command(*arguments, settings=settings, **options)
 
     decorated: Callback = collected
     for option in reversed(_OPTIONS):
@@ -116,52 +126,11 @@ def guard_options(command: Callback) -> Callback:
     return decorated
 
 
-_NAMES = (
-    *("manifests", "static_manifests", "state_dir", "node_name", "node_dir", "node_memory", "node_pids"),
-    *("cgroup_name", "node_label", "node_taint", "readmit", "dry_run", "listen", "no_cgroups", "verbose"),
-)
-
-
-def _orders(options: Mapping[str, Any], policy: dict[str, Any], config: KubeletConfig) -> Orders:
-    state_dir = options["state_dir"]
-    name = options["node_name"]
-    node_dir = options["node_dir"]
-    settings = HostSettings(
-        name,
-        state_dir,
-        state_dir / "node" / name / "files" if node_dir is None else absolute(node_dir),
-        options["cgroup_name"],
-        options["node_memory"],
-        options["node_pids"],
-        uses_cgroups=not options["no_cgroups"],
-    )
-    # The kubelet's default is a minute, ours is 10 s.
-    if "volumeStatsAggPeriod" in config.origins and config.volume_stats_period > 0:
-        settings = replace(settings, disk_period=config.volume_stats_period / SECOND_NS)
-    return Orders(
-        settings,
-        policy,
-        [absolute(path) for path in options["manifests"]],
-        [absolute(path) for path in options["static_manifests"]],
-        dict(options["node_label"]),
-        [_taint(text) for text in options["node_taint"]],
-        options["readmit"],
-        options["dry_run"],
-        options["listen"],
-        options["verbose"],
-    )
-
-
-def check_own_labels(orders: Orders) -> Orders:
-    """Refuse labels that a cluster does not accept from a node: every attempt to join would fail."""
-    if refused := sorted(filter(is_administrators_label, orders.labels)):
-        shown = ", ".join(f"`{each}`" for each in refused)
-        prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))
-        raise InputError(
-            f"--node-label: a node of a cluster may not label itself {shown}: under kubernetes.io and k8s.io it may "
-            f"use what begins with {prefixes}, and {labels}; an administrator may set others"
-        )
-    return orders
+def _with_disk_period(settings: NodeSettings) -> NodeSettings:
+    """The kubelet's default is a minute, ours is 10 s."""
+    config = settings.policy.config
+    is_given = "volumeStatsAggPeriod" in config.origins and config.volume_stats_period > 0
+    return replace(settings, disk_period=config.volume_stats_period / SECOND_NS) if is_given else settings
 
 
 def _taint(text: str) -> Taint:

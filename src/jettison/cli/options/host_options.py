@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,28 +10,11 @@ import click
 
 from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.numbers.quantity import parse
-from jettison.errors import InputError, QuantityError
+from jettison.errors import QuantityError
 from jettison.manifests.files.decoding import shortened
+from jettison.node.settings import absolute, default_node_name, default_state_dir
 
 Callback = Callable[..., Any]
-
-
-def default_state_dir() -> Path:
-    """/var/lib for root, the user's own state directory for other users."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/jettison")
-    own = os.environ.get("XDG_STATE_HOME")
-    try:
-        return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
-    except RuntimeError as error:
-        raise InputError(
-            "there is no home directory: give the directory of the node's state with --state-dir"
-        ) from error
-
-
-def default_node_name() -> str:
-    """The host's name, made to fit."""
-    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
 
 
 state_dir_option = click.option(
@@ -81,11 +61,3 @@ def pair(text: str) -> tuple[str, str]:
     if not separator or not key:
         raise click.BadParameter(f"`{text}`: expected key=value")
     return key, value
-
-
-def absolute(path: Path) -> Path:
-    """Paths end up in records that outlive the working directory."""
-    try:
-        return path.expanduser().resolve()
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"cannot use `{path}`: {error}") from error

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from jettison.engine.config.kubelet_fields import KubeletConfig
+from jettison.engine.config.kubelet_config import Source, assemble
+from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
 from jettison.engine.config.validation import validate
 from jettison.engine.node.snapshot import Layout
 from jettison.engine.node.thresholds import LayoutThresholds, Threshold, for_layout, parse_thresholds
@@ -77,6 +78,17 @@ class Policy:
     # For each disk layout, with the container filesystem's thresholds derived.
     layouts: Mapping[Layout, LayoutThresholds]
     switches: Switches = KUBELET
+
+    @classmethod
+    def of(cls, document: Mapping[str, object], profile: str = "kubelet") -> Policy:
+        """Of a KubeletConfiguration as its file has it, such as `{"evictionHard": {"memory.available": "500Mi"}}`.
+
+        Fields that are not given have their defaults; a PolicyError tells all that is wrong.
+        """
+        if profile not in PROFILES:
+            raise InputError(f"invalid profile `{profile}`: {' or '.join(PROFILES)}")
+        whole = {"apiVersion": API_VERSION, "kind": KIND, **document}
+        return build_policy(assemble(Source("configuration", whole)), PROFILES[profile])
 
     @property
     def max_pod_grace(self) -> int:

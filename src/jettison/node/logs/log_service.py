@@ -6,14 +6,22 @@ Whatever is in the way is one line, and the node goes on without.
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 
 from jettison.errors import RuntimeFailure, ServeError
-from jettison.node.host_node import HostNode
 from jettison.node.logs.host_logs import HostLogs
 from jettison.node.logs.log_server import LogServer
 from jettison.node.logs.node_certificate import CertificateInTheMaking, certificate_part
-from jettison.node.member_node import LogOffer
+from jettison.node.node import Node
 from jettison.runtimes.kube.credentials import memory_file
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffer:
+    """Where the API can ask this node for logs, and the certificate by which it knows that it is us."""
+
+    port: int
+    certificate_pem: str
 
 
 class LogService:
@@ -37,11 +45,11 @@ class LogService:
         except RuntimeFailure as error:
             self._lack = _lack(error)
 
-    def open(self, node: HostNode, host: str, port: int) -> LogOffer | None:
+    def open(self, node: Node, host: str, port: int) -> LogOffer | None:
         """What the cluster is to be told; None where there is nothing to tell."""
         offer = None
         if self._context is not None:
-            settings = node.options.settings
+            settings = node.settings
             logs = HostLogs(settings.node_name, settings.logs_dir, node.runtime.statuses)
             server = LogServer(logs, self._context)
             try:

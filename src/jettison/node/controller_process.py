@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jettison.errors import JettisonError
-from jettison.node.until_told import log_of_this_process
+from jettison.node.process import log_of_this_process
 from jettison.runtimes.host.processes.system_calls import die_with
 from jettison.runtimes.linux.files.kernel_files import reason
 

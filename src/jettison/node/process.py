@@ -1,4 +1,4 @@
-"""The frame of every command that stays: a log, three signals, and words for what went wrong.
+"""The frame of a process that stays: a log, three signals, and work that goes on until it is told to end.
 
 SIGINT and SIGTERM end it. SIGHUP reloads what can be reloaded, and never ends it: a terminal that is closed is no
 reason to leave a node unguarded. Where SIGHUP is ignored at the start, as nohup has it, it stays ignored.
@@ -17,26 +17,19 @@ from functools import partial
 from typing import Any, TextIO
 
 from jettison import events
-from jettison.agent.safe_text import printable
 from jettison.agent.sinks.log import LogSink
 from jettison.clock import SystemClock
 from jettison.errors import JettisonError
+from jettison.node.entry import SIGNALS
 
 Work = Callable[[LogSink], Coroutine[Any, Any, None]]
-
-
 Reload = Callable[[], Coroutine[Any, Any, None]]
 
 
-def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> int:
-    """Do it until SIGINT or SIGTERM; the exit code. `reload` is what SIGHUP asks for."""
+def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> None:
+    """Do it until SIGINT or SIGTERM; raises what it raises. `reload` is what SIGHUP asks for."""
     with log_of_this_process(is_verbose=is_verbose) as log:
-        try:
-            asyncio.run(_until_told(work(log), reload or partial(nothing_to_reload, log)))
-        except JettisonError as error:
-            print(printable(f"error: {error}"), file=sys.stderr)
-            return error.exit_code
-    return 0
+        asyncio.run(_until_told(work(log), reload or partial(nothing_to_reload, log)))
 
 
 @contextmanager
@@ -101,6 +94,45 @@ class Hangups:
             await self._reload()
 
 
+async def until_one_ends(*work: Coroutine[Any, Any, Any]) -> None:
+    """Do all of it; when the first is done, cancel the rest and raise what it raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def started(run: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    """The task of `run`, once it has called what it was given; raises what it raised before that."""
+    ready = asyncio.Event()
+    running, waiting = asyncio.create_task(run(ready.set)), asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not ready.is_set():
+            await ended(running)
+            raise JettisonError("it ended before it was ready")
+    except BaseException:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+    finally:
+        waiting.cancel()
+    return running
+
+
+async def ended(running: asyncio.Task[None]) -> None:
+    """Cancel it, wait, and raise what it raised by itself."""
+    running.cancel()
+    await asyncio.wait((running,))
+    if not running.cancelled():
+        running.result()
+
+
 async def nothing_to_reload(log: LogSink) -> None:
     """For a command all of whose options are on its command line."""
     log.take(events.Reloaded(), SystemClock().now_ns())
@@ -121,6 +153,8 @@ async def _until_told(work: Coroutine[Any, Any, None], reload: Reload) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop)
     hangups.follow()
+    # What came while the program executed itself again has waited until here (`handover`).
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         await running
     except asyncio.CancelledError:

@@ -1,0 +1,322 @@
+"""One guarded node of this machine, put together: runtime, agent, keeper, journal, sinks and socket.
+
+Here and only here do the parts learn of one another. `up` runs it until it is told to stop, `demo` for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from jettison import events
+from jettison.agent.admission import Admitter, NodeIdentity
+from jettison.agent.agent import Agent
+from jettison.agent.broadcast import Broadcast
+from jettison.agent.http.controls import Controls
+from jettison.agent.journal.journal import Journal
+from jettison.agent.journal.recorder import JournalRecorder, take_over_history
+from jettison.agent.pods import holds
+from jettison.agent.pods.directories import ManifestDirectory
+from jettison.agent.pods.holds import Holds
+from jettison.agent.pods.keeper import Keeper
+from jettison.agent.pods.readmission import Readmitter
+from jettison.agent.pods.sources import Manifests
+from jettison.agent.sinks.journal import JournalSink
+from jettison.agent.sinks.kubernetes_events import KubernetesEvents
+from jettison.agent.sinks.log import LogSink, NodeLog
+from jettison.agent.sinks.metrics import Metrics
+from jettison.clock import SystemClock
+from jettison.engine.config.policy import Policy
+from jettison.engine.node.history import History
+from jettison.engine.node.signals import Condition, Signal
+from jettison.errors import WriteError
+from jettison.events import Fact, Sink
+from jettison.node.card import NodeCard, short_path, write_card
+from jettison.node.process import ended, started, until_one_ends
+from jettison.node.protection import HostProtection
+from jettison.node.service import SOCKET_NAME, HostService
+from jettison.node.settings import NodeSettings
+from jettison.runtimes.host.processes.entering import encode_entrance
+from jettison.runtimes.host.runtime import HostRuntime
+from jettison.runtimes.host.specs.spec import pod_spec
+from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.protocol import PodStatus
+
+
+class Node:
+    """`async with Node(settings) as node:` guards it from when it is ready until the block ends; pods live on.
+
+    The parts that it is made of are there from `open` to `close`.
+    """
+
+    agent: Agent
+    keeper: Keeper
+    runtime: HostRuntime
+    emit: Broadcast
+    metrics: Metrics
+    kubernetes_events: KubernetesEvents
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *sinks: Sink,
+        owns_process: bool = False,
+        is_member: bool = False,
+    ) -> None:
+        self.settings = settings
+        # The process is the agent's alone, and may be protected as a whole.
+        self.owns_process = owns_process
+        # Its pods come from an API.
+        self.is_member = is_member
+        # What this machine does not permit, one line each.
+        self.lacks: tuple[str, ...] = ()
+        # Where it listens besides the socket.
+        self.port: int | None = None
+        self._sinks = sinks
+        self._is_told_to_stop = asyncio.Event()
+        self._protection: HostProtection | None = None
+        self._guarding: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        try:
+            self._guarding = await started(lambda tell: self.run(lambda _: tell()))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._guarding is not None
+        try:
+            await ended(self._guarding)
+        finally:
+            await self.close()
+
+    async def open(self) -> Self:
+        """Take over what an earlier agent left, or begin anew. A second agent for the same node is refused."""
+        settings = self.settings
+        try:
+            _make_directory(settings.node_state)
+        except OSError as error:
+            raise WriteError(f"cannot create `{settings.node_state}`: {reason(error)}") from error
+        # What is wrong with the files of an earlier agent is said once there is a log and a journal to say it in.
+        complaints: list[Fact] = []
+        history = take_over_history(settings.node_state / "history.json", SystemClock(), boot_id(), complaints.append)
+        self.metrics = Metrics(() if history is None else history.conditions)
+        logs = [sink for sink in self._sinks if isinstance(sink, LogSink | NodeLog)]
+        self.metrics.watch(
+            "jettison_log_lines_dropped_total",
+            "Log lines that nobody read in time.",
+            lambda: sum(log.dropped for log in logs),
+        )
+        self.emit = Broadcast(SystemClock(), self.metrics, *self._sinks)
+        self._journal = Journal.open(settings.node_state / "journal")
+        self.emit.add(JournalSink(self._journal, settings.node_name))
+        complaints += [events.ActionFailed("continue the journal", why) for why in self._journal.complaints]
+        for complaint in complaints:
+            self.emit(complaint)
+        try:
+            self.runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit)
+        except BaseException:
+            self._journal.close()
+            raise
+        self._put_together(history)
+        try:
+            await self._appear()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    def _put_together(self, history: History | None) -> None:
+        clock = SystemClock()
+        settings, emit, runtime, journal = self.settings, self.emit, self.runtime, self._journal
+        self.lacks = runtime.lacks
+        self.kubernetes_events = KubernetesEvents(settings.node_name)
+        emit.add(self.kubernetes_events)
+        is_dry_run = settings.is_dry_run
+        recorder = JournalRecorder(
+            journal,
+            settings.node_state / "history.json",
+            settings.policy,
+            clock,
+            settings.node_name,
+            emit,
+            is_dry_run=is_dry_run,
+        )
+        self.agent = Agent(runtime, settings.policy, clock, recorder, emit, history=history, is_dry_run=is_dry_run)
+        self.keeper = self._keeper(clock)
+        controls = Controls(
+            settings.node_name,
+            runtime,
+            self.keeper,
+            self.agent,
+            lambda uid, container: encode_entrance(runtime.entrance(uid, container)),
+            self._is_told_to_stop.set,
+            is_member=self.is_member,
+        )
+        self.metrics.watch(
+            "jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures
+        )
+        self._service = HostService(
+            self.agent,
+            runtime,
+            self.metrics,
+            self.kubernetes_events,
+            settings.node_state / "journal",
+            clock,
+            controls.routes(),
+        )
+
+    def conditions(self) -> frozenset[Condition]:
+        """As reported, which is longer than as observed."""
+        return self.agent.history.conditions
+
+    def use(self, policy: Policy) -> None:
+        """From the next look on. What the machine was divided by at the start stays as it was."""
+        self.agent.use(policy)
+        self.keeper.admitter.use(policy)
+        self.runtime.use(policy)
+
+    def reread_manifests(self) -> None:
+        """All of them at the next look, whatever their files' times say."""
+        for directory in self._directories:
+            directory.reread()
+        self.keeper.wake()
+
+    def complaint(self) -> str | None:
+        """Why the node is not guarded as it should be, or None."""
+        return self._service.complaint()
+
+    def _keeper(self, clock: SystemClock) -> Keeper:
+        settings, emit = self.settings, self.emit
+        identity = NodeIdentity(settings.node_name, settings.node_labels, settings.taints)
+        admitter = Admitter(
+            self.runtime,
+            settings.policy,
+            identity,
+            self.conditions,
+            emit,
+            self.agent.evict,
+            lambda manifest: pod_spec(manifest.document, str(manifest.pod)),
+            is_dry_run=settings.is_dry_run,
+        )
+        directories = self._directories = [ManifestDirectory(path, emit) for path in settings.manifests]
+        directories += [ManifestDirectory(path, emit, is_static=True) for path in settings.static_manifests]
+        readmitter = Readmitter(self.runtime, clock, self.conditions, readmits=settings.readmits)
+        manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())
+        return Keeper(self.runtime, admitter, [manifests], emit, Holds(settings.node_state / holds.NAME, emit))
+
+    async def _appear(self) -> None:
+        """Be found by commands and scrapers; the last that can go wrong."""
+        settings, state = self.settings, self.settings.node_state
+        self.port = await self._service.open(state / SOCKET_NAME, settings.listen)
+        if self.owns_process:
+            protection = HostProtection(settings, settings.policy.config.oom_score_adj, self.emit)
+            self.lacks += protection.begin()
+            self._protection = protection
+        now_ns = SystemClock().now_ns()
+        write_card(
+            state,
+            NodeCard(
+                short_path(settings.node_dir, state),
+                os.getpid(),
+                now_ns,
+                settings.is_dry_run,
+                self.lacks,
+                self.is_member,
+                settings.readmits,
+                tuple(map(str, (*settings.manifests, *settings.static_manifests))),
+            ),
+        )
+
+    async def run(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Guard the node until cancelled, or told to stop through its socket.
+
+        `tell` is called once the node is ready, with what it guards.
+        """
+        self.emit(events.AgentStarted(self.settings.node_name, self.lacks))
+        telling = asyncio.create_task(self._tell_when_ready(tell))
+        try:
+            await until_one_ends(self.agent.run(), self.keeper.run(), self._is_told_to_stop.wait())
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+            self.emit(events.AgentStopped(self.settings.node_name))
+
+    async def _tell_when_ready(self, tell: Callable[[str], None]) -> None:
+        await self.keeper.has_looked.wait()
+        await self.agent.has_looked.wait()
+        tell(self.greeting())
+
+    def greeting(self) -> str:
+        """What is guarded, against what and how: also when that is nothing, which is seldom meant."""
+        settings = self.settings
+        own = [each for each in settings.policy.thresholds if each.signal is not Signal.ALLOCATABLE_MEMORY_AVAILABLE]
+        hard, soft = (", ".join(str(each) for each in own if each.is_hard is kind) for kind in (True, False))
+        lines = [f"node {settings.node_name} is ready{' (a dry run: no pod is evicted)' * settings.is_dry_run}"]
+        if own:
+            lines += [f"  hard     {hard or 'none'}", *([f"  soft     {soft}"] if soft else [])]
+            lines.append(f"  memory   noticed by {self.runtime.memory_alarm}")
+        else:
+            lines.append("  nothing is guarded: no thresholds are set, --eviction-hard sets some")
+        lines.append(f"  pods     {self._pods()}")
+        return "\n".join(lines)
+
+    def _pods(self) -> str:
+        settings, statuses = self.settings, self.runtime.statuses()
+        directories = [str(path) for path in (*settings.manifests, *settings.static_manifests)]
+        origin = f" from {', '.join(directories)}" if directories else ""
+        if self.is_member:
+            origin += " and the API" if directories else " from the API"
+        elif not directories:
+            return f"{_count(statuses)}, and no more will come: --manifests names a directory of some"
+        held = f"; deleted by hand, and held: {', '.join(self.keeper.held)}" if self.keeper.held else ""
+        others = Counter(each.reason or each.phase for each in statuses if each.phase != "Running")
+        told = ", ".join(f"{number} {what}" for what, number in sorted(others.items()))
+        return f"{_count(statuses)}{f' ({told})' if told else ''}{origin}{held}"
+
+    def statuses(self) -> Sequence[PodStatus]:
+        """Every pod of the node, as it is now."""
+        return self.runtime.statuses()
+
+    async def wait(self) -> None:
+        """Until the node is told to stop through its socket; raises what else ends its guard."""
+        assert self._guarding is not None
+        await asyncio.shield(self._guarding)
+
+    async def stop_pods(self) -> None:
+        """Guard them no longer, end every pod, all at once, and forget it."""
+        if self._guarding is not None:
+            await ended(self._guarding)
+        await asyncio.gather(*(self.runtime.stop(status.pod.uid) for status in self.runtime.statuses()))
+
+    async def close(self) -> None:
+        """Let go; pods that run go on running."""
+        await self._service.close()
+        if self._protection is not None:
+            self._protection.end()
+        await self.runtime.close()
+        self._journal.close()
+
+
+def _count(statuses: Sequence[PodStatus]) -> str:
+    return "1 pod" if len(statuses) == 1 else f"{len(statuses) or 'no'} pods"
+
+
+def _make_directory(directory: Path) -> None:
+    """Users that pods run as pass through it to their own files, so it cannot be shut; but nobody else lists what is in
+    it, and nobody else writes there or above, whatever the umask.
+    """
+    for each in reversed(directory.parents):
+        if not each.exists():
+            each.mkdir(mode=0o755, exist_ok=True)
+    directory.mkdir(mode=0o711, exist_ok=True)
+    if directory.stat().st_mode & 0o066:
+        directory.chmod(0o711)

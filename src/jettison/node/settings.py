@@ -1,0 +1,165 @@
+"""What an operator wants of a node, of a member of a cluster, or of a cluster: the only list of these settings.
+
+Flags, configuration files and programs that import Jettison fill the same values, and every part of a node is made from
+them. A value is checked when it is made, so a mistake is told before anything is started. How a value travels to the
+process that carries it out is in `handover`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from jettison.controllers.settings import ControllerSettings
+from jettison.engine.config.policy import Policy
+from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
+from jettison.engine.scheduling.taints import Taint
+from jettison.errors import InputError
+from jettison.runtimes.host.settings import HostSettings, checked_node_name
+
+# Told apart by its identity: an empty path is the working directory.
+_BELOW_STATE_DIR = Path()
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def default_state_dir() -> Path:
+    """/var/lib for root, the user's own state directory for every other user."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/jettison")
+    own = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
+    except RuntimeError as error:
+        raise InputError(
+            "there is no home directory: give the directory of the node's state with --state-dir"
+        ) from error
+
+
+def default_node_name() -> str:
+    """The host's name, made to fit."""
+    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
+
+
+def absolute(path: Path) -> Path:
+    """Paths end up in records that outlive the working directory."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"cannot use `{path}`: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings(HostSettings):
+    """One node of this machine. The runtime's own settings are among them, so a `HostRuntime` takes this value."""
+
+    node_name: str = field(default_factory=default_node_name)
+    state_dir: Path = field(default_factory=default_state_dir)
+    node_dir: Path = _BELOW_STATE_DIR
+    policy: Policy = field(default_factory=lambda: Policy.of({}))
+    # Directories of pods to run; they are watched.
+    manifests: tuple[Path, ...] = ()
+    # The same for static pods, which are critical and never evicted.
+    static_manifests: tuple[Path, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    # Whether evicted pods are admitted again once the pressure is over.
+    readmits: bool = False
+    is_dry_run: bool = False
+    # Host and port on the loopback, besides the socket; port 0 takes a free one.
+    listen: tuple[str, int] | None = None
+    # Alarms and rankings in the log, too.
+    is_verbose: bool = False
+
+    def __post_init__(self) -> None:
+        self._set("state_dir", absolute(self.state_dir))
+        checked_node_name(self.node_name)
+        is_given = self.node_dir is not _BELOW_STATE_DIR
+        self._set("node_dir", absolute(self.node_dir) if is_given else self.node_state / "files")
+        for name in ("manifests", "static_manifests"):
+            self._set(name, tuple(absolute(each) for each in getattr(self, name)))
+        HostSettings.__post_init__(self)
+        for taint in self.taints:
+            if taint.effect not in _EFFECTS:
+                raise InputError(f"invalid effect `{taint.effect}` of taint `{taint.key}`: {' or '.join(_EFFECTS)}")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def node_state(self) -> Path:
+        """Journal, history and socket of this node."""
+        return self.state_dir / "node" / self.node_name
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """What nodeSelector sees."""
+        return {"kubernetes.io/hostname": self.node_name, "kubernetes.io/os": "linux", **self.labels}
+
+    def for_node(self, name: str) -> NodeSettings:
+        """The same for one of several nodes: each has a name, a directory and a cgroup of its own."""
+        node_dir = _BELOW_STATE_DIR if self.node_dir.is_relative_to(self.node_state) else self.node_dir / name
+        cgroup = f"{self.cgroup_name}/{name}" if self.cgroup_name else ""
+        return replace(self, node_name=name, node_dir=node_dir, cgroup_name=cgroup, listen=None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """One node of this machine, and the Kubernetes API that it joins."""
+
+    node: NodeSettings
+    # Empty: KUBECONFIG, or ~/.kube/config.
+    kubeconfig: str = ""
+    context: str = ""
+    # Where its pods can be reached; empty: the address from which the API is reached.
+    address: str = ""
+    # Where the API asks this node for logs; 0 takes a free port.
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        _check_own_labels(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """A Kubernetes API on this machine, its controllers, and nodes in the same process."""
+
+    state_dir: Path = field(default_factory=default_state_dir)
+    # Host and port; port 0 takes a free one.
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    nodes: tuple[NodeSettings, ...] = ()
+    # Names of nodes that join from elsewhere: each gets a kubeconfig.
+    members: tuple[str, ...] = ()
+    # By name, as `jettison controllers` has them; None: all.
+    controllers: frozenset[str] | None = None
+    control: ControllerSettings = field(default_factory=ControllerSettings)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state_dir", absolute(self.state_dir))
+        for name in self.members:
+            checked_node_name(name)
+        for node in self.nodes:
+            if node.manifests or node.static_manifests:
+                raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
+            _check_own_labels(node)
+
+
+def _check_own_labels(node: NodeSettings) -> None:
+    """Refuse labels that a cluster does not accept from a node: every attempt to join would fail."""
+    if refused := sorted(filter(is_administrators_label, node.labels)):
+        shown = ", ".join(f"`{each}`" for each in refused)
+        prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))
+        raise InputError(
+            f"--node-label: a node of a cluster may not label itself {shown}: under kubernetes.io and k8s.io it may "
+            f"use what begins with {prefixes}, and {labels}; an administrator may set others"
+        )
+
+
+Settings = NodeSettings | MemberSettings | ClusterSettings
+"""What a process that stays is started with."""
+
+HandOver = Callable[[Settings], None]
+"""What a command does with the settings that it has read; see `handover`."""

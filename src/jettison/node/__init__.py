@@ -1,4 +1,38 @@
 """A node of this machine, put together: runtime, agent, journal, endpoints, logs, manifests and membership.
 
-No option is parsed here and nothing is printed: that is the work of `cli`. No rule lives here either.
+`Node` guards what `NodeSettings` describe, `LocalCluster` serves a Kubernetes API with nodes of its own: a program
+imports them from here (docs/library.md). The processes of `jettison up`, `node` and `serve` begin in `entry`. No option
+is parsed here, that is the work of `cli`, and no rule lives here.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jettison.node.cluster import LocalCluster
+    from jettison.node.node import Node
+    from jettison.node.settings import ClusterSettings, NodeSettings
+
+__all__ = [
+    "ClusterSettings",
+    "LocalCluster",
+    "Node",
+    "NodeSettings",
+]
+
+_MODULES = {
+    "ClusterSettings": "settings",
+    "LocalCluster": "cluster",
+    "Node": "node",
+    "NodeSettings": "settings",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """A public name, from its module: an agent loads no API server, and `entry` decides what is loaded first."""
+        if name not in _MODULES:
+            raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -216,6 +216,8 @@ def _manifest(
         raise ManifestError(f"{source}: uid `{uid}` is not a name made of letters, digits, dots and dashes")
     if not isinstance(prepared["metadata"].get("annotations") or {}, dict):
         raise ManifestError(f"{source}: annotations of pod `{key}` are not a map")
+    # What a pod was elsewhere: one that Succeeded there would never be evicted here.
+    prepared.pop("status", None)
     # Only now: the uid follows from what somebody wrote, and must not change with what we add.
     prepared["metadata"]["annotations"] = {**life.mark(_annotations(prepared)), ORIGIN: source}
     return PodManifest(pod_from(prepared, source), prepared, source)

@@ -49,6 +49,13 @@ _OPTIONS = (
     click.option(
         "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
     ),
+    click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
+    click.option(
+        "--cgroup-name",
+        default="",
+        metavar="PATH",
+        help="Below the root of every cgroup hierarchy. [default: jettison/NAME]",
+    ),
     click.option(
         "--node-label",
         "labels",

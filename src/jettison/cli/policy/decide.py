@@ -39,6 +39,7 @@ from jettison.engine.node.pressure import still_starved
 from jettison.engine.node.signals import ROWS, readings
 from jettison.engine.node.snapshot import NodeStats, Snapshot
 from jettison.errors import ManifestError
+from jettison.manifests.node_files import newest_time
 from jettison.manifests.times import parse_time, time_text
 
 
@@ -129,10 +130,9 @@ def _now(text: str | None, node: NodeStats) -> _Now:
             return _Now(parse_time(text), "--now")
         except ManifestError as error:
             raise ManifestError(f"--now: {error}") from error
-    parts = (node.memory, node.pods_memory, node.fs, node.image_fs, node.container_fs, node.processes)
-    times = [part.time_ns for part in parts if part is not None and part.time_ns is not None]
-    if times and text is None:
-        return _Now(max(times), "the newest time in the summary")
+    newest = newest_time(node)
+    if newest is not None and text is None:
+        return _Now(newest, "the newest time in the summary")
     return _Now(time.time_ns(), "the clock" if text else "the clock, because the summary has no times")
 
 

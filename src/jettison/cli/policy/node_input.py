@@ -6,7 +6,7 @@ The options that `rank` and `decide` share are here too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,13 @@ from jettison.cli.options.kubelet_flags import config_option, kubelet_options
 from jettison.cli.output import output_option
 from jettison.engine.config.policy import PROFILES
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
-from jettison.engine.pods.pod import ENDED_PHASES, Pod
+from jettison.engine.pods.pod import Pod
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.plain_files import BYTE_ORDER_MARK, read_given, unreadable
-from jettison.manifests.pods import parse_pods
-from jettison.manifests.summary import layout_of, parse_summary
+from jettison.manifests.node_files import LARGEST_LIST, joined, pods_in, summary_in
+from jettison.manifests.summary import layout_of
 
 STANDARD_INPUT = "-"
-LARGEST_LIST = 512 * 2**20
-"""A list of 50,000 pods has 350 MB."""
-
-
-SUMMARY_HINT = "expected what `kubectl get --raw /api/v1/nodes/NAME/proxy/stats/summary` prints"
-PODS_HINT = "expected what `kubectl get pods --all-namespaces -o json` prints"
-
 LAYOUTS: Mapping[str, Layout] = {
     "shared": Layout(False, False),
     "dedicated": Layout(True, False),
@@ -75,63 +68,26 @@ def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:
 
 
 def read_summary(path: str) -> tuple[NodeStats, dict[str, PodUsage]]:
-    """The summary in a file. A file without any statistics is refused: it is some other document."""
-    try:
-        node, usages = parse_summary(read_input(path), shown(path))
-    except ManifestError as error:
-        raise ManifestError(f"{error}; {SUMMARY_HINT}") from error
-    if node == NodeStats(node.name) and not usages:
-        raise ManifestError(f"{shown(path)}: holds no statistics of a node; {SUMMARY_HINT}")
-    return node, usages
+    """The summary in a file."""
+    return summary_in(read_input(path), shown(path))
 
 
 def read_node(summary_path: str, pods_path: str) -> NodeInput:
     """Both files joined."""
     node, usages = read_summary(summary_path)
-    listed = _read_pods(pods_path)
-    here = [pod for pod in listed if not node.name or pod.node_name in ("", node.name)]
-    active = [pod for pod in here if pod.phase not in ENDED_PHASES]
-    _refuse_twins(active, shown(pods_path))
-    joined = _with_static(usages, active)
-    notes = _left_out(node.name, len(listed) - len(here), len(here) - len(active))
-    strangers = len(usages.keys() - {uid for pod in here for uid in (pod.uid, pod.static_uid)})
-    if strangers:
-        notes.append(f"{_pods(strangers)} of the summary not in {shown(pods_path)}: taken at another time?")
-    if listed and not active:
+    listed = pods_in(read_input(pods_path), shown(pods_path))
+    found = joined(node, usages, listed, shown(pods_path))
+    notes = _left_out(node.name, found.elsewhere, found.ended)
+    if found.unlisted:
+        notes.append(f"{_pods(found.unlisted)} of the summary not in {shown(pods_path)}: taken at another time?")
+    if listed and not found.pods:
         notes.append(f"no pod in {shown(pods_path)} runs on node `{node.name}`")
-    return NodeInput(node, joined, active, notes)
+    return NodeInput(node, found.usages, found.pods, notes)
 
 
 def layout_from(name: str, node: NodeStats) -> Layout:
     """The layout of that name; `auto` guesses from the sizes in the summary."""
     return layout_of(node) if name == "auto" else LAYOUTS[name]
-
-
-def _read_pods(path: str) -> list[Pod]:
-    try:
-        pods = parse_pods(read_input(path), shown(path))
-    except ManifestError as error:
-        raise ManifestError(f"{error}; {PODS_HINT}") from error
-    if any(not pod.name for pod in pods):
-        raise ManifestError(f"{shown(path)}: holds a pod without a name; {PODS_HINT}")
-    return pods
-
-
-def _refuse_twins(pods: Iterable[Pod], source: str) -> None:
-    """Statistics are by uid: with one uid for two pods, the usage of neither is known."""
-    seen: dict[str, Pod] = {}
-    for pod in pods:
-        twin = seen.setdefault(pod.uid, pod)
-        if twin is not pod:
-            raise ManifestError(f"{source}: pods `{twin}` and `{pod}` have the same uid `{pod.uid}`")
-
-
-def _with_static(usages: Mapping[str, PodUsage], pods: Iterable[Pod]) -> Mapping[str, PodUsage]:
-    """The API shows a static pod's mirror, the kubelet measures the pod itself; both are one pod."""
-    return {
-        **usages,
-        **{pod.uid: usages[pod.static_uid] for pod in pods if pod.uid not in usages and pod.static_uid in usages},
-    }
 
 
 def _left_out(node: str, elsewhere: int, ended: int) -> list[str]:

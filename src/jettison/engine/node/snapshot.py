@@ -127,7 +127,8 @@ class Snapshot:
     now_ns: int
     node: NodeStats
     pods: Sequence[Pod]
-    # By the pod's uid. Pods are the active ones, in the order in which local-storage limits are looked at.
+    # By the pod's uid. Pods are in the order in which local-storage limits are looked at; `decide` passes over those
+    # that have ended.
     usages: Mapping[str, PodUsage] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
 

@@ -1,4 +1,4 @@
-"""Settings that a kubelet accepts silently although they rarely do what is meant (spec part B: 1, 25, 26, 37, 47)."""
+"""Settings that a kubelet accepts silently although they rarely do what is meant (spec §1.3, §9.2, §10.2)."""
 
 from __future__ import annotations
 

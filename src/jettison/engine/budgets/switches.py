@@ -1,4 +1,4 @@
-"""Where evictions through the API may be better than upstream's (spec/api-eviction.md §10)."""
+"""Where evictions through the API may be better than upstream's (docs/faithfulness.md)."""
 
 from __future__ import annotations
 

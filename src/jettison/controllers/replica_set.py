@@ -22,8 +22,7 @@ from jettison.controllers.machinery.owned_pods import (
     controller_of,
     selector_of,
 )
-from jettison.controllers.machinery.pod_batches import Failure, NewPod, PodBatches
-from jettison.controllers.machinery.pod_control import MOST_AT_ONCE
+from jettison.controllers.machinery.pod_control import MOST_AT_ONCE, Failure, NewPod, PodBatches
 from jettison.controllers.machinery.quick_failures import CreationAllowance, QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.labels.selectors import LabelSelector

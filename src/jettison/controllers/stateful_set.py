@@ -30,8 +30,13 @@ from jettison.controllers.machinery.owned_pods import (
     controller_of,
     selector_of,
 )
-from jettison.controllers.machinery.pod_batches import Failure
-from jettison.controllers.machinery.pod_control import delete_pod, is_namespace_ending, pod_from_template, slow_start
+from jettison.controllers.machinery.pod_control import (
+    Failure,
+    delete_pod,
+    is_namespace_ending,
+    pod_from_template,
+    slow_start,
+)
 from jettison.controllers.machinery.quick_failures import QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.controllers.machinery.revisions import RevisionHistory, Revisions, surplus, template_of

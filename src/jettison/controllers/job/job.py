@@ -32,7 +32,7 @@ from jettison.controllers.job.status import (
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
 from jettison.controllers.machinery.object_state import condition_of, is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, Claims, WokenOwners, selector_of
-from jettison.controllers.machinery.pod_batches import PodBatches
+from jettison.controllers.machinery.pod_control import PodBatches
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.numbers.strconv import parse_int64
 from jettison.engine.pods.pod import FAILED, SUCCEEDED

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from jettison.controllers.machinery.owned_pods import OwnerKind
-from jettison.controllers.machinery.pod_batches import NewPod
+from jettison.controllers.machinery.pod_control import NewPod
 from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.manifests.pod_view import INDEX_ANNOTATION, TRACKING_FINALIZER
 from jettison.runtimes.kube.cache import Cache, Change, key_of

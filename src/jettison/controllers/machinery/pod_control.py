@@ -3,19 +3,22 @@
 How to use: `PodControl(around, owner_kind, source)` with the source that the events name, such as
 `replicaset-controller`. `create(owner, template)` makes one pod with a name that the server completes; `delete(owner,
 pod)` asks for the end of that very pod. Both raise what the server said, after having told it as an event.
-`slow_start(count, work)` makes many: one, then two, then four at a time, so that a quota that refuses all is asked
-once and not a thousand times. `pod_from_template` is the pod alone, and `delete_pod` the deletion, for a controller
-with names and events of its own.
+
+`PodBatches` makes and deletes many for an owner, each expected before it is asked for. Under it is `slow_start(count,
+work)`: one, then two, then four at a time, so that a quota that refuses all is asked once and not a thousand times.
+`pod_from_template` is the pod alone, and `delete_pod` the deletion, for a controller with names and events of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
+from jettison.controllers.machinery.expectations import Expectations
 from jettison.controllers.machinery.owned_pods import OwnerKind
+from jettison.controllers.machinery.quick_failures import QuickFailures
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.cache import key_of
@@ -26,6 +29,9 @@ MOST_AT_ONCE: Final = 500
 """How many pods an owner gets or loses in one go, as upstream; the rest comes when these have shown."""
 
 _LONGEST_PREFIX: Final = 253
+
+
+Failure = ApiError | RuntimeFailure
 
 
 class StartedBatch(NamedTuple):
@@ -71,6 +77,61 @@ class PodControl:
     def _tell(self, owner: Document, reason: str, message: str, event_type: str = NORMAL) -> None:
         subject = subject_of(self._owner_kind.name, owner)
         self._around.events.tell(self._source, subject, reason, message, event_type)
+
+
+class NewPod(NamedTuple):
+    """A template, and how the name begins where that is not the owner's."""
+
+    template: Document
+    prefix: str = ""
+
+
+class PodBatches:
+    """For owners of one kind. What it returns is the first thing that the server said against it.
+
+    `failures` hears of every pod that is made, for a controller that asks it before it makes more.
+    """
+
+    def __init__(
+        self, around: Surroundings, owner_kind: OwnerKind, source: str, failures: QuickFailures | None = None
+    ) -> None:
+        self._control = PodControl(around, owner_kind, source)
+        self._failures = failures
+        self.expectations = Expectations(around.clock)
+        self.expectations.follow(around.caches.of(PODS), owner_kind.key_from)
+
+    async def create(self, owner: Document, pods: Sequence[NewPod]) -> Failure | None:
+        """At most 500 of them; the rest is for the next time."""
+        key, count = key_of(owner), min(len(pods), MOST_AT_ONCE)
+        self.expectations.expect(key, creations=count)
+        if self._failures is not None:
+            self._failures.begin(owner)
+        started = await slow_start(count, lambda index: self._create(owner, pods[index]))
+        self.expectations.saw_created(key, count - started.made)
+        return None if started.error is None or is_namespace_ending(started.error) else started.error
+
+    async def _create(self, owner: Document, pod: NewPod) -> None:
+        made = await self._control.create(owner, *pod)
+        if self._failures is not None:
+            self._failures.made(owner, made["metadata"]["uid"])
+
+    async def delete(self, owner: Document, pods: Sequence[Document]) -> Failure | None:
+        """At most 500 of them, all at once."""
+        key, chosen = key_of(owner), pods[:MOST_AT_ONCE]
+        self.expectations.expect(key, deletions=[each["metadata"]["uid"] for each in chosen])
+
+        async def delete(pod: Document) -> Failure | None:
+            try:
+                if await self._control.delete(owner, pod):
+                    return None
+            except (ApiError, RuntimeFailure) as error:
+                self.expectations.saw_deleted(key, pod["metadata"]["uid"])
+                return error
+            self.expectations.saw_deleted(key, pod["metadata"]["uid"])
+            return None
+
+        failures = await asyncio.gather(*map(delete, chosen))
+        return next((each for each in failures if each is not None), None)
 
 
 def pod_from_template(owner_kind: OwnerKind, owner: Document, template: Document) -> Document:

@@ -18,13 +18,12 @@ ALLOWED = (("CONTRIBUTING.md", "| "),)
 # Lines with such words that are left, by folder. The numbers only go down; a folder at 0 leaves the table.
 LEFT = {
     "src/jettison/agent": 11,
-    "src/jettison/apiserver": 2,
     "src/jettison/cli": 2,
     "src/jettison/engine": 5,
     "src/jettison/events.py": 3,
     "src/jettison/node": 19,
     "src/jettison/runtimes": 90,
-    "tests": 179,
+    "tests": 165,
 }
 PLACES = sorted(
     {

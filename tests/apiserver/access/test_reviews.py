@@ -75,7 +75,7 @@ BOTH = (
     'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: '
     "cannot be specified in combination with resourceAttributes"
 )
-NOBODY = 'spec.user: Invalid value: "": at least one of user or group must be specified'
+NO_SUBJECT = 'spec.user: Invalid value: "": at least one of user or group must be specified'
 ELSEWHERE = 'spec.resourceAttributes.namespace: Invalid value: "a": must match metadata.namespace'
 NO_PATH = 'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: disallowed on this kind of request'
 
@@ -85,8 +85,8 @@ NO_PATH = 'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}:
     [
         (SELF_ACCESS_REVIEWS, {"spec": {}}, NEITHER),
         (SELF_ACCESS_REVIEWS, {"spec": {**EVICT, **PATH}}, BOTH),
-        (ACCESS_REVIEWS, {"spec": EVICT}, NOBODY),
-        (ACCESS_REVIEWS, {"spec": {**EVICT, **PATH}}, f"[{BOTH}, {NOBODY}]"),
+        (ACCESS_REVIEWS, {"spec": EVICT}, NO_SUBJECT),
+        (ACCESS_REVIEWS, {"spec": {**EVICT, **PATH}}, f"[{BOTH}, {NO_SUBJECT}]"),
         (LOCAL_ACCESS_REVIEWS, {"spec": {"user": "bob", **EVICT}}, ELSEWHERE),
         (LOCAL_ACCESS_REVIEWS, {"spec": {"user": "bob", **PATH}}, NO_PATH),
         (

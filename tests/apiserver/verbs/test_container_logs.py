@@ -6,17 +6,17 @@ import pytest
 
 from tests.apiserver.served import PODS, Served
 
-NOBODY = "no node of this server keeps logs"
+NO_SOURCE = "no node of this server keeps logs"
 
 
 @pytest.mark.parametrize(
     ("query", "code", "text"),
     [
-        ("sinceSeconds=5", 503, NOBODY),
-        ("sinceTime=2027-01-01T00:00:00Z", 503, NOBODY),
-        ("timestamps=true", 503, NOBODY),
-        ("timestamps=", 503, NOBODY),
-        ("timestamps=perhaps", 503, NOBODY),
+        ("sinceSeconds=5", 503, NO_SOURCE),
+        ("sinceTime=2027-01-01T00:00:00Z", 503, NO_SOURCE),
+        ("timestamps=true", 503, NO_SOURCE),
+        ("timestamps=", 503, NO_SOURCE),
+        ("timestamps=perhaps", 503, NO_SOURCE),
         (
             "sinceSeconds=5&sinceTime=2027-01-01T00:00:00Z",
             422,
@@ -26,9 +26,9 @@ NOBODY = "no node of this server keeps logs"
         ("sinceTime=yesterday", 400, "`sinceTime` is `yesterday`"),
         ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than or equal to 1"),
         # Fine as far as that goes: but there is no node to ask.
-        ("timestamps=false", 503, NOBODY),
-        ("timestamps=False", 503, NOBODY),
-        ("timestamps=0&tailLines=1", 503, NOBODY),
+        ("timestamps=false", 503, NO_SOURCE),
+        ("timestamps=False", 503, NO_SOURCE),
+        ("timestamps=0&tailLines=1", 503, NO_SOURCE),
     ],
 )
 def test_times(api: Served, query: str, code: int, text: str) -> None:

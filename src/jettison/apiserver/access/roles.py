@@ -68,7 +68,7 @@ def _grant(verbs: str, resources: str, *, own_only: bool = False, fields: str = 
     return Grant(frozenset(verbs.split()), frozenset(resources.split()), own_only, tuple(fields.split()))
 
 
-EVERYBODY = (
+EVERY_USER = (
     _grant(
         "create",
         "selfsubjectaccessreviews.authorization.k8s.io selfsubjectrulesreviews.authorization.k8s.io"
@@ -114,4 +114,4 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
 @cache
 def grants(role: str) -> tuple[Grant, ...]:
     """All grants of a role, with those that every known user has. A user without a role has the latter alone."""
-    return (*ROLES.get(role, ()), *EVERYBODY)
+    return (*ROLES.get(role, ()), *EVERY_USER)

@@ -4,7 +4,8 @@ One node of 512Mi with `memory.available<384Mi` and some idle neighbours, guarde
 own. Again and again a pod grows past the line. It notes for itself, every 64 KiB, how much the node uses by the counter
 that thresholds are about, and when SIGTERM reached it: so the time to the signal includes its delivery, and does
 not rely on what the guarding program reports. The baseline takes turns with it: the same process in a cgroup of the
-same kind, a look every 100 ms, SIGKILL. Where earlyoom or nohang are installed they take part, by the machine's MemAvailable.
+same kind, a look every 100 ms, SIGKILL. Where earlyoom or nohang are installed they take part, by the machine's
+MemAvailable.
 
 The bars hold where the kernel has threshold events, which is cgroup version 1: in the middle at most 5 ms from the
 crossing to the signal, and at most 2 MiB beyond the line.

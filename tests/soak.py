@@ -69,10 +69,9 @@ def main() -> int:
                 tally = Tally(name)
                 tally.check(False, f"the attack itself ended early: {error}")
         print(f"{tally.row()} in {time.monotonic() - started:.0f} s", flush=True)
-        tallies.append(tally)
-    for tally in tallies:
         for complaint in tally.complaints:
-            print(f"\n{tally.name}: {complaint}")
+            print(f"\n{tally.name}: {complaint}\n", flush=True)
+        tallies.append(tally)
     return 1 if any(tally.broken for tally in tallies) else 0
 
 

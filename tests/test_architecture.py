@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "jettison"
 MODULES = sorted(SOURCE.rglob("*.py"))
+TEST_FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 PACKAGES = sorted(path.parent for path in MODULES if path.name == "__init__.py")
 
 LONGEST_FUNCTION = 60
@@ -59,8 +58,13 @@ def _name(path: Path) -> str:
     return str(path.relative_to(SOURCE.parent))
 
 
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -79,11 +83,11 @@ def test_the_layers_hold() -> None:
     assert "0 broken" in done.stdout
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_functions_fit_into_a_head(path: Path) -> None:
+def test_functions_fit_into_a_head() -> None:
     """No function is longer than 60 lines. A module is as long as its idea, so nothing counts its lines."""
     long = [
-        f"{node.name} has {length} lines"
+        f"{_name(path)}: {node.name} has {length} lines"
+        for path in MODULES
         for node in _functions(path)
         if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
     ]
@@ -102,7 +106,7 @@ def _public_classes() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in MODULES:
         module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in _parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(module)
     return found
@@ -115,11 +119,9 @@ def test_a_class_name_means_one_thing() -> None:
     assert not strangers, strangers
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_two_classes_of_one_name_do_not_meet(path: Path) -> None:
-    """A module that imported both would rename one of them, and its reader would have to look which is which."""
+def _meeting(tree: ast.Module) -> dict[str, list[str]]:
+    """Classes of one name that a module imports from several others."""
     classes = _public_classes()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     imported: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -128,37 +130,41 @@ def test_two_classes_of_one_name_do_not_meet(path: Path) -> None:
                     imported.setdefault(each.name, set()).add(node.module)
         elif isinstance(node, ast.ClassDef) and node.name in classes:
             imported.setdefault(node.name, set()).add("this module")
-    meeting = {name: sorted(modules) for name, modules in imported.items() if len(modules) > 1}
-    assert not meeting, meeting
+    return {name: sorted(modules) for name, modules in imported.items() if len(modules) > 1}
 
 
-@pytest.mark.parametrize("path", PACKAGES, ids=_name)
-def test_every_package_has_a_charter(path: Path) -> None:
+def test_two_classes_of_one_name_do_not_meet() -> None:
+    """A module that imported both would rename one of them, and its reader would have to look which is which."""
+    found = {_name(path): meeting for path in MODULES if (meeting := _meeting(_parsed(path)))}
+    assert not found, found
+
+
+def test_every_package_has_a_charter() -> None:
     """What lives here, in words, before anything else."""
-    charter = ast.get_docstring(ast.parse((path / "__init__.py").read_text(encoding="utf-8")))
-    assert charter is not None
-    assert len(charter) >= SHORTEST_CHARTER
+    charters = {_name(path): ast.get_docstring(_parsed(path / "__init__.py")) for path in PACKAGES}
+    assert not [name for name, charter in charters.items() if charter is None or len(charter) < SHORTEST_CHARTER]
 
 
-@pytest.mark.parametrize("path", [each for each in MODULES if each.name != "__init__.py"], ids=_name)
-def test_every_module_says_why_it_is_there(path: Path) -> None:
+def test_every_module_says_why_it_is_there() -> None:
     """In a docstring, which is where a newcomer begins."""
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert not [_name(path) for path in MODULES if not ast.get_docstring(_parsed(path))]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_whoever_lists_a_directory_closes_it(path: Path) -> None:
-    """An iterator of scandir that is dropped half way keeps its descriptor until somebody collects garbage."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _left_open(tree: ast.Module) -> list[int]:
     kept = {id(item.context_expr) for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items}
     # A walk in portions keeps its listing open between them, and has a `close` of its own.
     kept |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
-    dropped = [
+    return [
         node.lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and id(node) not in kept
     ]
-    assert not dropped, f"scandir without `with` in line {dropped}"
+
+
+def test_a_directory_that_is_listed_is_closed() -> None:
+    """An iterator of scandir that is dropped half way keeps its descriptor until garbage is collected."""
+    found = {_name(path): lines for path in MODULES if (lines := _left_open(_parsed(path)))}
+    assert not found, f"scandir without `with`, by line: {found}"
 
 
 def test_errors_and_facts_share_no_name() -> None:
@@ -176,15 +182,15 @@ def test_errors_and_facts_share_no_name() -> None:
     assert not errors & facts
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_what_failed_is_named_precisely(path: Path) -> None:
+def test_what_failed_is_named_precisely() -> None:
     """The parents of the failures are for handlers; only their kinds are raised or made."""
     made = {
-        node.func.id
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        (_name(path), node.func.id)
+        for path in MODULES
+        for node in ast.walk(_parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert not made & {"RuntimeFailure", "ActionError"}
+    assert not [each for each in made if each[1] in ("RuntimeFailure", "ActionError")]
 
 
 def test_broad_handlers_stand_where_the_architecture_says() -> None:
@@ -192,7 +198,7 @@ def test_broad_handlers_stand_where_the_architecture_says() -> None:
     broad = {
         str(path.relative_to(SOURCE))
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_parsed(path))
         if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception"
     }
     errors = (
@@ -216,3 +222,32 @@ def test_the_maps_name_every_module() -> None:
                 rooms = {each for each in folders if f"**`{each}`**" not in rest}
                 missing += [str(inside)] if not named & {path.name, *rooms} else []
     assert not missing
+
+
+# Helpers that fail: by an assertion, or by running out of patience.
+_CHECKING_HELPER = re.compile(r"_?(until|wait_until|assert|verify|attempt|handshake|goes_after)(_|$)|_?until_\w+")
+_CHECKS = {"raises", "fail", "warns"}
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _can_fail(test: ast.AST) -> bool:
+    found = [*ast.walk(test)]
+    names = {_called(node) for node in found if isinstance(node, ast.Call)}
+    return any(isinstance(node, ast.Assert) for node in found) or any(
+        name in _CHECKS or _CHECKING_HELPER.match(name) for name in names
+    )
+
+
+def test_no_test_asserts_nothing() -> None:
+    """A test that only runs the code passes whatever the code does, unless it raises."""
+    assert len(TEST_FILES) > 200
+    tests = ((path.name, each) for path in TEST_FILES for each in _functions(path) if each.name.startswith("test_"))
+    assert not [(name, each.name) for name, each in tests if not _can_fail(each)]
+
+
+def test_a_test_that_asserts_nothing_is_found() -> None:
+    idle, busy = (ast.parse(f"def test_a():\n    {line}\n") for line in ("work(1)", "assert work(1)"))
+    assert [_can_fail(each) for each in (idle, busy)] == [False, True]

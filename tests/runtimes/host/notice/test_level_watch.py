@@ -117,7 +117,8 @@ def test_what_cannot_be_measured_is_left_to_the_agent_and_looked_at_later() -> N
 def test_memory_is_watched_elsewhere() -> None:
     async def scenario(scene: Scene) -> None:
         scene.observe()
-        await asyncio.sleep(0.05)
+        assert not await scene.rings(0.05)
+        assert scene.looks == 1, "it looks by itself"
 
     play(scenario, policy({"memory.available": "1Gi"}))
 

@@ -229,6 +229,7 @@ def test_ending_a_container_does_not_wait_for_a_hung_probe(tmp_path: Path, kind:
         await asyncio.sleep(0.2)
         async with asyncio.timeout(30):
             await scene.supervisor.stop("uid-a", 1)
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
 
     play(tmp_path, scenario)
 

@@ -218,7 +218,7 @@ def test_at_once_means_without_being_asked(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_whoever_takes_his_time_can_be_ended_at_once(tmp_path: Path) -> None:
+def test_a_pod_that_takes_its_time_can_be_ended_at_once(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await started(scene, container(STUBBORN), terminationGracePeriodSeconds=60)
         slow = asyncio.create_task(scene.supervisor.evict(eviction(scene.status().pod, 300)))
@@ -226,6 +226,7 @@ def test_whoever_takes_his_time_can_be_ended_at_once(tmp_path: Path) -> None:
         async with asyncio.timeout(60):
             await scene.supervisor.evict(replace(eviction(scene.status().pod), is_at_once=True))
         await slow
+        assert scene.container().exit_code == 137
 
     play(tmp_path, scenario)
 

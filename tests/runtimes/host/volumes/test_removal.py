@@ -31,6 +31,7 @@ def test_an_ordinary_tree(tmp_path: Path) -> None:
 
 def test_what_is_gone_is_gone(tmp_path: Path) -> None:
     remove_directory(tmp_path / "never")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:

@@ -14,7 +14,13 @@ from tests.live.node import HOLD, LiveNode, pod, python
 # Of the kills, so many come without a look at whether the agent has started, so that some come before it has.
 EARLY_SHARE = 0.2
 MARK = f"jettison-crash-{os.getpid()}"
-LEAK = f"held = []  # {MARK}\nimport time\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep(0.008)"
+# Far past the threshold, and never to the limit of the node: on a busy machine the kernel would be there before the
+# agent, and the restarted leak would wait out a back-off of minutes.
+LEAK_MIB = 180
+LEAK = (
+    f"held = []  # {MARK}\nimport time\n"
+    f"while True: held.append(bytearray(b'x') * (1 << 20)) if len(held) < {LEAK_MIB} else None; time.sleep(0.008)"
+)
 # It takes its time after SIGTERM, so that kills strike during the grace period.
 STUBBORN = (
     f"import signal, time  # {MARK}\nsignal.signal(signal.SIGTERM, lambda *_: None)\nheld = []\n"

@@ -13,6 +13,7 @@ from typing import Final
 from jettison.controllers.machinery.object_state import disruption_patch, is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings, repeat
 from jettison.controllers.nodes.taints import is_ready
+from jettison.engine.pods.pod import FAILED, PENDING, RUNNING
 from jettison.errors import ApiError, Conflict, NotFound
 from jettison.manifests.pod_view import has_ended, node_name_of
 from jettison.manifests.times import time_text
@@ -28,7 +29,7 @@ OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 REASON: Final = "DeletionByPodGC"
 MESSAGE: Final = "PodGC: node no longer exists"
 
-_UNFINISHED: Final = ("Pending", "Running", "Unknown")
+_UNFINISHED: Final = (PENDING, RUNNING, "Unknown")
 _log = logging.getLogger(__name__)
 
 
@@ -88,7 +89,7 @@ class PodGarbageController:
         client = self._around.client
         try:
             if not has_ended(pod):
-                patch: Document = {"metadata": {"uid": uid}, "status": {"phase": "Failed"}}
+                patch: Document = {"metadata": {"uid": uid}, "status": {"phase": FAILED}}
                 if is_orphan:
                     said = disruption_patch(pod, REASON, MESSAGE, time_text(self._around.clock.now_ns()))
                     patch["status"] |= said["status"]
@@ -120,7 +121,7 @@ def _age(pod: Document) -> tuple[str, str]:
 
 def _is_evicted(pod: Document) -> bool:
     status = pod.get("status") or {}
-    return status.get("phase") == "Failed" and status.get("reason") == "Evicted"
+    return status.get("phase") == FAILED and status.get("reason") == "Evicted"
 
 
 def _is_out_of_service(node: Document) -> bool:

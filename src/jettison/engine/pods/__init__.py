@@ -1,4 +1,4 @@
-"""One pod on a node: what it asked for, whether it is admitted, what is ended for it, its oom_score_adj.
+"""One pod: what it asked for, whether a node admits it, what is ended for it, its oom_score_adj, what an API shows.
 
-How a pod lives from start to end is in `engine/lifecycle`.
+How a pod lives from start to end is in `engine/lifecycle`, where it runs is decided in `engine/scheduling`.
 """

@@ -24,10 +24,10 @@ from tests.live.node import LiveNode
 LEAN = """
 import sys
 from jettison.node.entry import load_without_openssl
-import jettison.node.handover
 load_without_openssl()
+import jettison.node.handover
 import jettison.node.guarding, asyncio, hashlib
-print(*sorted({"ssl", "_ssl", "_hashlib", "click", "yaml"} & sys.modules.keys()))
+print(*sorted({"ssl", "_ssl", "_hashlib", "typing_extensions", "click", "yaml"} & sys.modules.keys()))
 asyncio.run(asyncio.sleep(0))
 assert hashlib.sha256(b"").hexdigest().startswith("e3b0c44298fc1c14")
 import ssl

@@ -54,7 +54,7 @@ def hand_over(settings: Settings) -> None:
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(data)
     os.lseek(descriptor, 0, os.SEEK_SET)
-    os.environ[FROM] = str(descriptor)
+    os.environ[FROM] = f"{type(settings).__name__}:{descriptor}"
     if isinstance(settings, ClusterSettings):
         os.environ.setdefault("PYTHONMALLOC", "malloc")
     # No handler outlives the execution, and SIGHUP would end the process. Blocked, a signal waits for the next handler.

@@ -122,6 +122,7 @@ async def started(run: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
         raise
     finally:
         waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
     return running
 
 

@@ -145,6 +145,13 @@ def test_what_a_manifest_says_about_its_origin_and_its_lives_does_not_count(node
     assert annotations == {"jettison.dev/manifest": f"{node.path}/a.yaml", "mine": "y"}
 
 
+def test_what_a_manifest_says_about_its_status_does_not_count(node: Node) -> None:
+    """A copy of a pod that Succeeded on another node would never be evicted from this one."""
+    node.write("a.yaml", POD.format(name="a", priority='""') + "\nstatus: {phase: Succeeded}\n")
+    found = node.pods()["a"]
+    assert (found.pod.phase, "status" in found.document) == ("", False)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -251,3 +251,27 @@ def test_no_test_asserts_nothing() -> None:
 def test_a_test_that_asserts_nothing_is_found() -> None:
     idle, busy = (ast.parse(f"def test_a():\n    {line}\n") for line in ("work(1)", "assert work(1)"))
     assert [_can_fail(each) for each in (idle, busy)] == [False, True]
+
+
+# A file without a time is as of now; the caller may say otherwise (`now_ns`).
+READS_THE_TIME = {"clock.py", "manifests/node_files.py"}
+CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
+
+
+def _readings_of_a_clock(path: Path) -> list[str]:
+    return [
+        f"{_name(path)}:{node.lineno}: {node.func.value.id}.{node.func.attr}"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and ((node.func.value.id == "time" and node.func.attr in CLOCKS) or node.func.attr in ("utcnow", "today"))
+    ]
+
+
+def test_time_comes_from_the_clock_that_is_passed_in() -> None:
+    """Commands, and the API server, may look at the machine's clock; all else takes a `Clock`, so that tests choose."""
+    inside = [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in ("cli", "apiserver")]
+    takers = [path for path in inside if str(path.relative_to(SOURCE)) not in READS_THE_TIME]
+    assert not [reading for path in takers for reading in _readings_of_a_clock(path)]
+    assert _readings_of_a_clock(SOURCE / "clock.py")

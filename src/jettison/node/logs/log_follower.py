@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
+from jettison.clock import Clock, SystemClock
 from jettison.node.logs.log_files import read_from, runs_of, size_and_time
 from jettison.runtimes.host.volumes.logs import log_file
 
 _PAUSE = 0.2
 # Records change rarely; and a container that ends and is started again at once must not be caught in between twice.
-_LOOK_SECONDS = 1.0
+_LOOK_NS = 10**9
 
 
 class Fate(Enum):
@@ -32,32 +33,35 @@ class Fate(Enum):
 class LogFollower:
     """Reads on from `place` in the log of `run`."""
 
-    def __init__(self, directory: Path, run: int, place: int, fate: Callable[[], Fate]) -> None:
+    def __init__(
+        self, directory: Path, run: int, place: int, fate: Callable[[], Fate], clock: Clock | None = None
+    ) -> None:
         self.run = run
         # When what was read last was written, at the latest.
         self.written_ns = 0
         self._directory = directory
         self._place = place
         self._fate = fate
+        self._clock = clock or SystemClock()
 
     def follow(self) -> Iterator[bytes]:
         """Everything that is written. Empty bytes say: nothing more for the moment, or another run begins."""
-        looked, last = time.monotonic(), self._fate()
+        looked, last = self._clock.monotonic_ns(), self._fate()
         while True:
             yield from self.news()
             later = [run for run in runs_of(self._directory) if run > self.run]
             if later:
                 yield from self.news()
                 self.run, self._place = later[0], 0
-                looked, last = time.monotonic(), self._fate()
+                looked, last = self._clock.monotonic_ns(), self._fate()
                 yield b""
                 continue
             if last is Fate.OVER:
                 return
             yield b""
             time.sleep(_PAUSE)
-            if time.monotonic() - looked >= _LOOK_SECONDS:
-                looked, before, last = time.monotonic(), last, self._fate()
+            if self._clock.monotonic_ns() - looked >= _LOOK_NS:
+                looked, before, last = self._clock.monotonic_ns(), last, self._fate()
                 if before is last is Fate.ENDED:
                     last = Fate.OVER
 

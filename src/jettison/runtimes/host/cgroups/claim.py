@@ -24,7 +24,7 @@ KUBEPODS = "kubepods"
 _LOCKED_V2, _LOCKED_V1 = "cgroup.max.depth", "cgroup.clone_children"
 _OWNER_ONLY = 0o600
 # A child that an agent forked just before it was killed holds the lock until it has noticed.
-_PATIENCE, _PAUSE = 1.0, 0.02
+_ATTEMPTS, _PAUSE = 50, 0.02
 
 
 class Claim:
@@ -48,8 +48,7 @@ def claim(cgroup: Cgroup) -> Claim:
 
     Raises WriteError when it cannot be made, and InputError when another agent holds it or it is no node's.
     """
-    deadline = time.monotonic() + _PATIENCE
-    while True:
+    for _ in range(_ATTEMPTS):
         is_ours = _is_ours(cgroup)
         cgroup.create()
         descriptor = _lock(cgroup)
@@ -57,12 +56,11 @@ def claim(cgroup: Cgroup) -> Claim:
             # An agent that left meanwhile may have removed some of what we found.
             cgroup.create()
             return Claim(descriptor, is_ours=is_ours)
-        if time.monotonic() >= deadline:
-            raise InputError(
-                f"cgroup `{cgroup.name}` is in use by another agent that runs: every node of a machine needs a name of "
-                "its own (--node-name)"
-            )
         time.sleep(_PAUSE)
+    raise InputError(
+        f"cgroup `{cgroup.name}` is in use by another agent that runs: every node of a machine needs a name of "
+        "its own (--node-name)"
+    )
 
 
 def _is_ours(cgroup: Cgroup) -> bool:

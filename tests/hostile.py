@@ -1,4 +1,4 @@
-"""Readers of everything somebody can hand us, valid documents for them, and wrong values to put into those.
+"""Readers of all untrusted input, valid documents for them, and wrong values to put into those.
 
 `attempt` is the whole requirement: a `JettisonError` or an answer, within two seconds of CPU time.
 """
@@ -65,7 +65,7 @@ def attempt(work: Callable[[], object]) -> str | None:
 
 
 def use_pods(pods: list[Pod]) -> None:
-    """Everything that anybody ever asks of a pod."""
+    """Everything that is ever asked of a pod."""
     for pod in pods:
         _ = (pod.qos, pod.is_critical, pod.local_volumes, pod.storage_limit, str(pod))
         texts = [str(amount) for amounts in (requests(pod), limits(pod)) for amount in amounts.values()]

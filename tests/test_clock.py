@@ -1,4 +1,4 @@
-"""What time it is, and how long ago something was, when somebody has set the clock meanwhile."""
+"""What time it is, and how long ago something was, when the clock was set meanwhile."""
 
 from __future__ import annotations
 

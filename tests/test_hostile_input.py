@@ -136,7 +136,7 @@ def test_bytes_that_are_no_such_document(kind: str, data: bytes) -> None:
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("kind", ["pods", "summary", "config"])
 def test_literals_that_are_not_json(kind: str, literal: str) -> None:
-    """Python writes them and reads them; nobody else does."""
+    """Only Python writes and reads them."""
     places_of_numbers = {
         "pods": '{"spec": {"priority": %s}}',
         "summary": '{"node": {"memory": {"availableBytes": %s}}}',
@@ -219,7 +219,7 @@ def test_duplicate_names_and_missing_uids() -> None:
 
 @pytest.mark.parametrize("name", ["\x00", "\x1b[2J", "\u202e", "a\nb", "\ufffe", "🦑", "'\"`\\"])
 def test_strange_names_are_kept_as_they_are(name: str) -> None:
-    """The engine neither trusts nor changes them; whoever prints them decides how."""
+    """The engine neither trusts nor changes them; the code that prints them decides how."""
     (pod,) = parse_pods(encoded({"metadata": {"name": name}, "spec": {"containers": [{"name": name}]}}))
     assert (pod.name, pod.containers[0].name) == (name, name)
 

@@ -25,7 +25,7 @@ class LoadFailed(Exception):  # noqa: N818  an outcome, and not an error of ours
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Whom to ask, and how he is known."""
+    """Its port, its certificate and a token for it."""
 
     port: int
     trust: ssl.SSLContext

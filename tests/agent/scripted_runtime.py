@@ -36,7 +36,7 @@ CAPACITY = 4096 * MI
 
 
 class HandClock:
-    """Moves when told to; `ahead_ns` is by how much somebody has set the wall clock."""
+    """Moves when told to; `ahead_ns` is by how much the wall clock was set."""
 
     def __init__(self) -> None:
         self.time_ns = 1_000_000_000_000

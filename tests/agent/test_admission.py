@@ -151,7 +151,7 @@ def test_what_cannot_run_is_admitted_like_any_other() -> None:
 
 
 def test_nobody_to_preempt() -> None:
-    """A critical pod that would not fit anyway is told so, and nobody is harmed for it."""
+    """A critical pod that would not fit anyway is told so, and no pod is ended for it."""
     door = Door()
     door.knock(manifest("a", "1Gi"))
     assert door.knock(manifest("critical", "8Gi", priority=2_000_000_000)) == [False]
@@ -185,7 +185,7 @@ def test_pods_made_for_another_node(spec: dict[str, Any], reason: str | None) ->
     ],
 )
 def test_required_node_affinity(operator: str, values: list[str], fits: bool) -> None:
-    """Terms are alternatives; an operator nobody knows matches nothing and says so."""
+    """Terms are alternatives; an unknown operator matches nothing and says so."""
     term = {"matchExpressions": [{"key": "disk", "operator": operator, "values": values}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     assert Door().knock(manifest("a", affinity=affinity)) == [fits]

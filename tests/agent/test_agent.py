@@ -158,7 +158,7 @@ def test_what_will_not_clear_away_is_not_waited_for_forever() -> None:
 
 
 def test_who_is_over_a_limit_of_his_own_is_waited_for_as_well() -> None:
-    """What he leaves behind may be all that is missing: nobody goes for pressure while he clears away."""
+    """What it leaves behind may be all that is missing: no pod goes for pressure while it is cleared away."""
     stage = Stage()
     hoarder = replace(pod("hoarder"), volumes=(Volume("cache", True, parse("1Mi")),))
     stage.runtime.pods.append(hoarder)
@@ -178,7 +178,7 @@ def test_who_is_over_a_limit_of_his_own_is_waited_for_as_well() -> None:
 
 
 def test_who_makes_room_is_waited_for_once_he_has_stopped() -> None:
-    """Not before: he has his own grace period, which no starving node can wait for; and he may be told to hurry."""
+    """Not before: it has its own grace period, which no starving node can wait for; and it may be told to hurry."""
     stage = Stage(holds_back=True)
     making_room = stage.agent.evict(preemption_of(stage.runtime.pods[2]))
     stage.spawn(making_room)
@@ -206,7 +206,7 @@ def test_conditions_are_reported_while_a_pod_is_on_its_way_out() -> None:
 
 
 def test_a_hard_threshold_hurries_a_slow_soft_eviction() -> None:
-    """The pod already on its way out with 30 s of grace is told to end within the second; nobody else goes."""
+    """The pod already on its way out with 30 s of grace is told to end within the second; no other pod goes."""
     stage = Stage(BOTH, holds_back=True)
     stage.runtime.available = 200 * MI
     stage.step()
@@ -304,7 +304,7 @@ def test_a_node_that_cannot_be_measured_keeps_its_conditions() -> None:
 
 
 def test_a_dry_run_decides_and_records_but_touches_nothing() -> None:
-    """--dry-run: the record says who would have gone; nobody goes."""
+    """--dry-run: the record says which pod would have gone; none goes."""
     stage = Stage(is_dry_run=True)
     stage.runtime.available = 50 * MI
     stage.step()
@@ -434,7 +434,7 @@ def test_a_pod_that_ends_after_all_has_its_end_on_record() -> None:
 
 
 def test_the_loop_survives_a_bug() -> None:
-    """An exception nobody expected becomes a fact; the node stays guarded."""
+    """An unexpected exception becomes a fact; the node stays guarded."""
     stage = Stage()
 
     async def explode() -> None:

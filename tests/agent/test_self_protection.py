@@ -63,7 +63,7 @@ print(json.dumps([before, status("VmLck")]))
 
 
 def test_what_was_needed_for_a_moment_is_given_back() -> None:
-    """Also from the middle of the heap, whose end somebody still needs."""
+    """Also from the middle of the heap, whose end is still in use."""
     before, after = in_child(f"""{STATUS}
 moment = [bytes(1000) for _ in range(20_000)]
 del moment[:-1]
@@ -99,7 +99,7 @@ print(json.dumps([lack, int(Path("/proc/self/oom_score_adj").read_text())]))
     if read_capabilities().has(Capability.SYS_RESOURCE):
         assert (lack, score) == (None, -999)
     else:
-        # The floor is what somebody with the capability set last; here that is at most what we inherited.
+        # The floor is what a process with the capability set last; here that is at most what was inherited.
         assert score <= inherited
         assert lack == f"oom_score_adj is {score} instead of -999: no CAP_SYS_RESOURCE"
 

@@ -176,7 +176,7 @@ class Crowd:
             await self._make(app, f"{name}x")
 
     async def evict(self, names: list[str]) -> None:
-        """Take a pod, ask for it, put it back where the budget says no; for ever."""
+        """Take a pod, ask for it, put it back where the budget says no; without end."""
         client = self.client()
         while True:
             if not names:

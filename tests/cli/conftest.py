@@ -1,4 +1,4 @@
-"""Two real nodes for all commands that look at one. Making one takes some seconds, so nobody changes them."""
+"""Two real nodes for all commands that look at one. Making one takes some seconds, so no test changes them."""
 
 from __future__ import annotations
 

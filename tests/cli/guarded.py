@@ -114,7 +114,7 @@ WORLD = (
 
 
 def line_of_nobody(command: str, *arguments: str) -> list[str]:
-    """Imports as root, because an interpreter may lie where nobody else can read it; goes on as nobody."""
+    """Imports as root, because an interpreter may lie where only root can read it; goes on as the user nobody."""
     program = (
         "import ctypes, difflib, os, sys, jettison.node.guarding, jettison.cli.program\n"
         f"import jettison.cli.{COMMANDS[command][0]}\n"
@@ -122,7 +122,7 @@ def line_of_nobody(command: str, *arguments: str) -> list[str]:
         # A process that stays executes the interpreter once more, and is the other user's only then.
         f"if 'JETTISON_SETTINGS_FROM' in os.environ or {command != 'up'}:\n"
         f"    os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
-        # Who becomes another user is not shown his own /proc until he says (PR_SET_DUMPABLE), or runs a program.
+        # After a change of user its own /proc is closed to a process until it asks (PR_SET_DUMPABLE) or runs a program.
         "ctypes.CDLL(None).prctl(4, 1)\n"
         "sys.argv[0] = 'jettison'\n"
         "main()\n"

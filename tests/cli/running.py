@@ -20,7 +20,7 @@ KUBELET = str(EXAMPLES / "memory/kubelet.yaml")
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """In this process, through click's runner. An exception that nobody turned into words fails the test."""
+    """In this process, through click's runner. An exception that was not turned into words fails the test."""
     result = CliRunner().invoke(program, arguments, input=stdin, prog_name="jettison")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -102,7 +102,7 @@ def test_the_loopback_serves_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:80", "example.org:80", ":80", "127.0.0.1", "127.0.0.1:x", "[::1]:65536"])
 def test_nothing_but_the_loopback_is_listened_on(tmp_path: Path, address: str) -> None:
-    """Nobody is asked who he is."""
+    """The socket asks no client for an identity."""
     done = run("up", "--state-dir", str(tmp_path), "--listen", address)
 
     assert done.exit_code == 2
@@ -162,7 +162,7 @@ def test_nothing_is_imported_once_the_agent_is_ready(guarded: Guarded) -> None:
 
 @needs_root
 def test_a_node_of_a_user_who_may_nothing() -> None:
-    """Process groups and /proc; the commands are his as well as root's, and nobody else's."""
+    """Process groups and /proc; that user and root may give the commands, and no other user."""
     with TemporaryDirectory(prefix="jettison-cli-") as directory:
         os.chown(directory, NOBODY, NOBODY)
         node = Guarded(Path(directory), FLAGS)

@@ -1,4 +1,4 @@
-"""What holds for every node, every pod and every policy, not only for the examples somebody thought of."""
+"""What holds for every node, every pod and every policy, not only for chosen examples."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_higher_priority_never_goes_earlier(
 def test_using_more_memory_never_goes_later(
     crowd: tuple[list[Pod], dict[str, PodUsage]], layout: Layout, data: st.DataObject
 ) -> None:
-    """For memory: whoever uses more stands no further back than before."""
+    """For memory: a pod that uses more stands no further back than before."""
     found, usages = crowd
     measured = [each.uid for each in found if each.uid in usages]
     if not measured:
@@ -193,7 +193,7 @@ def test_a_reported_condition_was_observed(policy: Policy, first: Snapshot, seco
 
 @given(policies(KUBELET), nodes, layouts)
 def test_a_node_with_everything_free_is_left_alone(policy: Policy, node: NodeStats, layout: Layout) -> None:
-    """Available equal to capacity crosses nothing, whatever the thresholds; an empty node evicts nobody."""
+    """Available equal to capacity crosses nothing, whatever the thresholds; an empty node evicts no pod."""
     view = Snapshot(0, node, [], {}, layout)
     crossed = {
         each.signal
@@ -209,7 +209,7 @@ def test_a_node_with_everything_free_is_left_alone(policy: Policy, node: NodeSta
 
 @given(pods(), st.integers(1, 2**40))
 def test_oom_scores_stay_in_their_ranges(pod: Pod, capacity: int) -> None:
-    """Guaranteed below Burstable below BestEffort, and nobody outside what the kernel takes."""
+    """Guaranteed below Burstable below BestEffort, and none outside what the kernel takes."""
     scores = set(oom_score_adjustments(pod, capacity).values())
     if pod.is_node_critical or pod.qos == Qos.GUARANTEED:
         assert scores <= {-997}
@@ -231,7 +231,7 @@ def test_a_pods_request_covers_each_of_its_containers(pod: Pod) -> None:
 
 @given(pods(), st.lists(st.sampled_from(Condition), unique=True))
 def test_admission_never_turns_critical_pods_away(pod: Pod, conditions: list[Condition]) -> None:
-    """And turns nobody away without pressure; more pressure never admits more."""
+    """And turns no pod away without pressure; more pressure never admits more."""
     admission = admit_under_pressure(pod, conditions)
     if pod.is_critical or not conditions:
         assert admission == ADMITTED

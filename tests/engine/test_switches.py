@@ -182,7 +182,7 @@ def test_kill_hard_at_once(is_on: bool) -> None:
 
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_soft_eviction_stays_gentle(is_on: bool) -> None:
-    """Whoever has time gets it."""
+    """A pod that has time gets it."""
     soft = policy({}, {"memory.available": "1Gi"}, grace="1s", evictionMaxPodGracePeriod=60)
     wishes = switched(soft, "kill_hard_at_once", is_on)
     views = [snapshot(at_s, BOTH_LOW, [pod("a")], {"a": memory_used(MI)}) for at_s in (0, 1)]

@@ -34,7 +34,7 @@ def guest() -> Guest:
 
 
 def without_guest(reason: str, environment: Mapping[str, str], *, is_root: bool) -> NoReturn:
-    """Skip, except where nobody would notice: root in continuous integration can have a guest, so it must."""
+    """Skip, except where it would not be noticed: root in continuous integration can have a guest, so it must."""
     if is_root and environment.get("CI"):
         pytest.fail(f"no guest: {reason}", pytrace=False)
     pytest.skip(f"no guest: {reason}")

@@ -32,7 +32,7 @@ DISK = Path("/dev/nvme0n1")
 def occupy(done: int) -> None:
     """16 MiB of its own, 8 MiB of page cache read once, four threads and 50 ms of processor time."""
     held = b"\1" * (16 * MIB)
-    disk = os.open(DISK, os.O_RDONLY)  # stays open: a disk that nobody has open has no cache
+    disk = os.open(DISK, os.O_RDONLY)  # stays open: a disk that no process has open has no cache
     os.posix_fadvise(disk, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead of what is asked for
     for _ in range(8):
         os.read(disk, MIB)

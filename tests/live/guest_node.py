@@ -39,7 +39,7 @@ while True:
     held.append(bytearray(b'x') * (1 << 20))
     time.sleep(0.02)
 """
-# Only the child takes more than it may; the other one would wait for it for ever.
+# Only the child takes more than it may; the other one would wait for it without end.
 PAIR = """
 import os, time
 if os.fork() == 0:
@@ -197,7 +197,7 @@ async def killed_together(name: str, **config: object) -> None:
     async with guarded(name, policy_of(16 * MIB, **config), 128 * MIB) as watching:
         watching.want("pair", PAIR, limits={"memory": "24Mi"})
         await watching.until(lambda: watching.heard.has("out_of_memory_kill"), "kill by the kernel")
-        # Whoever is killed along with the other has been by now, and told.
+        # A process that is killed along with the other has been by now, and told.
         await asyncio.sleep(1)
         (status,) = watching.node.runtime.statuses()
         kills = sum(values["kills"] for event, values in watching.heard.facts if event == "out_of_memory_kill")

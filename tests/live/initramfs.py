@@ -99,7 +99,7 @@ class Archive:
 
 
 def wanted(root: Path) -> Iterator[Path]:
-    """The files of a Python tree that somebody could import or read, in a fixed order."""
+    """The files of a Python tree that can be imported or read, in a fixed order."""
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(f for f in folders if f not in _UNWANTED_FOLDERS and not f.startswith("config-"))
         for file in sorted(files):

@@ -40,7 +40,7 @@ def installed_kubectl() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """A kubectl for one server and one user; `home` keeps its caches away from everybody else's."""
+    """A kubectl for one server and one user; `home` keeps its caches away from all others."""
 
     program: Path
     kubeconfig: Path

@@ -1,4 +1,4 @@
-"""Somebody who plays the node `n1` for tests with clients: what is bound becomes Ready, what is to go goes."""
+"""A thread that plays the node `n1` for tests with clients: what is bound becomes Ready, what is to go goes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _play(server: Served, stop: threading.Event) -> None:
                 server.call("DELETE", f"{path}?gracePeriodSeconds=0")
             elif pod["status"]["phase"] == "Pending" and _starts(pod):
                 ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-                # 409: somebody deletes it just now, and the next round sees that.
+                # 409: it is being deleted just now, and the next round sees that.
                 server.call("PUT", f"{path}/status", {**pod, "status": {"phase": "Running", "conditions": [ready]}})
 
 

@@ -37,7 +37,7 @@ class QuickClient:
         return code, json.loads(answer)
 
     async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        """Events until the connection ends, whoever ends it."""
+        """Events until the connection ends, whichever side ends it."""
         try:
             reader = await self._send("GET", path, None, JSON)
             code, _ = await _head(reader)

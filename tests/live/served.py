@@ -65,7 +65,7 @@ class Served:
 
 
 def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Served:
-    """A server that is ready; whoever starts it ends it."""
+    """A server that is ready; the caller ends it."""
     log = folder.parent / f"{folder.name}.log"
     command = (sys.executable, "-m", "jettison", "serve", "--state-dir", str(folder), "--listen", listen)
     with log.open("w") as errors:

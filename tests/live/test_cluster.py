@@ -35,7 +35,7 @@ else
     touch data/seen; echo first; echo last; exit 3
 fi
 """
-# Leaks where nobody has leaked before, and is modest ever after.
+# Leaks where no pod has leaked before, and never again.
 LEAK_ONCE = """
 import pathlib, time
 mark = pathlib.Path({mark!r})
@@ -113,7 +113,7 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
 def test_a_deployment_that_no_bare_host_can_run_is_one_pod_that_says_why(
     cluster: LiveCluster, program: Path, tmp_path: Path
 ) -> None:
-    """As the first command that everybody tries; and with the volume that a real cluster adds to every pod."""
+    """As the first command that most users try; and with the volume that a real cluster adds to every pod."""
     kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
     kubectl("create", "deployment", "nginx", "--image=nginx")
     token = {"name": "kube-api-access-x", "projected": {"sources": []}}
@@ -137,7 +137,7 @@ def test_a_deployment_that_no_bare_host_can_run_is_one_pod_that_says_why(
 
 
 def test_a_replica_set_whose_pods_are_rejected_makes_few(cluster: LiveCluster) -> None:
-    """The node answers OutOfcpu at once, as a kubelet does, and so it would for ever."""
+    """The node answers OutOfcpu at once, as a kubelet does, and would do so again and again."""
     spec = pod("greedy", SLEEP, cluster.nodes[0], container={"resources": {"requests": {"cpu": "9000"}}})
     body = {
         "metadata": {"name": "greedy"},
@@ -226,7 +226,7 @@ def _of_app(cluster: LiveCluster) -> list[Json]:
 
 
 def _is_evicted(document: Json) -> bool:
-    # A replacement may be turned away by the same node while nobody knows yet that it is in need.
+    # A replacement may be turned away by the same node while its pressure is not yet known.
     status = document.get("status") or {}
     return status.get("reason") == "Evicted" and "low on resource" in status.get("message", "")
 
@@ -248,7 +248,7 @@ def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, program: Path,
 
 
 def _killed_while_heard(far: FarNode, kubectl: Kubectl) -> Json:
-    """The pod in its second run, as it was when its node was killed; whoever was listening knows that there is more."""
+    """The pod in its second run, as it was when its node was killed; its client knows that there is more."""
     volumes = {"volumes": [{"name": "data", "emptyDir": {}}]}
     mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     cluster = far.cluster

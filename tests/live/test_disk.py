@@ -66,7 +66,7 @@ def write(mebibytes: int, path: str = "data") -> str:
 
 
 def test_dead_containers_are_enough(make_node: MakeNode) -> None:
-    """A pod that has ended left 15 MB behind: when another needs them they are collected, and nobody has to go."""
+    """A pod that has ended left 15 MB behind: when another needs them they are collected, and no pod has to go."""
     node = make_node(evictionHard={"nodefs.available": "30Mi"})
     node.write(shell("done", write(15), restartPolicy="Never"))
     node.start()
@@ -121,7 +121,7 @@ def test_inodes_run_out(make_node: MakeNode) -> None:
     ],
 )
 def test_storage_limits(make_node: MakeNode, spec: dict[str, Any], signal: str, says: str) -> None:
-    """Whoever holds more than its limit goes, though the disk is far from full; its neighbour stays."""
+    """A pod that holds more than its limit goes, though the disk is far from full; its neighbour stays."""
     node = make_node(evictionHard={"nodefs.available": "1Mi"})
     path = "scratch/data" if "volumes" in spec else "data"
     node.write(shell("over", f"{write(9, path)}; {SLEEP}", **spec), shell("within", f"{write(9)}; {SLEEP}"))

@@ -1,7 +1,7 @@
-"""The story that budgets are for, with nothing played: two real nodes, a Deployment, a budget, and somebody drains.
+"""The story that budgets are for, with nothing played: two real nodes, a Deployment, a budget, and a drain.
 
 Two replicas are on one node and one may be missing. The first is evicted, the second only when the first one's
-replacement is ready on the other node; and whoever asks the service, there is always somebody who answers.
+replacement is ready on the other node; and whenever the service is asked, a pod answers.
 """
 
 from __future__ import annotations

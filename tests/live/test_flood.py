@@ -1,4 +1,4 @@
-"""Clients that take without giving: silent connections, bodies that never come, watches and lists that nobody reads.
+"""Clients that take without giving: silent connections, bodies that never come, watches and lists that are never read.
 
 Each flood is larger than what its user may have. While it is there, health and an administrator are answered within a
 second (more on a busy machine), and the server's memory stays where it was.
@@ -131,7 +131,7 @@ def test_lists_that_nobody_reads(flooded: Served) -> None:
 
 
 def test_targets_and_methods_that_are_no_path(flooded: Served) -> None:
-    """`OPTIONS *` was a traceback for anybody."""
+    """`OPTIONS *` was a traceback for every client."""
     answers = {
         b"OPTIONS *": b"200",
         b"GET *": b"403",

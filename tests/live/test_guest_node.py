@@ -96,7 +96,7 @@ def test_polling_shortens_its_pause_by_the_headroom(seen: GuestResult) -> None:
 
 
 def test_the_leaking_pod_goes_and_its_neighbours_live(seen: GuestResult) -> None:
-    """The node is the whole machine; nobody else is touched, and the kernel's OOM killer did not act."""
+    """The node is the whole machine; no other pod is touched, and the kernel's OOM killer did not act."""
     before, after = seen.values["whole_before"], seen.values["whole_after"]
     assert [values["pod"] for values in said(seen, "whole", "eviction_started")] == ["default/leak"]
     assert seen.values["whole_phases"] == {

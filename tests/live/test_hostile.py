@@ -1,4 +1,4 @@
-"""Requests that nobody should send: each gets the right refusal, and the server goes on as if nothing had been.
+"""Requests that no client should send: each gets the right refusal, and the server goes on as if nothing had been.
 
 Hypothesis makes up more than 5,000 of them. Whatever comes in, nothing but a well-formed answer may come out: no
 internal error, no traceback in the log, no lost connection, no growth.
@@ -155,7 +155,7 @@ def test_path_tricks(
     target=st.sampled_from([*sorted(DOCUMENTS), "/api", "/apis/policy/v1", "/openapi/v2", "/metrics", "/"]),
 )
 def test_forged_tokens(client: RawClient, authorization: str, secret: str, method: str, target: str) -> None:
-    """A wrong token is 401; what is no bearer token at all is nobody, who may not do anything."""
+    """A wrong token is 401; what is no bearer token at all is the anonymous user, which may do nothing."""
     headers = [(b"authorization", f"{authorization}{secret}".encode())]
     answer = client.request(method.encode(), target.encode(), headers, b"{}")
     is_token = authorization.lower() == "bearer " and secret
@@ -171,7 +171,7 @@ def test_a_viewer_who_tries_to_write(client: RawClient, hostile: Served, method:
         body = json.dumps(DOCUMENTS[target]).encode()
         answer = client.request(method.encode(), path.encode(), token(hostile, "viewer"), body)
         if "selfsubject" in target and method == "POST":
-            # Asking what he may is all that he may create, and a question has no name.
+            # A question about its own rights is all that this user may create, and a question has no name.
             assert answer.code == (201 if path == target else 405)
         else:
             assert answer.code == 403, path
@@ -191,7 +191,7 @@ def test_huge_bodies(client: RawClient, hostile: Served, size: int) -> None:
 
 @pytest.mark.parametrize("place", ["metadata: {name: bomb, annotations: {x: *a8}}", "metadata: {name: bomb}"])
 def test_a_bomb_of_aliases_is_defused(client: RawClient, hostile: Served, place: str) -> None:
-    """Nine levels of nine references each: 400 million texts for whoever expands them."""
+    """Nine levels of nine references each: 400 million texts for a reader that expands them."""
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     body = "\n".join([*lines, place]).encode()

@@ -32,7 +32,7 @@ class Shelf:
 
     async def read_log(self, pod: dict[str, Any], query: LogQuery) -> AsyncGenerator[bytes, None]:
         if query.container != "main":
-            raise ApiError(f"nobody has heard of {pod['metadata']['name']}", code=400, reason="BadRequest")
+            raise ApiError(f"no node has heard of {pod['metadata']['name']}", code=400, reason="BadRequest")
         lines = [b"first\n", b"second\n"]
         for line in lines if query.tail_lines is None else lines[len(lines) - query.tail_lines :]:
             yield line
@@ -61,7 +61,7 @@ def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
         kubectl("apply", "-f", "-", stdin=POD)
         assert kubectl("logs", "web", "-c", "main") == "first\nsecond\n"
         assert kubectl("logs", "web", "-c", "main", "--tail=1") == "second\n"
-        assert "nobody has heard of web" in kubectl.fails("logs", "web", "-c", "side")
+        assert "no node has heard of web" in kubectl.fails("logs", "web", "-c", "side")
         assert "container other is not valid for pod web" in kubectl.fails("logs", "web", "-c", "other")
         assert 'pods "nobody" not found' in kubectl.fails("logs", "nobody")
 

@@ -22,7 +22,7 @@ _DAEMON_SET = DEPLOYMENT.replace("Deployment", "DaemonSet").replace("  replicas:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """With controllers, and with somebody who plays the node `n1`."""
+    """With controllers, and with a thread that plays the node `n1`."""
     with serving(tmp_path_factory.mktemp("revisions") / "state", _CONTROLLERS) as server, played_node(server):
         yield server
 

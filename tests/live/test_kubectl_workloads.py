@@ -20,7 +20,7 @@ _ON_NODE = DEPLOYMENT.replace("spec: {containers:", "spec: {nodeName: n1, contai
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """With controllers, and with somebody who plays the node `n1`."""
+    """With controllers, and with a thread that plays the node `n1`."""
     with serving(tmp_path_factory.mktemp("workloads") / "state", _CONTROLLERS) as server, played_node(server):
         yield server
 

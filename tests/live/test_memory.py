@@ -49,7 +49,7 @@ def leak(name: str = "leak", pause: float = 0.03, **options: Any) -> dict[str, A
 
 
 def test_the_leaking_pod_goes_and_its_neighbours_live(make_node: MakeNode) -> None:
-    """The hard threshold: the pod with the largest excess is ended, nobody else, and the kernel did not act."""
+    """The hard threshold: the pod with the largest excess is ended, no other, and the kernel did not act."""
     node = make_node(evictionHard={"memory.available": "60Mi"})
     node.write(held("calm", 20, memory="64Mi"), held("busy", 30, memory="16Mi"), leak())
     node.start()

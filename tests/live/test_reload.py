@@ -38,7 +38,7 @@ def _hang_up(node: LiveNode, **config: Any) -> None:
 
 
 def test_a_node_takes_over_what_has_changed_and_says_so(node: LiveNode) -> None:
-    """A threshold above what is available now is met at once, and nobody had to restart anything."""
+    """A threshold above what is available now is met at once, without a restart."""
     node.write(pod("large", python(HOLD.format(mebibytes=100))))
     node.start()
     node.wait(lambda: node.pids("large"), "the pod")

@@ -204,8 +204,8 @@ def test_nodes_are_found_by_their_labels_too(kubeconfig: Path) -> None:
         await world.client.patch(NODES, node, {"metadata": {"labels": {"rack": world.namespace}}})
         ran = await world.run("drain", "-l", f"rack={world.namespace}")
         assert (ran.code, ran.out, ran.err) == (0, [f"node/{node} cordoned", f"node/{node} drained"], [])
-        nobody = await world.run("drain", "-l", "rack=nowhere")
-        assert (nobody.code, nobody.out, nobody.err) == (0, [], [])
+        nothing = await world.run("drain", "-l", "rack=nowhere")
+        assert (nothing.code, nothing.out, nothing.err) == (0, [], [])
 
     play(kubeconfig, scene)
 

@@ -40,7 +40,7 @@ def answer_taints(case: Json) -> Json:
     ]
     blocking = first_untolerated(taints, tolerations)
     stay = no_execute_stay(taints, tolerations)
-    # The oracle writes -1 for ever, null for an untolerated taint, and 0 where no taint is NoExecute.
+    # The oracle writes -1 for no end, null for an untolerated taint, and 0 where no taint is NoExecute.
     seconds = (-1 if stay.seconds is None else stay.seconds) if stay.is_tainted else 0
     return {
         "tolerates": [bearing_toleration(taint, tolerations) is not None for taint in taints],

@@ -1,4 +1,4 @@
-"""Disruption budgets: with numbers that somebody computes, and with numbers written by hand."""
+"""Disruption budgets: with numbers that a controller computes, and with numbers written by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from api_world import MERGE, World
 
 Json = dict[str, Any]
 
-# Budgets whose numbers somebody computes.
+# Budgets whose numbers a controller computes.
 
 
 @setup("evict-terminating-ignores-pdb")
@@ -296,7 +296,7 @@ def _two_budgets(world: World) -> None:
     world.budget("two", selector={"matchLabels": {"q": "q"}}, maxUnavailable="50%")
 
 
-# Budgets whose numbers are written by hand, while nobody computes them.
+# Budgets whose numbers are written by hand, while no controller computes them.
 
 
 @setup("static-observed-generation-lag")

@@ -189,12 +189,12 @@ class World:
         ready |= {"lastHeartbeatTime": now_text(), "lastTransitionTime": now_text()}
         status = {"conditions": [ready], "capacity": amounts, "allocatable": amounts}
         self.must("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE)
-        # Whoever watches nodes marks new ones as not ready; pods that come before it looks again would be chased away.
+        # A controller marks new nodes as not ready; pods that come before it looks again would be chased away.
         self.wait(lambda: not self.must("GET", f"/api/v1/nodes/{name}")["spec"].get("taints"), 10)
         return name
 
     def pod(self, name: str, *, ready: bool | None = True, phase: str | None = "Running", **parts: Any) -> Json:
-        """On the first node unless `node` says otherwise; without a phase nobody writes its status."""
+        """On the first node unless `node` says otherwise; without a phase its status is not written."""
         labels, owner = parts.pop("labels", {"app": "web"}), parts.pop("owner", None)
         node = parts.pop("node", self._nodes[0] if self._nodes else "")
         metadata: Json = {"name": name, "labels": labels}
@@ -218,7 +218,7 @@ class World:
         self.must("PATCH", f"{self.pods(name)}/status", {"status": status}, MERGE)
 
     def budget(self, name: str = "pdb", spec: Json | None = None, *, is_awaited: bool = True, **more: Any) -> None:
-        """A budget over `app: web`, with the controller's first numbers unless nobody is there to compute them."""
+        """A budget over `app: web`, with the controller's first numbers unless no controller computes them."""
         spec = {**(spec or {}), **more}
         spec.setdefault("selector", {"matchLabels": {"app": "web"}})
         if spec["selector"] is None:
@@ -242,7 +242,7 @@ class World:
         self.wait(is_settled, 15)
 
     def set_budget(self, name: str = "pdb", **status: Any) -> None:
-        """Write the numbers by hand: nobody else computes them now."""
+        """Write the numbers by hand: no controller computes them now."""
         numbers = {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1}
         whole = {**numbers, "observedGeneration": 1, "disruptedPods": {}, **status}
         self.must("PATCH", f"{self.budgets(name)}/status", {"status": whole}, MERGE)

@@ -42,7 +42,7 @@ def packed(cases: Iterable[Any]) -> bytes:
 
 
 def without_debug(value: Any) -> Any:
-    """Upstream's internals are in the full files for whoever is curious; nobody compares them."""
+    """Upstream's internals are in the full files; they are not compared."""
     if isinstance(value, dict):
         return {key: without_debug(each) for key, each in value.items() if key != "debug"}
     if isinstance(value, list):

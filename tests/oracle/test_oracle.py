@@ -98,7 +98,7 @@ def test_every_kind_has_cases() -> None:
 
 
 def test_the_data_is_small() -> None:
-    """Whoever clones the repository pays for it."""
+    """Every clone of the repository pays for it."""
     assert sum(path.stat().st_size for path in FILES) <= LARGEST
 
 

@@ -237,7 +237,7 @@ def test_clients_that_hang_up_leave_nothing_behind(running: Running) -> None:
             connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"[:size])
 
     deadline = time.monotonic() + 30
-    while fetch(running.path, "/later").status != 200:  # whoever came before has been let in by then
+    while fetch(running.path, "/later").status != 200:  # earlier connections have been let in by then
         assert time.monotonic() < deadline
     while running.server._connections or open_descriptors() > before:
         assert time.monotonic() < deadline

@@ -198,7 +198,7 @@ def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:
 
 
 def test_who_stood_first_while_another_cleared_away_was_not_chosen(the: Node) -> None:
-    """A healthy pod: nobody told it to end, and nobody was about to."""
+    """A healthy pod: it was not told to end, and was not about to be."""
     eviction = evict(the)
     the.clock.pass_seconds(1)
     rest = [each for each in PODS if each is not LOW]

@@ -301,7 +301,7 @@ def test_how_long_an_agent_was_away_does_not_depend_on_the_wall_clock(desk: Desk
 
 @pytest.mark.parametrize(("jump_ns", "age_s"), [(0, 25), (HOUR, 3625), (-HOUR, 23)])
 def test_after_a_boot_the_wall_clock_tells_as_far_as_it_can_be_believed(desk: Desk, jump_ns: int, age_s: int) -> None:
-    """No condition is younger than the boot, and a threshold that nobody watched is not crossed without a break."""
+    """No condition is younger than the boot, and a threshold that was not watched is not crossed without a break."""
     began_ns = desk.clock.steady_ns()
     desk.clock.pass_seconds(20)
     desk.recorder.history(History(True, {SOFT: began_ns}, (SOFT,), {Condition.MEMORY_PRESSURE: began_ns}))

@@ -102,7 +102,7 @@ def test_important_pods_start_first(tmp_path: Path) -> None:
 
 
 def test_a_slow_goodbye_holds_nobody_up(tmp_path: Path) -> None:
-    """While one pod uses its grace period the next look starts another; and nobody is stopped twice."""
+    """While one pod uses its grace period the next look starts another; and no pod is stopped twice."""
 
     async def scenario() -> None:
         house = House(tmp_path)
@@ -219,7 +219,7 @@ def test_the_next_agent_recognises_a_pod_in_its_second_life(tmp_path: Path, *, r
 
 
 def test_the_next_agent_goes_on_counting(tmp_path: Path) -> None:
-    """After 10 s for the first eviction it is 20 s for the second, whoever waits."""
+    """After 10 s for the first eviction it is 20 s for the second, whichever pod waits."""
 
     async def scenario() -> None:
         house = await with_an_evicted_pod(tmp_path)
@@ -424,7 +424,7 @@ def test_a_grace_period_is_passed_on_and_can_be_shortened() -> None:
 
 
 def test_what_is_over_is_neither_started_nor_forgotten() -> None:
-    """But somebody who is over elsewhere and runs here is ended."""
+    """But a pod that is over elsewhere and runs here is ended."""
 
     async def scenario() -> None:
         over = [Wish(manifest(name), is_over=True) for name in ("never-ran", "ended", "runs")]

@@ -1,4 +1,4 @@
-"""Reading manifests in a child: what comes back, and what a file can do to whoever reads it."""
+"""Reading manifests in a child: what comes back, and what a file can do to the process that reads it."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(node: Node) -> 
 
 
 def test_a_removed_file_takes_its_pods_along(node: Node) -> None:
-    """Nothing is wanted that nobody wrote down."""
+    """Nothing is wanted that was not written down."""
     node.write("a.yaml", POD.format(name="a", priority='""'))
     assert node.pods()
     (node.path / "a.yaml").unlink()

@@ -1,4 +1,4 @@
-"""The log: what a line says, and that nobody can stop the agent by not reading it."""
+"""The log: what a line says, and that a reader that does not read it cannot stop the agent."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_what_waited_is_written_when_the_reader_wakes_up_and_nothing_else_happen
             while not found or b"log_lines_dropped" not in found[-1]:
                 await asyncio.sleep(0.01)
                 found += lines(reading)
-        # Nobody is woken any more once everything is written.
+        # No timer is left once everything is written.
         assert sink._retry is None
         sink.close()
         return found

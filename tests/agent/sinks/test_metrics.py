@@ -208,7 +208,7 @@ def test_a_bound_belongs_to_its_own_bucket() -> None:
 
 
 def test_everything_that_is_counted_is_there_from_the_start() -> None:
-    """Or the first eviction would be no increase to whoever watches for one."""
+    """Or the first eviction would be no increase to an alert that watches for one."""
     found = samples()
     for signal in Signal:
         assert found[f'kubelet_evictions{{eviction_signal="{signal}"}}'] == 0

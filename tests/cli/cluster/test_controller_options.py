@@ -35,7 +35,7 @@ def test_the_first_word_about_a_controller_counts(texts: list[str], expected: fr
 
 @pytest.mark.parametrize("texts", [["*,-"], ["-", "disruption"], ["-,-"]])
 def test_none_stands_alone(texts: list[str]) -> None:
-    """`*,-` could mean all or none; nobody should have to guess."""
+    """`*,-` could mean all or none, so it is refused."""
     with pytest.raises(InputError, match="`-` is none of them"):
         choose_controllers(texts)
 

@@ -110,7 +110,7 @@ def test_a_server_does_not_outlive_its_controllers(tmp_path: Path) -> None:
 
 
 def test_controllers_that_do_not_listen_are_not_waited_for(tmp_path: Path) -> None:
-    """And not left behind either, however often somebody asks the server to end."""
+    """And not left behind either, however often the server is asked to end."""
     with serving(tmp_path / "state") as server:
         _, controllers = server.pids
         os.kill(controllers, signal.SIGSTOP)
@@ -137,7 +137,7 @@ def replica_set(name: str, priority: str) -> dict[str, Any]:
 
 
 def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path) -> None:
-    """Whoever collects standard error has stalled. The controllers have much to complain about, and work on."""
+    """The reader of standard error has stalled. The controllers have much to complain about, and work on."""
     readable, writable = os.pipe()
     room = fcntl.fcntl(writable, fcntl.F_SETPIPE_SZ, 4096)
     os.write(writable, b"x" * room)
@@ -239,7 +239,7 @@ def test_an_address_that_others_can_reach_is_remarked(tmp_path: Path) -> None:
     ("profile", "code", "why"), [("kubelet", 500, "more than one"), ("improved", 429, "disruption budget")]
 )
 def test_the_profile_reaches_handler_and_controllers(tmp_path: Path, profile: str, code: int, why: str) -> None:
-    """Two budgets, one of which cannot be counted: nobody knows how many pods the owner wants."""
+    """Two budgets, one of which cannot be counted: it is unknown how many pods the owner wants."""
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     selector = {"matchLabels": {"app": "web"}}
     container = {"name": "main", "image": "registry.example/app:1"}
@@ -268,7 +268,7 @@ def test_the_profile_reaches_handler_and_controllers(tmp_path: Path, profile: st
 
 
 def test_nothing_is_loaded_from_where_it_is_started(tmp_path: Path) -> None:
-    """`cd /tmp && sudo jettison serve`: what lies there is anybody's."""
+    """`cd /tmp && sudo jettison serve`: any user may have put files there."""
     trap, marker = tmp_path / "folder" / "cryptography", tmp_path / "loaded"
     trap.mkdir(parents=True)
     (trap / "__init__.py").write_text(f"open({str(marker)!r}, 'w').close()\n")

@@ -15,7 +15,7 @@ from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.cli.guarded import Guarded, as_nobody
 from tests.cli.running import process, run
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 
 
 def checks(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -143,7 +143,7 @@ def test_hostile_records_cannot_move_the_cursor(tmp_path: Path) -> None:
 
 
 def test_a_step_that_waits_names_nobody(tmp_path: Path) -> None:
-    """While one pod clears away the next is chosen at every look, but nobody evicts it."""
+    """While one pod clears away the next is chosen at every look, but is not evicted."""
     journal, clock = Journal.open(tmp_path / "node" / "n1" / "journal"), HandClock()
     clock.time_ns = 1893456000 * 10**9
     recorder = JournalRecorder(journal, tmp_path / "history", POLICY, clock, "n1", lambda _: None)

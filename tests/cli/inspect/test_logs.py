@@ -67,7 +67,7 @@ def test_what_cannot_be_had_is_told(guarded: Guarded, arguments: tuple[str, ...]
     assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"error: {message}\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_who_may_not_read_a_log_is_told_so(guarded: Guarded) -> None:
     done = as_nobody("logs", "leak", *guarded.where)
 

@@ -16,7 +16,7 @@ from jettison.runtimes.linux.processes import read_process
 from tests.cli.guarded import FLAGS, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 
 STATES = {
     "default/flaky": ["1/1", "Running", "1 (ago)", "Burstable", "0"],
@@ -101,7 +101,7 @@ def test_the_list_and_the_agents_summary_can_be_ranked(guarded: Guarded, tmp_pat
 
 
 def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
-    """The record says `running`; nobody was there to write down that it ended."""
+    """The record says `running`; no agent was there to write down that it ended."""
     node = Guarded(tmp_path, FLAGS)
     node.write(pod("quiet", shell("main", "sleep 600")))
     node.up()

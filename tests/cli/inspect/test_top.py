@@ -231,7 +231,7 @@ def test_keys(typed: str, keys: list[Key]) -> None:
 
 
 class Terminal:
-    """`jettison top` on a terminal of 30 rows of 100 columns, with somebody in front of it."""
+    """`jettison top` on a terminal of 30 rows of 100 columns, with a test in front of it."""
 
     def __init__(self, node: Guarded, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self._master, slave = pty.openpty()
@@ -324,7 +324,7 @@ def test_so_does_every_other_end(terminal: Terminal, number: signal.Signals, cod
 
 
 def test_control_z_gives_it_back_for_a_while(terminal: Terminal) -> None:
-    """A session of its own has nobody to stop for, so it goes on at once."""
+    """A session of its own has no shell to stop for, so it goes on at once."""
     terminal.process.send_signal(signal.SIGTSTP)
     shown = terminal.until(ENTER)
 

@@ -132,7 +132,7 @@ def test_a_pod_that_came_back_is_explained_by_its_last_eviction(tmp_path: Path) 
     assert run("why", "leak.1", "--state-dir", str(tmp_path)).stdout.startswith("default/leak was not evicted")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_who_may_not_read_the_journal_is_told_so(guarded: Guarded) -> None:
     done = as_nobody("why", "leak", *guarded.where)
 

@@ -256,7 +256,7 @@ def test_merge_patches_follow_rfc_7386(target: object, patch: object, merged: ob
 
 
 def test_a_printed_configuration_reads_back_the_same() -> None:
-    """Maps that nobody set stay unset, which is not the same as empty."""
+    """Maps that were not set stay unset, which is not the same as empty."""
     config = load(evictionSoft={"memory.available": "1Gi"}, imageMaximumGCAge="36h", enforceNodeAllocatable=["none"])
     again = assemble(Source("printed", to_document(config)))
     assert again == config

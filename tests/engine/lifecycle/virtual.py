@@ -76,7 +76,7 @@ def sidecar(name: str = "s", *probes: ProbeSpec) -> Spec:
 
 @dataclass(frozen=True)
 class Program:
-    """What a container does: `lasts` seconds by itself, or for ever; `obeys` SIGTERM after so many, or not at all."""
+    """What a container does: `lasts` seconds by itself, or without end; `obeys` SIGTERM after so many, or never."""
 
     lasts: float | None = None
     code: int = 0

@@ -93,7 +93,7 @@ def test_young_containers_are_left_alone() -> None:
 
 
 def test_pods_nobody_knows_are_gone() -> None:
-    """Once all sources have reported; before that nobody can say."""
+    """Once all sources have reported; before that it is unknown."""
     assert plan_containers(THREE, ContainerCollection(), NOW, {}) == sorted(THREE, key=lambda each: each.created_ns)
 
 
@@ -120,13 +120,13 @@ def test_sandboxes(active: tuple[bool, ...], state: PodState, is_starved: bool, 
 
 
 def test_sandboxes_before_sources_are_ready() -> None:
-    """Nobody knows yet whether the pod is gone, so its newest one stays."""
+    """It is not yet known whether the pod is gone, so its newest one stays."""
     found = plan_sandboxes(sandboxes(False, False), {}, are_sources_ready=False)
     assert [each.id for each in found] == ["s0"]
 
 
 def test_log_directories_go_with_their_pod() -> None:
-    """The uid follows the last underscore; namespaces and names have none, but nobody relies on it."""
+    """The uid follows the last underscore; namespaces and names have none, but the code does not rely on it."""
     names = ["ns_web_p1", "ns_db_p2", "n_s_x_p3", "stray"]
     states = {"p1": RUNNING, "p2": EVICTED, "p3": TERMINATED}
     assert plan_log_directories(names, states) == ["ns_db_p2", "stray"]

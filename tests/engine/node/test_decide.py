@@ -187,7 +187,7 @@ def test_with_a_dedicated_image_filesystem_nodefs_has_nothing_to_free() -> None:
 
 
 def test_pods_over_their_limits_go_before_and_instead() -> None:
-    """All of them, and nobody goes for memory in that step though it is below its hard threshold."""
+    """All of them, and no pod goes for memory in that step though it is below its hard threshold."""
     over = [pod(name, volumes=[Volume("v", is_local=True, size_limit=parse("1Mi"))]) for name in "abc"]
     held = {"a": 2, "b": 1, "c": 3}
     usages = {name: PodUsage(volumes=[VolumeUsage("v", size * MI)]) for name, size in held.items()}
@@ -211,7 +211,7 @@ def test_a_pod_that_has_ended_is_no_victim(phase: str) -> None:
 
 
 def test_critical_pods_are_passed_over() -> None:
-    """They stand in the ranking, so that somebody sees them, and get no order."""
+    """They stand in the ranking, where a reader sees them, and get no order."""
     first = pod("critical", 2_000_000_000)
     second = replace(pod("static"), is_static=True, priority=2_000_000_000)
     outcome = Steps(HARD_MEMORY, A, second, first).step(0, LOW_MEMORY)

@@ -151,7 +151,7 @@ def test_equal_pods_are_ordered_by_namespace_name_and_uid() -> None:
 
 
 def test_a_candidate_carries_the_keys_that_put_it_there() -> None:
-    """Somebody will ask why."""
+    """The keys of each pod answer why it stands where it stands."""
     ranking = rank(
         Signal.MEMORY_AVAILABLE,
         [pod("a", 7, memory="100Mi"), pod("b")],

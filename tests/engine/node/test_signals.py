@@ -15,7 +15,7 @@ LAYOUTS = (SHARED, DEDICATED, SPLIT)
 
 
 def test_every_signal_has_one_row() -> None:
-    """Nobody has to look anywhere else."""
+    """There is no second place to look."""
     assert [row.signal for row in TABLE] == list(Signal)
     assert set(ROWS) == set(Signal)
 

@@ -107,7 +107,7 @@ def test_a_bad_grace_period(grace: str, complaint: str) -> None:
 
 
 def test_a_soft_threshold_needs_a_grace_period() -> None:
-    """Each one that has none is named; a grace period without a threshold is nobody's business."""
+    """Each one that has none is named; a grace period without a threshold is ignored."""
     soft = {"memory.available": "1Gi", "nodefs.available": "10%"}
     assert complaints(soft=soft, grace={"pid.available": "1s"}) == [
         "grace period must be specified for the soft eviction threshold memory.available",

@@ -110,7 +110,7 @@ def test_disk_counts_writable_layer_and_logs() -> None:
     ],
 )
 def test_counts_name_no_container(signal: Signal, capacity: int, available: int, message: str) -> None:
-    """Nobody measures them per container; a percentage prints in powers of two all the same."""
+    """They are not measured per container; a percentage prints in powers of two all the same."""
     amount = threshold(signal, "5%").quantity(capacity)
     order = worded(WEB, WEB_USAGE, signal, amount, available, capacity)
     assert order.message == f"The node was low on resource: {message}"

@@ -1,4 +1,4 @@
-"""A node that is asked for logs: who is answered, what is answered, and that nobody can hold it up."""
+"""A node that is asked for logs: which clients are answered, what they get, and that no client can hold it up."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_log_is_followed_until_the_container_ends(tmp_path: Path) -> None:
 
 
 def _signed(authority: ServerIdentity, name: str, usage: Any = ExtendedKeyUsageOID.CLIENT_AUTH) -> Path:
-    """A certificate of that authority for somebody else."""
+    """A certificate of that authority for another name."""
     folder = authority.chain.parent
     signer = certificates._load(folder / "ca.pem")
     certificates._save(certificates._sign(signer, name, usage, datetime.now(UTC)), folder / "other.pem")
@@ -315,7 +315,7 @@ def test_so_many_logs_at_once_and_no_more(tmp_path: Path, monkeypatch: pytest.Mo
             assert (code, body) == (503, b"this node has 2 logs open already\n")
             for _, writer in followers:
                 writer.close()
-            # Though the container is silent, it is noticed that nobody listens.
+            # Though the container is silent, it is noticed that no client listens.
             await node.until_idle()
             assert await node.ask(PATH) == (200, b"again\n")
 
@@ -374,7 +374,7 @@ def test_a_static_pod_is_asked_for_by_the_name_of_its_mirror(tmp_path: Path) -> 
             log_file(directory, 0).write_text("resolved\n")
             assert await node.ask("/containerLogs/default/dns-n1/main?uid=of-the-mirror") == (200, b"resolved\n")
             assert (await node.ask("/containerLogs/default/dns/main?uid=u2"))[0] == 404
-            # Somebody had that name before: then there is no mirror.
+            # Another pod had that name before: then there is no mirror.
             node.statuses.append(PodStatus(Pod("web", "default", "u3", is_static=True), "Running"))
             node.statuses.append(replace(node.statuses[0], pod=replace(POD, name="web-n1")))
             (tmp_path / "logs" / "default_web-n1_u1" / "main").mkdir(parents=True)

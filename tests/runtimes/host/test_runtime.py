@@ -41,7 +41,7 @@ T = TypeVar("T")
 RULES = policy({"memory.available": "48Mi"}, guards_allocatable=True)
 
 PYTHON = ["python3", "-I", "-S", "-c"]
-# 1 MiB every 5 ms, for ever.
+# 1 MiB every 5 ms, without end.
 LEAK = [*PYTHON, "import time\nkept = []\nwhile True:\n kept.append(bytearray(1 << 20))\n time.sleep(0.005)"]
 SLEEPS = ["sleep", "60"]
 

@@ -159,7 +159,7 @@ PULLING, MISCONFIGURED = "ImagePullBackOff", "CreateContainerConfigError"
 def test_what_a_bare_host_does_not_have_is_waited_for(
     tmp_path: Path, spec: dict[str, object], reason: str, event: str, told: str
 ) -> None:
-    """Never Failed: whatever owns the pod would replace it at once, for ever."""
+    """Never Failed: whatever owns the pod would replace it at once, again and again."""
 
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(replace(manifest(container(SLEEPS)), document=spec))
@@ -307,7 +307,7 @@ def test_running_pods_go_on_and_their_end_is_seen(tmp_path: Path) -> None:
         assert not scene.said(events.ContainerStarted)
         (scene.write_dir() / "go").touch()
         await until(lambda: scene.container().state == "terminated")
-        # The kernel still knew how it ended, though it is nobody's child.
+        # The kernel still knew how it ended, though its parent has gone.
         assert scene.container().exit_code == 7
         await scene.supervisor.evict(eviction(scene.status().pod))
         assert scene.status().reason == "Evicted"
@@ -481,7 +481,7 @@ HEARS = "trap 'echo heard' TERM; echo up; for i in $(seq 600); do sleep 0.05; do
 def test_a_grace_period_goes_on_over_any_number_of_agents(tmp_path: Path) -> None:
     """Five agents later each pod has been told once and has had its time, and no more.
 
-    The two seconds after a signal are not given again either, also when nobody knows whether it was sent; and a hook
+    The two seconds after a signal are not given again either, also when it is not known whether it was sent; and a hook
     that hangs has its time once.
     """
     pods = {
@@ -543,7 +543,7 @@ def test_what_was_evicted_is_not_evicted_again(tmp_path: Path) -> None:
         with pytest.raises(PodGone):
             await scene.supervisor.evict(eviction(scene.status().pod))
         assert not scene.facts
-        assert [left.has_stopped for left in scene.supervisor.untold()] == [True], "nobody has told of it yet"
+        assert [left.has_stopped for left in scene.supervisor.untold()] == [True], "it is not on record yet"
 
     twice(tmp_path, before, after)
 
@@ -612,7 +612,7 @@ GARBAGE: dict[str, Callable[[Path], object]] = {
     "gone": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
     "torn": lambda path: path.write_bytes(path.read_bytes()[:200]),
-    "everybody": lambda path: _changed(path, pid=-1),
+    "every process": lambda path: _changed(path, pid=-1),
     "a long number": lambda path: _changed(path, pid=10**1000),
     "long times": lambda path: _changed(path, begun_monotonic_ns=10**1000),
     "no pod": lambda path: path.write_text(json.dumps({"uid": path.stem, "document": {"spec": 5}})),
@@ -785,13 +785,13 @@ async def verify(scene: Scene, made: Node, told: dict[str, set[str]]) -> None:
         if name.startswith("plain"):
             await scene.phase("Running", name)
             assert scene.container("c", name).restarts == 0
-    everybody = Cgroup(made.cgroup_parent.mounts, made.kubepods.name)
+    all_pods = Cgroup(made.cgroup_parent.mounts, made.kubepods.name)
 
     def ours() -> frozenset[int]:
         places = [each.place for pod in scene.supervisor.active() for each in pod.containers if each.is_running]
         return frozenset().union(*(place.processes() for place in places))
 
-    await until(lambda: everybody.processes() == ours())
+    await until(lambda: all_pods.processes() == ours())
     known = {status.pod.uid for status in scene.supervisor.statuses()}
     await until(lambda: {path.name for path in scene.settings.pods_dir.glob("*")} <= known)
     finished = [name for name in told["evicting"] if scene.supervisor.is_finished(f"uid-{name}")]

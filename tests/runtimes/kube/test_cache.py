@@ -151,7 +151,7 @@ def test_a_server_that_has_lost_its_state_is_listed_again() -> None:
 
 
 def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> None:
-    """Killed, changed by somebody else, started again: the cache lists anew and tells what is different."""
+    """Killed, changed by another client, started again: the cache lists anew and tells what is different."""
 
     async def scene() -> None:
         folder = tmp_path / "state"

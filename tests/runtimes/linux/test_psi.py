@@ -25,7 +25,7 @@ Spawn = Callable[[str], "Popen[bytes]"]
 SYSTEM = Path("/proc/pressure/memory")
 
 has_psi = pytest.mark.skipif(PressureFile(SYSTEM).read() is None, reason="this kernel has no pressure information")
-# Older kernels (6.1) let nobody arm without CAP_SYS_RESOURCE; root usually has it.
+# Older kernels (6.1) let no process arm without CAP_SYS_RESOURCE; root usually has it.
 live = pytest.mark.skipif(
     os.geteuid() != 0 or discover().unified is None or PressureFile(SYSTEM).read() is None,
     reason="pressure of a cgroup takes root, a unified hierarchy and a kernel with PSI",
@@ -162,7 +162,7 @@ def test_a_file_with_a_trigger_is_not_read(pressure: tuple[Cgroup, Path]) -> Non
 
 @live
 def test_a_trigger_of_a_removed_cgroup_says_so(pressure: tuple[Cgroup, Path]) -> None:
-    """It stays ready for ever: who does not notice spins."""
+    """It stays ready from then on: a loop that does not notice spins."""
     cgroup, directory = pressure
     trigger = PressureFile(directory / "memory.pressure").arm(200_000, 2_000_000)
     quiet = trigger.consume()

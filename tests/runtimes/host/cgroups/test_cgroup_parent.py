@@ -32,7 +32,7 @@ def test_a_node_below_a_name_of_several_levels_takes_them_away_again(tmp_path: P
     assert isinstance(found, CgroupParent)
     for tree in found.mounts.used:
         (tree.mount_point / found.node).rmdir()
-    # Somebody else's node is beside ours: the way to it stays.
+    # Another node is beside ours: the way to it stays.
     other = found.mounts.used[0].mount_point / own.cgroup_name / "other"
     other.mkdir()
     found.leave()

@@ -1,4 +1,4 @@
-"""Two agents, one cgroup; and cgroups that were somebody's before."""
+"""Two agents, one cgroup; and cgroups that another program made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ held = claim(Cgroup(discover(), sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
 """
-# Nobody, who locks whatever of these directories he can open.
+# The user nobody locks all of these directories that it can open.
 LOCKS = """
 import fcntl, os, pathlib, sys, time
 os.setuid(65534)

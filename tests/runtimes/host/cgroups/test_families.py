@@ -34,7 +34,7 @@ def test_a_daemon_that_lost_its_parents_is_known_by_its_mark(tmp_path: Path) -> 
     place = groups.of_container(pod(), "c")
     with running(place, LOST) as pid:
         assert len(place.processes()) == 2
-        # An agent that comes later has been told of nobody.
+        # An agent that comes later has been told of no process.
         later = ProcessGroups(Families("here"), GI)
         assert later.of_container(pod(), "c").processes() == place.processes()
         assert later.found().keys() == {"a"}

@@ -18,7 +18,7 @@ from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python
 
 MakePlace = Callable[[Path], AbstractContextManager[Place]]
 
-# A double fork into a session of its own: the child is nobody's but the kernel's.
+# A double fork into a session of its own: its parent is the kernel's first process.
 DAEMON = python("""
 if os.fork() == 0:
     os.setsid()
@@ -27,7 +27,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """)
-# Each child becomes the parent of the next, for half a minute: one that gets away must not run for ever.
+# Each child becomes the parent of the next, for half a minute: one that gets away must not run without end.
 RUNNER = python("""
 if os.fork() == 0:
     end = time.monotonic() + 30
@@ -106,7 +106,7 @@ def test_who_does_not_die_in_time_is_named(make: MakePlace, tmp_path: Path) -> N
         with make(tmp_path) as place:
             place.create()
             with running(place, SLEEPS) as pid:
-                # Right after the signal a process is still there; with no time at all nobody looks again.
+                # Right after the signal a process is still there; with no time at all there is no second look.
                 assert await place.empty(timeout=0) <= {pid}
                 assert await place.empty(timeout=10) == frozenset()
 

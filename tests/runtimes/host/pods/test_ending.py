@@ -78,7 +78,7 @@ def test_an_evicted_pod_stays_for_all_to_see(tmp_path: Path) -> None:
         assert [fact.container for fact in scene.said(events.ContainerStopping)] == ["c"]
         with pytest.raises(PodGone):
             await scene.supervisor.evict(order)
-        # Whoever gave the order tells that the pod is gone.
+        # The caller that gave the order tells that the pod is gone.
         assert not scene.said(events.PodEvicted)
         assert not scene.said(events.PodCleanedUp)
 
@@ -411,7 +411,7 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
 def test_whoever_cannot_be_killed_is_said_and_killed_as_soon_as_he_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody has frozen the pods' parent, and what is frozen on version 1 does not die."""
+    """The pods' parent is frozen, and what is frozen on version 1 does not die."""
     monkeypatch.setattr("jettison.runtimes.host.volumes.pod_directories.PATIENCE", 0.2)
 
     async def scenario(scene: Scene) -> None:

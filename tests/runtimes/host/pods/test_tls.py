@@ -44,7 +44,7 @@ def ask(answer: bytes, context: ssl.SSLContext | None) -> tuple[Answer, list[byt
 
 
 def test_nobody_checks_the_certificate(context: ssl.SSLContext) -> None:
-    """It is signed by nobody that the agent knows, and the page is there."""
+    """It is signed by no authority that the agent knows, and the page is there."""
     answer, asked = ask(b"HTTP/1.1 204 No Content\r\n\r\n", context)
     assert answer.is_well
     assert asked[0].startswith(b"GET /ok HTTP/1.1\r\n")

@@ -1,4 +1,4 @@
-"""Who asks after the dead of pods; and that nobody loses a status by it."""
+"""How the orphans of pods are reaped; and that no exit status is lost by it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_what_a_thread_has_begun_is_waited_for_even_by_the_cancelled(tmp_path: P
             begun.set()
             may_end.wait(10)
             ended.set()
-            raise SignalError("nobody hears this")
+            raise SignalError("no process hears this")
 
         waiting = asyncio.create_task(scene.services.wait_for(work))
         await until(begun.is_set)
@@ -128,7 +128,7 @@ def test_what_no_thread_has_begun_is_not_begun_any_more(tmp_path: Path) -> None:
 def test_a_place_that_is_gone_is_vacant(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         difficult = Difficult(scene.places.of_container(manifest(container(SLEEPS)).pod, "c"))
-        await scene.services.vacate(difficult, partial(events.ActionFailed, "end nobody"))
+        await scene.services.vacate(difficult, partial(events.ActionFailed, "end no process"))
         assert difficult.kills == 0
 
     play(tmp_path, scenario)

@@ -63,7 +63,7 @@ def test_a_container_sees_its_volumes_at_their_mount_paths(tmp_path: Path) -> No
 
 
 def test_no_link_in_a_volume_leads_us_out_of_it(tmp_path: Path) -> None:
-    """Whoever ran here before may have left one, and we are root."""
+    """An earlier run may have left one, and the agent is root."""
     (volume,) = volumes.prepare(tmp_path / "v", [VolumeSpec("a")])
     outside, writable = tmp_path / "outside", tmp_path / "w"
     outside.mkdir()

@@ -114,7 +114,7 @@ def test_the_kernel_takes_our_limits(make_cgroup: MakeCgroup) -> None:
 
 @live
 def test_processes_are_seen_at_once_when_they_come(make_cgroup: MakeCgroup, spawn: Spawn) -> None:
-    """Version 1 goes on showing the old list to whoever keeps the file open."""
+    """Version 1 goes on showing the old list to a reader that keeps the file open."""
     cgroup = make_cgroup()
     seen = []
     for _ in range(3):

@@ -125,7 +125,7 @@ def test_what_froze_itself_below_is_thawed_and_dies(
 
     survivors = kill_until_empty(cgroup, timeout=30)
 
-    if survivors:  # what nobody thaws cannot be reaped either, and the fixtures would wait for ever
+    if survivors:  # what is not thawed cannot be reaped either, and the fixtures would wait without end
         (freezer / "freezer.state").write_text("THAWED")
     assert survivors == frozenset()
     assert process.wait(30) == -9

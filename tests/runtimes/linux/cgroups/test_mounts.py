@@ -77,7 +77,7 @@ def test_mounts_elsewhere_belong_to_others_and_later_ones_hide_earlier_ones(tmp_
     mounts = machine(
         tmp_path,
         fake_proc,
-        "30 1 0:26 / /var/lib/somebody/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        "30 1 0:26 / /var/lib/another/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
         "31 1 0:27 / {root}/memory rw - cgroup cgroup rw,blkio\n"
         "32 1 0:28 /docker/1 {root}/memory rw - cgroup cgroup rw,memory\n",
     )

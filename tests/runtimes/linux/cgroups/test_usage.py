@@ -247,7 +247,7 @@ def test_a_limit_is_read_back_and_root_has_memory(make_cgroup: MakeCgroup, mount
 
 @live
 def test_a_cgroup_of_the_same_name_is_read_anew(make_cgroup: MakeCgroup, spawn: Spawn, mounts: CgroupMounts) -> None:
-    """The old descriptors answer ENODEV for ever; they must be replaced."""
+    """The old descriptors answer ENODEV from then on; they must be replaced."""
     cgroup, reader = make_cgroup(), UsageReader(mounts)
     process = spawn(GROW)
     cgroup.move(process.pid)

@@ -19,7 +19,7 @@ from tests.runtimes.linux.crowding import crowded
 
 Count = Callable[[], int]
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting and becoming somebody else take root")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting and becoming another user take root")
 
 
 def du(path: Path) -> DiskUsage:
@@ -202,7 +202,7 @@ def test_what_is_mounted_below_is_not_counted(tree: Path) -> None:
 
 @needs_root
 def test_what_may_not_be_read_is_counted_as_such() -> None:
-    """As somebody who may enter the top but not the directory in it."""
+    """As a user that may enter the top but not the directory in it."""
     program = (
         "import os, sys\n"
         "sys.path[:0] = {path!r}\n"

@@ -17,12 +17,8 @@ BANNED = re.compile(r"\b(whoever|whomever|somebody|nobody|anybody|everybody|for 
 ALLOWED = (("CONTRIBUTING.md", "| "),)
 # Lines with such words that are left, by folder. The numbers only go down; a folder at 0 leaves the table.
 LEFT = {
-    "src/jettison/agent": 11,
-    "src/jettison/cli": 2,
-    "src/jettison/engine": 5,
-    "src/jettison/events.py": 3,
-    "src/jettison/node": 19,
-    "src/jettison/runtimes": 90,
+    "src/jettison/agent": 4,
+    "src/jettison/runtimes": 89,
     "tests": 23,
 }
 PLACES = sorted(

@@ -93,7 +93,7 @@ class ReclaimFinished:
 
 @dataclass(frozen=True, slots=True)
 class CollectionFailed:
-    """What nobody needs was to be removed, as it is from time to time, and some of it could not be."""
+    """Unneeded files were to be removed, as they are from time to time, and some could not be."""
 
     what: Reclaimable
     why: str
@@ -142,7 +142,7 @@ class EvictionTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class KillFailed:
-    """Somebody in a pod does not die; it is tried again until he does. `container` is empty for the pod as a whole."""
+    """A process survived SIGKILL; the kill is repeated until none is left. `container` is empty for the whole pod."""
 
     pod: Pod
     container: str

@@ -1,4 +1,4 @@
-"""Every pod that wants to start: may it, and must somebody make room for it? (spec §10.4, §13)"""
+"""Every pod that is to start: may it, and must other pods make room for it? (spec §10.4, §13)"""
 
 from __future__ import annotations
 

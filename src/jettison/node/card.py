@@ -1,7 +1,7 @@
 """`node.json` in a node's state: what commands must know of a node whose agent may be down.
 
-Logs lie on nodefs, which the operator may have put anywhere with --node-dir; without this file nobody could find them
-again once the agent is gone.
+Logs are on nodefs, which the operator may have put anywhere with --node-dir; without this file no command could find
+them once the agent is gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def short_path(node_dir: Path, directory: Path) -> str:
 
 
 def write_card(directory: Path, card: NodeCard) -> None:
-    """Replaced in one go: somebody may be reading it."""
+    """Replaced atomically: a command may be reading it."""
     try:
         replace_file(directory / NAME, msgspec.json.encode(card))
     except OSError as error:

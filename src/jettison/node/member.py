@@ -75,7 +75,7 @@ async def _address(server: str) -> str:
 
 
 async def knock(client: KubeClient) -> None:
-    """The first request loads code, whether anybody answers or not; that must not happen once an agent is ready."""
+    """The first request loads code, whether it is answered or not; that must not happen once an agent is ready."""
     for name in _LATE:
         import_module(name)
     with suppress(ApiError, RuntimeFailure, TimeoutError):

@@ -112,7 +112,7 @@ class Node:
         logs = [sink for sink in self._sinks if isinstance(sink, LogSink | NodeLog)]
         self.metrics.watch(
             "jettison_log_lines_dropped_total",
-            "Log lines that nobody read in time.",
+            "Log lines that were dropped because they were not read in time.",
             lambda: sum(log.dropped for log in logs),
         )
         self.emit = Broadcast(SystemClock(), self.metrics, *self._sinks)
@@ -311,8 +311,8 @@ def _count(statuses: Sequence[PodStatus]) -> str:
 
 
 def _make_directory(directory: Path) -> None:
-    """Users that pods run as pass through it to their own files, so it cannot be shut; but nobody else lists what is in
-    it, and nobody else writes there or above, whatever the umask.
+    """Users that pods run as pass through it to their own files, so it cannot be closed. No other user lists what is in
+    it, and none writes there or above, whatever the umask.
     """
     for each in reversed(directory.parents):
         if not each.exists():

@@ -46,7 +46,7 @@ def log_of_this_process(*, is_verbose: bool = False) -> Iterator[LogSink]:
 
 
 def greet(line: str, stream: TextIO) -> None:
-    """Say it to whoever reads the first words of a service; it goes on where nobody does."""
+    """Print it for the reader of standard output, and go on where there is none."""
     try:
         print(line, file=stream, flush=True)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""An agent that has this process to itself protects it; one inside somebody else's (demo, tests) leaves it alone."""
+"""An agent that has this process to itself protects it; one inside another process (demo, tests) leaves it alone."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from jettison.runtimes.protocol import Hosting
 SOCKET_NAME = "agent.sock"
 
 FRESH_NS = 500 * 10**6
-"""Who asks for readings older than this makes the agent look again, so that a watcher sees a node live and a thousand
-of them cannot keep it busy."""
+"""A request for readings older than this makes the agent measure again: one client sees a node live, and a thousand
+clients cannot keep it busy."""
 
 STALE_NS = round(3.5 * TICK_SECONDS * 10**9)
 """An agent that has not looked for so long is not guarding anything."""

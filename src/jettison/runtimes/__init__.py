@@ -2,5 +2,5 @@
 
 One adapter per file or folder, and none knows another: whatever two of them need is either a reader in `linux` or it
 belongs further down. An adapter measures, ends pods and frees resources when told to; it never decides which. It knows
-neither the agent's loop nor who listens to it, and what it cannot measure it reports as None, never as zero.
+neither the agent's loop nor its sinks, and what it cannot measure it reports as None, never as zero.
 """

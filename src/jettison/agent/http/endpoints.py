@@ -154,7 +154,7 @@ def _records(directory: Path, about: PodQuery | None, count: int) -> Answer:
 
 
 def rank_document(policy: Policy, snapshot: Snapshot) -> dict[str, Any]:
-    """For each signal that was measured: where it stands, what guards it, and who would go in which order."""
+    """For each signal that was measured: its reading, its thresholds, and the order in which pods would be evicted."""
     found = readings(snapshot.node)
     return {
         "time": time_text(snapshot.now_ns),

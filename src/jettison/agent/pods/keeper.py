@@ -1,4 +1,4 @@
-"""Keeps the node's pods as somebody wants them: starts what is new, ends what is to end or wanted no longer."""
+"""Keeps the node's pods as its sources want them: starts what is new, ends what is to end or wanted no longer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Keeper:
         self.has_looked = asyncio.Event()
 
     def add(self, source: PodSource) -> None:
-        """One more who wants pods; to be called before the first look, which would miss its pods and stop them."""
+        """One more source of pods; call it before the first look, which would miss its pods and stop them."""
         self._sources.append(source)
 
     def wake(self) -> None:
@@ -109,8 +109,8 @@ class Keeper:
 
     async def look(self) -> None:
         """One comparison, and what follows from it."""
-        # As a kubelet does it: who does not know yet what all sources want cannot know what nobody wants. Asked before
-        # they are looked at: one that learns it meanwhile has not told us yet.
+        # As a kubelet does: a pod is known to be unwanted only once every source has answered. Checked before their
+        # pods are read: a source that gets its answer meanwhile has not passed it on yet.
         is_certain = all(source.is_known for source in self._sources)
         looks = [await source.look() for source in self._sources]  # all of them, not up to the first change
         if any(looks):

@@ -1,4 +1,4 @@
-"""Who wants pods on this node. Directories of manifests are here; the pods of an API come from `membership`.
+"""The sources of pods for this node. Directories of manifests are here; the pods of an API come from `membership`.
 
 A file that cannot be read or understood is reported once and its pods stay as they were, also those that an earlier
 agent started: a typing mistake must not stop what runs.
@@ -32,7 +32,7 @@ _SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody wants of one pod: to be run, unless it says otherwise."""
+    """What a source wants of one pod: to be run, unless it says otherwise."""
 
     manifest: PodManifest
     # It has ended, and that is on record elsewhere: kept for all to see, never begun anew.
@@ -47,7 +47,7 @@ class Wish:
 
 
 class PodSource(Protocol):
-    """Somebody who wants pods."""
+    """A source of pods."""
 
     @property
     def is_known(self) -> bool:
@@ -218,7 +218,7 @@ def _manifest(
         raise ManifestError(f"{source}: annotations of pod `{key}` are not a map")
     # What a pod was elsewhere: one that Succeeded there would never be evicted here.
     prepared.pop("status", None)
-    # Only now: the uid follows from what somebody wrote, and must not change with what we add.
+    # Only now: the uid follows from the manifest as written, and must not change with what we add.
     prepared["metadata"]["annotations"] = {**life.mark(_annotations(prepared)), ORIGIN: source}
     return PodManifest(pod_from(prepared, source), prepared, source)
 

@@ -1,7 +1,7 @@
 """Facts as Kubernetes Events, with the kubelet's reasons and texts (spec §5.8, §9, §10.1, §13).
 
 Events are for people and their tools: `kubectl get events` and every dashboard know these reasons. The newest are kept
-in memory, and whoever serves an API is handed each one as it comes. The journal is the record; this is not.
+in memory, and a server of an API gets each one as it comes. The journal is the record; this is not.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _node_checks(state_dir: Path, name: str | None) -> Iterator[Check]:
         yield Check("node", State.NOTE, str(error))
         return
     except ObservationError as failure:
-        yield Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
+        yield Check("node", State.DEGRADED, str(failure), "run it as the user that runs the agent")
         return
     yield _agent(node)
     yield from () if card is None else map(_manifests, map(Path, card.manifests))
@@ -74,7 +74,7 @@ def _agent(node: WatchedNode) -> Check:
         node.ask("/healthz")
     except ObservationError as failure:
         if isinstance(failure.__cause__, PermissionError):
-            return Check("node", State.DEGRADED, str(failure), "ask as the user who runs the agent")
+            return Check("node", State.DEGRADED, str(failure), "run it as the user that runs the agent")
         return Check("node", State.DEGRADED, f"{failure}{_unguarded(node)}", f"jettison up --node-name {node.name} …")
     dry_run = ", in a dry run: no pod is evicted" if node.card is not None and node.card.is_dry_run else ""
     return Check("node", State.OK, f"the agent of node `{node.name}` is well{dry_run}")

@@ -1,8 +1,7 @@
 """The terminal while `top` shows a picture: an own page, no cursor, keys without Enter; restored at the end.
 
 Whatever ends the program while the picture is shown (q, Ctrl-C, SIGTERM, an exception) goes through `__exit__`, and
-Ctrl-Z through the same two steps. A terminal left without echo would hinder an operator who has a starving node to
-look after.
+Ctrl-Z through the same two steps. A terminal left without echo would hinder an operator with a starving node.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Allocatable:
     reservation: Mapping[str, Quantity]
     hard_eviction: Mapping[str, Quantity]
     enforced: Mapping[str, Quantity]
-    # Like capacity, without `pods` and before anybody asks whether storage is isolated: reservations are held to it.
+    # Like capacity, without `pods` and before the check whether storage is isolated: reservations must fit into it.
     measured: Mapping[str, Quantity]
 
     @property

@@ -2,7 +2,7 @@
 
 One row names a field's key in a file, its flag, its type and its default. Reading, printing, flags and help all follow
 the table, so a new field is a row here, an attribute of `KubeletConfig`, and the code that reads the attribute. A field
-that no code reads has a sentence in `unheeded` instead, which `jettison up` and `config check` say to an operator who
+that no code reads has a sentence in `unheeded` instead, which `jettison up` and `config check` say to an operator that
 sets it.
 """
 

@@ -98,7 +98,7 @@ class PressureEvictions(Sequence[Eviction]):
 
     @cached_property
     def _first(self) -> Eviction:
-        """Kept, because whoever records it and whoever acts on it asks again."""
+        """Cached, because the recorder and the agent both ask for it."""
         return self._worded(next(pod for _, pod, _ in self.ranking.entries if not pod.is_critical))
 
     @cached_property
@@ -180,7 +180,7 @@ def _after_reclaim(policy: Policy, history: History, reclaim: Reclaim, snapshot:
 
 
 def give_up_reclaim(history: History) -> Outcome:
-    """The node could not be observed after a reclaim, so nobody can say that it sufficed."""
+    """The node could not be observed after a reclaim, so it is not known whether it sufficed."""
     reclaim = history.reclaiming
     if reclaim is None:
         return Outcome(history, Nothing("no reclaim was under way"))

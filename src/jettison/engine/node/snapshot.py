@@ -108,7 +108,7 @@ class VolumeUsage(NamedTuple):
 
 
 class PodUsage(NamedTuple):
-    """What one pod uses. A pod that nobody has measured yet has no such entry at all, and goes first."""
+    """What one pod uses. A pod that was not measured yet has no such entry at all, and goes first."""
 
     working_set: int | None = None
     processes: int | None = None

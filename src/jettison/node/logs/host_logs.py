@@ -1,4 +1,4 @@
-"""What containers of one node wrote, for whoever asks by the Kubernetes API. Refusals have the kubelet's words.
+"""What containers of one node wrote, for clients of the Kubernetes API. Refusals have the kubelet's words.
 
 The times of lines are those that `log_times` can tell: at most a second late.
 """
@@ -42,7 +42,7 @@ class HostLogs:
         return self.read(Pod(metadata["name"], metadata["namespace"], metadata["uid"]), query)
 
     def find(self, namespace: str, name: str, uid: str, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        """Of a pod that somebody elsewhere names: nothing but what is known to have run here becomes a path."""
+        """Of a pod that a remote client names: only what is known to have run here becomes a path."""
         for status in sorted(self._statuses(), key=lambda each: each.pod.is_static):
             if self._is_meant(status.pod, namespace, name, uid):
                 if all(each.name != query.container for each in status.containers):
@@ -52,7 +52,7 @@ class HostLogs:
         raise ApiError(message, code=404, reason="NotFound", details={})
 
     def _is_meant(self, pod: Pod, namespace: str, name: str, uid: str) -> bool:
-        """A mirror has another uid than its pod; that nobody else here has its name was looked at first."""
+        """A mirror has another uid than its pod; that no other pod here has its name was checked first."""
         if pod.is_static:
             return (pod.namespace, mirror_name(pod.name, self._node)) == (namespace, name)
         return (pod.namespace, pod.name) == (namespace, name) and uid in (pod.uid, "")

@@ -26,7 +26,7 @@ class Fate(Enum):
     LIVES = "lives"
     # It has ended, and should it be started again, that happens at once.
     ENDED = "ended"
-    # Nobody will start it again.
+    # Nothing will start it again.
     OVER = "over"
 
 

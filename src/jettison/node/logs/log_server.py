@@ -79,7 +79,7 @@ class LogServer:
         return taken
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         tasks = [*self._connections, *([] if self._accepting is None else [self._accepting])]
         for task in tasks:
             task.cancel()

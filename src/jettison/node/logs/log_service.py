@@ -25,7 +25,7 @@ class LogOffer:
 
 
 class LogService:
-    """Of one node. `authority_pem` signs what whoever asks has to show; without one nobody could be told apart."""
+    """Of one node. `authority_pem` signs the certificates of clients; without it no client could be authenticated."""
 
     def __init__(self, authority_pem: bytes | None) -> None:
         self._authority_pem = authority_pem

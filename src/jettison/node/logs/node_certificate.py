@@ -23,7 +23,7 @@ class CertificateInTheMaking:
         if find_spec("cryptography") is None:
             raise ServeError("cryptography is not installed: pip install 'jettison[server]'")
         pipe = subprocess.PIPE
-        # -P: nothing is loaded from wherever we happen to be, which may be anybody's folder.
+        # -P: nothing is loaded from the working directory, which another user may own.
         self._maker = subprocess.Popen(  # noqa: S603  our own interpreter and module
             [sys.executable, "-P", "-m", _PROGRAM], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )

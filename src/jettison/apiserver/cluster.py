@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator
-from jettison.apiserver.access.identity import IdentityInTheMaking, ServerIdentity
+from jettison.apiserver.access.identity import IdentityMaker, ServerIdentity
 from jettison.apiserver.access.tokens import ensure_tokens, write_kubeconfig
 from jettison.apiserver.connections.server import Endpoint, listen, serve
 from jettison.apiserver.housekeeping import Housekeeping
@@ -85,7 +85,7 @@ class Cluster:
         make_private_folder(self.state_dir, is_ours=False)
         store = Store(self.folder, clock=self.clock)
         try:
-            making = IdentityInTheMaking(self.folder / "pki", self.endpoint.names)
+            making = IdentityMaker(self.folder / "pki", self.endpoint.names)
             await ensure_system_objects(store, self.clock)
             identity = making.wait()
             listener, endpoint = listen(self.endpoint)

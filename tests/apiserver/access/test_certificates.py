@@ -14,7 +14,7 @@ from cryptography import x509
 
 from jettison.apiserver.access import certificates
 from jettison.apiserver.access.certificates import ensure_identity
-from jettison.apiserver.access.identity import LOOPBACK_NAMES, IdentityInTheMaking, ServerIdentity
+from jettison.apiserver.access.identity import LOOPBACK_NAMES, IdentityMaker, ServerIdentity
 from jettison.errors import InputError
 
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_of_its_own_makes_the_same(tmp_path: Path) -> None:
-    made = IdentityInTheMaking(tmp_path / "pki", [*LOOPBACK_NAMES, "box.example"]).wait()
+    made = IdentityMaker(tmp_path / "pki", [*LOOPBACK_NAMES, "box.example"]).wait()
     handshake(made, "box.example")
     assert ensure_identity(tmp_path / "pki", ["box.example"]) == made
 
@@ -122,4 +122,4 @@ def test_a_process_of_its_own_makes_the_same(tmp_path: Path) -> None:
 def test_what_that_process_complains_about_is_told(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"no certificate")
     with pytest.raises(InputError, match=r"ca\.pem` is damaged, remove it to have a new one"):
-        IdentityInTheMaking(tmp_path, LOOPBACK_NAMES).wait()
+        IdentityMaker(tmp_path, LOOPBACK_NAMES).wait()

@@ -39,7 +39,7 @@ class ServerIdentity:
         return self.chain.with_name(_CLIENT)
 
 
-class IdentityInTheMaking:
+class IdentityMaker:
     """Starts the process; `wait` returns its result."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ ALLOWED = (("CONTRIBUTING.md", "| "),)
 # Lines with such words that are left, by folder. The numbers only go down; a folder at 0 leaves the table.
 LEFT = {
     "src/jettison/agent": 4,
-    "src/jettison/runtimes": 89,
+    "src/jettison/runtimes": 11,
     "tests": 23,
 }
 PLACES = sorted(

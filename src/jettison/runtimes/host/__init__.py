@@ -5,7 +5,7 @@ their logs and volumes and writes down what it did before it does it. The *node*
 watches: cgroups and their limits, what everything uses, the kernel's alarms and kills. `places` is the seam between the
 halves, `runtime` puts them together behind the protocol that the agent knows.
 
-Nothing here decides: who is evicted, and when, is told. Everything runs on one event loop; what may take long (walking
+Nothing here decides which pod is evicted, or when. Everything runs on one event loop; what may take long (walking
 directories, deleting them) runs in two threads. Where the machine does not permit something, the next best thing is
 taken and one line says so.
 """

@@ -24,7 +24,7 @@ _LEAST_PIDS = 16
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Checked when made: whoever holds one may build paths from it."""
+    """Checked when made, so that paths may be built from it."""
 
     node_name: str
     state_dir: Path

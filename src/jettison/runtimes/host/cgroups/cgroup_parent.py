@@ -69,7 +69,7 @@ class NoGround:
 def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: Path = PROC) -> CgroupParent | NoGround:
     """Claim the node's cgroup, below the delegated one where there is one, and see whether memory is counted there.
 
-    Raises InputError when it is somebody else's: then there is no way to run this node, not even without cgroups.
+    Raises InputError when another program uses it: then there is no way to run this node, not even without cgroups.
     """
     if not settings.uses_cgroups:
         return NoGround("the settings say not to")
@@ -88,7 +88,7 @@ def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: P
     words = cgroup_v2 if memory.is_unified else cgroup_v1
     if not (memory.mount_point / node / words.MEMORY_LIMIT).exists():
         claimed.release()
-        return NoGround(f"no memory controller in `{memory.mount_point / node}`: nobody above passes it on")
+        return NoGround(f"no memory controller in `{memory.mount_point / node}`: no cgroup above passes it on")
     return CgroupParent(mounts, base, node, claimed)
 
 

@@ -1,8 +1,8 @@
-"""One agent to a cgroup: whoever claims it holds a lock on one of its files for as long as it lives.
+"""One agent to a cgroup: the agent that claims it holds a lock on one of its files for as long as it lives.
 
-Two agents that share a node's name each take the other's pods for nobody's and kill them. The kernel gives a dead
+Two agents that share a node's name each take the other's pods for leftovers and kill them. The kernel gives a dead
 agent's lock back, and a cgroup's file is the same one in every namespace, so neither a SIGKILL nor a container around
-one of the two makes a difference. Only the owner may open that file: anybody who may read it can lock it, and a pod
+one of the two makes a difference. Only the owner may open that file: a process that may read it can lock it, and a pod
 that waits for the lock would have it when its agent dies, and keep the next one out.
 """
 
@@ -20,7 +20,7 @@ from jettison.runtimes.linux.files import kernel_files
 KUBEPODS = "kubepods"
 """The one cgroup that a node has directly below its own."""
 
-# Settings that every cgroup has and nobody reads.
+# Settings that every cgroup has and no program reads.
 _LOCKED_V2, _LOCKED_V1 = "cgroup.max.depth", "cgroup.clone_children"
 _OWNER_ONLY = 0o600
 # A child that an agent forked just before it was killed holds the lock until it has noticed.
@@ -71,7 +71,7 @@ def _is_ours(cgroup: Cgroup) -> bool:
     if strangers:
         raise _no_node(cgroup, f"a cgroup `{strangers[0]}`")
     for entrance in cgroup.entrances:
-        # A process of a foreign pid namespace is listed as 0, and is somebody's all the same.
+        # A process of a foreign pid namespace is listed as 0, and counts all the same.
         inside = (kernel_files.read(entrance) or b"").split()
         if inside:
             raise _no_node(cgroup, f"a process `{int(inside[0])}`")
@@ -86,7 +86,7 @@ def _no_node(cgroup: Cgroup, what: str) -> InputError:
 
 
 def _lock(cgroup: Cgroup) -> int | None:
-    """None while somebody else holds it, and when what was locked is no longer the cgroup of that name."""
+    """None while another process holds it, and when what was locked is no longer the cgroup of that name."""
     tree = cgroup.mounts.holding("memory") or cgroup.mounts.used[0]
     path = tree.mount_point / cgroup.name / (_LOCKED_V2 if tree.is_unified else _LOCKED_V1)
     try:

@@ -50,7 +50,7 @@ class Builder:
     host: proc.Machine
     clock: Clock
     emit: Emit
-    # Told after the kernel has killed somebody.
+    # Told after the kernel has killed a process.
     ring: Callable[[], None]
 
     def build(self) -> Containment:

@@ -26,7 +26,7 @@ MARK = "JETTISON_PLACE"
 # Looks for new children while the known ones are being stopped; what is new after that gets its SIGKILL next time.
 _PASSES = 8
 
-# By family, everybody alive.
+# By family, all living processes.
 Census = Mapping[str, tuple[Process, ...]]
 
 
@@ -38,7 +38,7 @@ class Families:
         self._proc = proc
         # By number of the ancestor, which is also that of its session: when it was born, and the family.
         self._ancestors: dict[int, tuple[int, str]] = {}
-        # Marks of those whom nothing else could place, by number and instant of birth, so that each is read once.
+        # Marks of processes that nothing else could place, by number and instant of birth, so that each is read once.
         self._marks: dict[tuple[int, int], str] = {}
         self._strangers: frozenset[int] = frozenset()
         # Ancestors that are still a copy of us, and whose memory is ours.
@@ -63,7 +63,7 @@ class Families:
             self._strangers -= {pid}
 
     def census(self, *, is_quick: bool = False) -> Census:
-        """Everybody alive, from one look at /proc; who is still a copy of us uses no memory of its own.
+        """All living processes, from one look at /proc; a fork of us before its exec uses no memory of its own.
 
         A quick one passes over the numbers that were strangers' last time. That is 1 ms instead of 10, and wrong only
         if such a number was given to one of ours since.
@@ -99,7 +99,7 @@ class Families:
         )
 
     def kill(self, family: str) -> frozenset[int]:
-        """SIGSTOP, until nobody new turns up, then SIGKILL; returns who is alive right afterwards."""
+        """SIGSTOP, until no new process turns up, then SIGKILL; returns those alive right afterwards."""
         stopped: dict[int, Process] = {}
         for _ in range(_PASSES):
             fresh = [member for member in self.members(family) if member.pid not in stopped]
@@ -111,7 +111,7 @@ class Families:
         return frozenset(member.pid for member in self.members(family)) if stopped else frozenset()
 
     def forget(self, family: str) -> None:
-        """Nobody is expected to live there any more."""
+        """No process is expected to live there any more."""
         below = f"{family}/"
         self._ancestors = {
             pid: (born, name)
@@ -176,7 +176,7 @@ class Families:
             except OSError as error:
                 raise SignalError(f"cannot hold process `{process.pid}`: {kernel_files.reason(error)}") from error
             try:
-                # The descriptor holds whoever has the number now; the instant of birth tells whether that is ours.
+                # The descriptor holds the present owner of the number; the instant of birth tells whether that is ours.
                 now = read_process(process.pid, self._proc)
                 if now is not None and now.start_ticks == process.start_ticks:
                     signal.pidfd_send_signal(descriptor, number)

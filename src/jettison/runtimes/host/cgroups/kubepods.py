@@ -37,7 +37,7 @@ _QOS = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/best
 
 
 class Kubepods:
-    """Places made of cgroups. Whoever is killed for want of memory in one of them is told of by `oom`."""
+    """Places made of cgroups. `oom` reports processes that are killed for want of memory in one of them."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Kubepods:
         return CgroupPlace(Cgroup(self.mounts, name), limits, score, Tenancy(self._oom, name, pod, container))
 
     def found(self) -> Mapping[str, Place]:
-        """By uid; a pod that is in two QoS cgroups at once is somebody's mistake and comes out as one of them."""
+        """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""
         return {
             name.rpartition("/")[2].removeprefix(_POD): CgroupPlace(Cgroup(self.mounts, name), Limits())
             for name in self._pods()
@@ -148,7 +148,7 @@ class Kubepods:
         return missing, tuple(refused)
 
     def _parent(self, pod: Pod) -> str:
-        # The reported class is a free text of somebody's document.
+        # The reported class is a free text of the pod's document.
         return self.name + next((part for qos, part in _QOS.items() if qos == pod.qos), _QOS[Qos.BEST_EFFORT])
 
     def _pods(self) -> Iterator[str]:

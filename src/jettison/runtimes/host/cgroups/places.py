@@ -1,7 +1,7 @@
 """Where the processes of a container live, so that they can be counted, limited and ended as one.
 
-A *place* is a cgroup or, where none can be made, a family of processes: whoever descends from what was started there,
-shares its session, or carries the mark that was put into its environment. Supervision knows only the protocol.
+A *place* is a cgroup or, where none can be made, a family of processes: all that descend from what was started there,
+share its session, or carry the mark that was put into its environment. Supervision knows only the protocol.
 
 The way in is a `Gate`: the parent opens it before the fork, so that whatever can fail fails there, and the child goes
 through between fork and exec, when it cannot yet have children that would be left outside.
@@ -25,7 +25,7 @@ from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.mounts import PROC
 
-# Between two looks whether everybody is dead: most are within 1 ms, a process of 400 MB takes 25.
+# Between two looks whether all are dead: most are within 1 ms, a process of 400 MB takes 25.
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.02
 
@@ -103,7 +103,7 @@ class Place(Protocol):
         """The way in, for the next process."""
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:
-        """Tell who was started here, or is found to run here: a cgroup knows by itself, a family does not.
+        """Tell which process was started here, or is found to run here: a cgroup knows by itself, a family does not.
 
         `is_copy`: it has not become its program yet. To be said again when it has.
         """
@@ -112,16 +112,16 @@ class Place(Protocol):
         """All that live here or below; zombies do not."""
 
     def unreaped(self) -> int:
-        """How many process ids are taken by the dead, once nobody lives here any more; 0 where nobody counts them."""
+        """How many process ids are taken by the dead, once no process lives here; 0 where they are not counted."""
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel has killed here for want of memory; None where nobody counts."""
+        """How many processes the kernel has killed here for want of memory; None where they are not counted."""
 
     def kill(self) -> frozenset[int]:
-        """SIGKILL to all at once; returns who was still there right afterwards. Does not wait."""
+        """SIGKILL to all at once; returns those still there right afterwards. Does not wait."""
 
     async def empty(self, timeout: float) -> frozenset[int]:
-        """Kill until nobody is left; returns who remains after `timeout` seconds, normally nobody."""
+        """Kill until no process is left; returns those that remain after `timeout` seconds, normally none."""
 
     def remove(self) -> bool:
         """Take it away, with everything below. False while the kernel holds on to it: try again a little later."""
@@ -137,7 +137,7 @@ class Places(Protocol):
         """The same for every run of the container: remove it and create it anew in between."""
 
     def found(self) -> Mapping[str, Place]:
-        """The places of pods that exist on this machine, by uid: what belongs to no record belongs to nobody."""
+        """The places of pods that exist on this machine, by uid: what belongs to no record belongs to no pod."""
 
 
 async def _empty(place: Place, timeout: float) -> frozenset[int]:
@@ -209,7 +209,7 @@ class CgroupPlace:
         return self.cgroup.processes()
 
     def unreaped(self) -> int:
-        """By the pids controller, which counts a process until somebody has taken notice of its death."""
+        """By the pids controller, which counts a process until it is reaped."""
         directory = self.cgroup.directory("pids")
         return 0 if directory is None else int(kernel_files.read(directory / "pids.current") or 0)
 
@@ -250,7 +250,7 @@ class FamilyPlace:
 
     @property
     def exists(self) -> bool:
-        """As long as somebody lives here."""
+        """As long as a process lives here."""
         return bool(self.processes())
 
     def create(self) -> None:
@@ -270,7 +270,7 @@ class FamilyPlace:
         return frozenset(process.pid for process in self._families.members(self.name))
 
     def unreaped(self) -> int:
-        """Who is dead can no longer be traced."""
+        """A dead process can no longer be traced."""
         return 0
 
     def oom_kills(self) -> int | None:
@@ -278,7 +278,7 @@ class FamilyPlace:
         return None
 
     def kill(self) -> frozenset[int]:
-        """Stopped first, so that nobody forks meanwhile."""
+        """Stopped first, so that no process forks meanwhile."""
         return self._families.kill(self.name)
 
     async def empty(self, timeout: float) -> frozenset[int]:

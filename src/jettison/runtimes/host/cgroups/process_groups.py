@@ -37,6 +37,6 @@ class ProcessGroups:
         return FamilyPlace(self.families, f"{self.pod_name(pod)}/{container}", score)
 
     def found(self) -> Mapping[str, Place]:
-        """Those with somebody alive."""
+        """Those with a living process."""
         pods = {name.partition("/")[0] for name in self.families.census()}
         return {pod.removeprefix(_POD): FamilyPlace(self.families, pod) for pod in pods}

@@ -2,7 +2,7 @@
 
 Memory is what the processes hold resident, which counts a page that two of them share twice. Where a decision depends
 on it, their proportional share is read instead: right, but the kernel walks all page tables for it (1 to 5 ms for a
-process of 400 MB). Page cache is nobody's here, and a process that cannot be traced to its pod is not counted.
+process of 400 MB). Page cache is not counted here, and a process that cannot be traced to its pod is not counted.
 """
 
 from __future__ import annotations

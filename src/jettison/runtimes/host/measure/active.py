@@ -13,7 +13,7 @@ from jettison.runtimes.protocol import PodManifest
 class ActiveContainer:
     """A container of an active pod. `pid` is 0 while it does not run.
 
-    Directories are texts here, as those who measure them want them; and a Path takes 400 bytes instead of 150.
+    Directories are texts here, as the code that measures them wants them; and a Path takes 400 bytes instead of 150.
     """
 
     name: str
@@ -25,7 +25,7 @@ class ActiveContainer:
 
 
 class ActiveVolume(NamedTuple):
-    """A volume that has a directory; `is_memory` ones are charged to the memory of whoever writes."""
+    """A volume that has a directory; `is_memory` ones are charged to the memory of the writer."""
 
     name: str
     path: str

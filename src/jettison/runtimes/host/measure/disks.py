@@ -56,14 +56,14 @@ class DiskWatch:
         return self._found
 
     def want(self, targets: Targets) -> None:
-        """What the next rounds are about; the rest is forgotten. Somebody new is a reason for a round by itself."""
+        """What the next rounds are about; the rest is forgotten. A new pod is a reason for a round by itself."""
         self._is_new = self._is_new or not targets.keys() <= self._wanted.keys()
         self._wanted = targets
 
     async def refresh(self, patience: float = 0.0) -> None:
         """Have a round if it is time for one; with `patience` in any case, and wait for its end so many seconds.
 
-        A round for which nobody waits begins when what this look leads to is over: its thread would hold up the
+        A round that nothing waits for begins when what this look leads to is over: its thread would hold up the
         eviction by a millisecond or two for each time that the two compete for the interpreter.
         """
         if patience > 0:
@@ -105,7 +105,7 @@ class DiskWatch:
         failures: dict[str, str] = {}
         for path in self._walks.keys() - wanted.keys():
             self._walks.pop(path).close()
-        # Those left half way come last: nobody waits for a directory of a million files.
+        # Those left half way come last: the others do not wait for a directory of a million files.
         for path in sorted(wanted, key=self._walks.__contains__):
             if self._is_closed:
                 return

@@ -1,8 +1,8 @@
 """One consistent instant of the node, read in about a millisecond.
 
-The expensive numbers are read exactly only where a decision depends on them: who uses how much memory matters once a
-memory threshold is crossed, who has how many processes once processes are short, and only a disk that runs full is
-worth waiting for a walk. Whatever is not needed exactly is refreshed every 10 s, for those who look on.
+The expensive numbers are read exactly only where a decision depends on them: the memory of each pod matters once a
+memory threshold is crossed, the number of its processes once processes are short, and only a disk that runs full is
+worth waiting for a walk. Whatever is not needed exactly is refreshed every 10 s, for reports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.files.filesystems import read_filesystem
 
 _REFRESH_NS = 10 * 10**9
-# How long a full disk may make everybody wait for the pods' directories to be measured; never when memory is short too.
+# How long a full disk may make the agent wait for the pods' directories to be measured; never when memory is short too.
 _DISK_PATIENCE = 0.5
 
 _DISK = frozenset({Resource.EPHEMERAL_STORAGE, Resource.INODES})

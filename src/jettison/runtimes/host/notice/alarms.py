@@ -6,7 +6,7 @@ without CAP_SYS_RESOURCE). And there is polling, with a pause that is safe by th
 serves where there is no alarm, while an alarm is being moved, and when page cache keeps usage from showing the
 crossing.
 
-Whatever rings, the memory is read again before anybody is told: alarms also come for cache, and on the way down.
+Whatever rings, the memory is read again before the agent is told: alarms also come for cache, and on the way down.
 
 Shortly before a crossing it rings as well. Then there is nothing to decide yet, but what was looked at, decided and
 written down a moment ago takes a third of the time when it comes to that.
@@ -136,7 +136,7 @@ class MemoryAlarms:
         return None if self._events is None else self._events.failure
 
     def _look(self, source: str, *, aims: bool) -> bool:
-        """Measure; ring when something was crossed that nobody knows of. Whether it rang."""
+        """Measure; ring when something was crossed that is not known yet. Whether it rang."""
         try:
             outlook = look_ahead(self._thresholds, self._measure())
         except ObservationError:

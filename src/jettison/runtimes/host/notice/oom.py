@@ -51,7 +51,7 @@ class OomWatch:
         self._log = KernelLog(kmsg)
 
     def follow(self, cgroup: str, pod: Pod, container: str) -> None:
-        """Watch the container's cgroup; what was killed in it before is nobody's news."""
+        """Watch the container's cgroup; what was killed in it before is not reported."""
         if cgroup in self._followed:
             return
         try:
@@ -72,7 +72,7 @@ class OomWatch:
                 self._close(self._followed.pop(name))
 
     def sweep(self) -> None:
-        """Look at all, about 12 µs each, if anybody was killed on this machine since the last time."""
+        """Look at all, about 12 µs each, if a process was killed on this machine since the last time."""
         kills = self._machine_kills()
         if kills is None or kills != self._swept:
             self._swept = kills
@@ -94,7 +94,7 @@ class OomWatch:
         if followed is None or followed.alarm is None:
             return
         if followed.alarm.consume() is None:
-            self._close(self._followed.pop(cgroup))  # the cgroup is gone, and a dead alarm would ring for ever
+            self._close(self._followed.pop(cgroup))  # the cgroup is gone, and a dead alarm would ring without an end
             return
         self._look(cgroup)
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ The kernel's alarms watch *usage*; thresholds are about the working set, which i
 (spec §4). As long as memory is free the two grow alike, so the crossing comes at today's usage plus today's headroom:
 in the cgroup measured, and just as well in the pods' cgroup, whose counter is exact where that of the root is late.
 Once memory is full the kernel drops cache for every new page: usage stands still, the working set goes on growing, and
-no usage alarm would ever ring. Such an outlook is not *reachable*, and somebody has to poll.
+no usage alarm would ever ring. Such an outlook is not *reachable*, and memory has to be polled.
 """
 
 from __future__ import annotations

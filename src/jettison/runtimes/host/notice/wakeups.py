@@ -1,4 +1,4 @@
-"""Many who may say "look now", one who listens; what is said while nobody listens counts once."""
+"""Many callers may say "look now", and one listens; calls that come while it does not listen count once."""
 
 from __future__ import annotations
 

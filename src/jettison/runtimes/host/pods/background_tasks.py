@@ -1,4 +1,4 @@
-"""Work that goes on beside whoever began it, and that nobody forgets: not when it fails, not when all is to end."""
+"""Work that goes on beside its caller, and is not forgotten: not when it fails, not when all is to end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jettison import events
 
 
 class BackgroundTasks:
-    """Tasks that belong to one owner. `whose` says in messages who that is."""
+    """Tasks that belong to one owner. `whose` names that owner in messages."""
 
     __slots__ = ("_emit", "_tasks", "_whose")
 
@@ -21,7 +21,7 @@ class BackgroundTasks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let it run. An exception that nobody foresaw becomes a fact instead of vanishing with the task."""
+        """Let it run. An unexpected exception becomes a fact instead of vanishing with the task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._finished)

@@ -37,7 +37,7 @@ async def _reaping(place: Place, orphans: Orphans) -> None:
 
 
 async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -> None:
-    """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Tries for ever."""
+    """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Never gives up."""
     await _reaping(place, directories.services.orphans)
     await directories.services.vacate(place, partial(events.KillFailed, directories.pod, ""))
     directory = directories.pod_dir if is_all else directories.volumes_dir

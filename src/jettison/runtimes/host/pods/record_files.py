@@ -5,7 +5,7 @@ eviction to wait; so that is done later, when a file has grown.
 
 Two dangers, two answers. SIGKILL of the agent: what the kernel has it keeps, so a line that was written is safe, and
 half a line is passed over for the one before it. Loss of the machine: a thread brings the files to the disk soon after,
-at 1 to 50 ms for which nobody waits, because no process that a record speaks of survives such a loss anyway.
+at 1 to 50 ms that nothing waits for, because no process that a record names survives such a loss anyway.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RecordFiles:
         self._sync_soon(name)
 
     def forget(self, uid: str) -> None:
-        """Nobody will ask for this pod again."""
+        """This pod is not needed any more."""
         try:
             (self._directory / (checked_uid(uid) + _SUFFIX)).unlink(missing_ok=True)
         except OSError as error:

@@ -19,7 +19,7 @@ _PIECE = 4096
 
 
 async def first_line(reader: StreamReader, writer: StreamWriter, host: str, request: bytes, longest: int) -> bytes:
-    """Send the request and return the first line of the answer, whoever gives it: probes check no certificate.
+    """Send the request and return the first line of the answer of any server: probes check no certificate.
 
     Raises ValueError when there is no end of line within `longest` bytes, and OSError for what TLS is unhappy with.
     """

@@ -1,6 +1,6 @@
-"""Becoming who a container runs as, with what it may do: in the forked child, just before it becomes the program.
+"""Taking the user and the privileges of a container: in the forked child, just before it becomes the program.
 
-The order is the kernel's. The bounding set goes while we may still change it; groups before the user, who may not set
+The order is the kernel's. The bounding set goes while we may still change it; groups before the user, which may not set
 them; the sets of capabilities after the user, whose change empties some of them; no_new_privs before the filter, which
 needs it or CAP_SYS_ADMIN. A filter without no_new_privs is therefore installed first, and refuses nothing of the rest.
 """

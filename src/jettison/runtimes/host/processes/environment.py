@@ -1,8 +1,8 @@
 """What a container finds in its environment, and what `$(VARIABLE)` stands for.
 
-Nothing is inherited from the agent: its environment is nobody's business, and a container should not behave differently
-because of who started the agent. HOME and TMPDIR point into the writable directory, so that what a program drops there
-is counted and removed with its container.
+Nothing is inherited from the agent: its environment is private, and a container should not behave differently
+because of how the agent was started. HOME and TMPDIR point into the writable directory, so that what a program writes
+there is counted and removed with its container.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to run and as whom. `output` is a descriptor for stdout and stderr; None discards both.
+    """What to run and as which user. `output` is a descriptor for stdout and stderr; None discards both.
 
     `descriptors` is the soft limit on open files; None leaves the agent's own, with which some programs cannot cope:
     they close every descriptor that there may be, or use select().

@@ -1,12 +1,13 @@
-"""The dead of pods that nobody else takes notice of.
+"""Dead processes of pods that no parent reaps.
 
-Who dies keeps its process id until its parent has asked. When a fork bomb is killed, hundreds of the dead go to process
-1, which on some machines takes seconds or never asks; as long as it has not, the node is as short of process ids as
-before, and the next pod is blamed. So while an agent runs, what its pods orphan comes to it instead.
+A dead process keeps its process id until its parent has asked for its status. When a fork bomb is killed, hundreds of
+dead processes go to process 1, which on some machines takes seconds or never asks; until then the node is as short of
+process ids as before, and the next pod is blamed. So while an agent runs, the orphans of its pods come to it instead.
 
-Nobody's status is taken away. A container's process, and every command we run in one, leads a session of its own; what
-else this process starts stays in ours, or has somebody who waits for it. An orphan is therefore who is in a foreign
-session without leading it, or leads one and was not asked after for half a second, in which everybody's turn has come.
+No status is taken from a caller that waits for it. A container's process, and every command that the agent runs in one,
+leads a session of its own; every other child of the agent stays in the agent's session, or has a caller that waits for
+it. An orphan is therefore a process that is in a foreign session without leading it, or that leads one and was not
+asked for within half a second, which is enough for every caller.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Orphans:
         while count < _MOST_AT_ONCE and (pid := _first_dead()):
             process = read_process(pid)
             if process is None or not self._is_orphan(process):
-                # Somebody will ask for this one, and it hides all others until then.
+                # A caller will ask for this one, and it hides all others until then.
                 return count + sum(self._take(process) for process in _dead_children())
             count += _ask(pid)
         if not count:
@@ -87,4 +88,4 @@ def _ask(pid: int) -> int:
     try:
         return int(os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None)
     except ChildProcessError:
-        return 0  # somebody else in this process was faster
+        return 0  # another caller in this process was faster

@@ -27,7 +27,7 @@ from jettison.runtimes.linux.processes import read_process
 
 
 class Process:
-    """A process that is held by a descriptor, so that its number may be reused without anybody being hit by mistake."""
+    """A process that is held by a descriptor, so that no other process is hit when its number is reused."""
 
     __slots__ = ("_descriptor", "_is_child", "exited", "pid", "start_ticks")
 
@@ -37,7 +37,7 @@ class Process:
         self._descriptor = descriptor
         self._is_child = is_child
         loop = asyncio.get_running_loop()
-        # The exit code as a shell would tell it, 128 + signal for a killed one; None when nobody knows.
+        # The exit code as a shell would tell it, 128 + signal for a killed one; None when it is not known.
         self.exited: asyncio.Future[int | None] = loop.create_future()
         loop.add_reader(descriptor, self._end)
 
@@ -125,7 +125,7 @@ async def run(launch: Launch, place: Place) -> int | None:
     """Run the command to its end and return its exit code. Cancelled, it takes its process group with it."""
     process = await spawn(launch, place, lambda _pid, _start_ticks: None)
     try:
-        # To await the future itself would cancel it along with us, and then it could not tell that nobody has exited.
+        # To await the future itself would cancel it along with us, and the exit would be lost.
         await asyncio.wait([process.exited])
         return process.exited.result()
     finally:
@@ -147,7 +147,7 @@ def _pipes(command: str) -> tuple[int, int, int, int]:
 
 
 def _hold(pid: int, command: str) -> Process:
-    """A child that nobody has asked after keeps its number and its place in /proc, dead or alive."""
+    """A child that was not reaped keeps its number and its entry in /proc, dead or alive."""
     try:
         born = read_process(pid)
         return Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, is_child=True)
@@ -171,11 +171,11 @@ async def _guide(
         if word:
             raise StartError(f"cannot start `{command}`: {word.decode('utf-8', 'replace')}")
     except BaseException:
-        # Also when we are cancelled: nobody will ask for this one any more, and it is reaped by its own reader.
+        # Also when we are cancelled: no caller will ask for this one any more, and it is reaped by its own reader.
         process.signal(signal.SIGKILL)
         raise
     # The pipe has ended: closed by a successful exec, or by a death on the way, of which `exited` will tell. Once it
-    # has told, the number may be anybody's.
+    # has told, the number may belong to any process.
     if not process.exited.done():
         place.lead(process.pid)
     return process
@@ -196,7 +196,7 @@ def _reap(descriptor: int) -> int | None:
     try:
         found = os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
-        return None  # somebody else in this process has asked before us
+        return None  # another caller in this process has asked before us
     if found is None:
         return None
     return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status

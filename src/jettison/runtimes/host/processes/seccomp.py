@@ -2,7 +2,7 @@
 
 It refuses what the default profiles of containerd and Docker refuse: what reaches the kernel itself or another
 namespace, and what has had more holes than uses. Most of it root alone may do anyway; the point is a bug in a call that
-nobody in the container needs. The profile is a program for the kernel's packet filter, which looks at the number of
+no program in the container needs. The profile is a program for the kernel's packet filter, which looks at the number of
 each call and sometimes at its first argument. A number that this list does not know yet is answered with ENOSYS, as by
 an older kernel: programs know how to go on without.
 """

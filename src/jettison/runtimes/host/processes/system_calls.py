@@ -47,7 +47,7 @@ def mount_tmpfs(directory: Path, size: int | None) -> None:
 
 
 def detach(mount_point: Path) -> None:
-    """Unmount now for everybody who looks, later for those who still hold files open. Harmless when it is gone."""
+    """Unmount now for all new accesses, later for processes that still hold files open. Harmless when it is gone."""
     if _LIBC.umount2(os.fsencode(mount_point), _DETACH | _DO_NOT_FOLLOW) != 0:
         failure = _failed(f"cannot unmount `{mount_point}`")
         cause = failure.__cause__
@@ -127,7 +127,7 @@ def _check(result: int) -> None:
 
 
 def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
-    """How a process ended that is not our child; None where nobody knows any more.
+    """How a process ended that is not our child; None where it is no longer known.
 
     Between its death and the moment its parent asks, /proc tells; afterwards the descriptor does, on a new kernel.
     """

@@ -1,4 +1,4 @@
-"""The shape of those parts of a v1 Pod that somebody needs who wants to run it; nothing is checked here but types."""
+"""The shape of those parts of a v1 Pod that are needed to run it; only types are checked here."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class HostPathWire(Wire):
 
 
 class VolumeWire(Wire):
-    """A volume of one of the two kinds that need nobody but the host."""
+    """A volume of one of the two kinds that need only the host."""
 
     name: str = ""
     empty_dir: EmptyDirWire | None = None
@@ -206,7 +206,7 @@ class VolumeWire(Wire):
 
 
 class MetadataWire(Wire):
-    """Who the pod is."""
+    """The identity of the pod."""
 
     name: str = ""
     namespace: str | None = None

@@ -21,7 +21,7 @@ class ExecAction:
 
 @dataclass(frozen=True, slots=True)
 class HttpAction:
-    """Fetch a page; 200 to 399 is success. Nobody checks a certificate, as nobody does in Kubernetes."""
+    """Fetch a page; 200 to 399 is success. Certificates are not checked, as in Kubernetes."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ def _probe(kind: ProbeKind, probe: ProbeWire, ports: Mapping[str, int]) -> Probe
     if successes != 1 and kind is not ProbeKind.READINESS:
         raise ManifestError(f"{where}: successThreshold is `{successes}`, must be 1")
     if kind is ProbeKind.READINESS and probe.termination_grace_period_seconds is not None:
-        raise ManifestError(f"{where}: terminationGracePeriodSeconds must not be set, nobody is ended by it")
+        raise ManifestError(f"{where}: terminationGracePeriodSeconds must not be set, it ends no container")
     return ProbeSpec(
         kind,
         _action(probe, ports, where),

@@ -1,7 +1,7 @@
 """What a pod's document asks this host to run, checked before anything is touched.
 
-A bare host is not a container runtime, and what it cannot do is refused rather than passed over: a pod that believes
-to have a secret, or to run as somebody else, must not start without. With no image there is no entry point either, so
+A bare host is not a container runtime, and what it cannot do is refused rather than ignored: a pod that
+needs a secret, or another user, must not start without. With no image there is no entry point either, so
 `command` is required.
 """
 

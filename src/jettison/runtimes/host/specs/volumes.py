@@ -1,6 +1,6 @@
 """Volumes and where they are mounted, out of a pod's document.
 
-Two kinds need nobody but the host: emptyDir and hostPath. There is no mount namespace, so a mount is a symbolic link
+Two kinds need only the host: emptyDir and hostPath. There is no mount namespace, so a mount is a symbolic link
 in the container's writable directory; that is why a mount inside another mount is refused, and why readOnly is not
 enforced.
 """

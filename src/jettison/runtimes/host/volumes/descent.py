@@ -36,7 +36,7 @@ def descended(
 
 
 def _step(here: int, name: str, owner: tuple[int, int], mode: int) -> int:
-    """A directory that was there belongs to whom it did."""
+    """A directory that was there keeps its owner."""
     try:
         os.mkdir(name, _OWNER_ONLY, dir_fd=here)
     except FileExistsError:

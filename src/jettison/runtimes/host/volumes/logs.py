@@ -1,5 +1,5 @@
-"""What containers write. Their stdout and stderr are the file itself, so logs need nobody to carry them and go on while
-the agent is down.
+"""What containers write. Their stdout and stderr are the file itself, so logs need no process to copy them and go on
+while the agent is down.
 
 The price is that a log can only be rotated by copying it and cutting it to nothing, which loses what is written in the
 microseconds in between. Every writer appends, so the next line lands at the new beginning.

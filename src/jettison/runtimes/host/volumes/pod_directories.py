@@ -82,11 +82,11 @@ class HostServices:
         except asyncio.CancelledError:
             if not working.cancel():
                 await asyncio.wait([done])
-                done.exception()  # nobody will ask for it
+                done.exception()  # no caller will ask for it
             raise
 
     async def vacate(self, place: Place, failed: Callable[[str], events.Fact]) -> None:
-        """Kill until nobody is left, however long that takes, then take the place away.
+        """Kill until no process is left, however long that takes, then remove the place.
 
         Each time that this does not succeed, `failed` makes a fact of the reason.
         """
@@ -147,9 +147,9 @@ class PodDirectories:
 
 
 def _let_pass(directory: Path, users: Iterable[int]) -> None:
-    """Let these users through, and no other user: what is below is readable for all who come that far.
+    """Let these users through, and no other user: what is below is readable for every user that gets there.
 
-    Only an access control list says that of several users. A filesystem without lets everybody through; the uid, which
+    Only an access control list says that of several users. A filesystem without lets every user through; the uid, which
     is then the only way in, is not to be had from the directory above.
     """
     directory.chmod(_OWNER_ONLY)

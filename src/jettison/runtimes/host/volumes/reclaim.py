@@ -1,10 +1,10 @@
 """Freeing disk without harming a pod: what dead containers left behind goes, by the kubelet's rules (spec §7.4).
 
 A bare host has no images and no sandboxes. A dead container is a run that has ended: its writable directory and its log
-files. They are found by looking at the disk rather than at anybody's list, so what a crash left is found as well.
+files. They are found on the disk and not in a list, so what a crash left is found as well.
 
 One thing differs from a kubelet on purpose. It deletes the logs of an evicted pod within a minute, because some other
-system has them; here nobody has, so they stay until the disk runs short or the pod is forgotten.
+system has them; here there is none, so they stay until the disk runs short or the pod is forgotten.
 """
 
 from __future__ import annotations

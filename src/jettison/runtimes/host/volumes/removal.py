@@ -83,7 +83,7 @@ def _enter(place: Descent, name: str) -> bool:
     try:
         place.enter(name)
     except PermissionError:
-        # Without root one cannot look into a directory of one's own that says nobody may.
+        # Without root, a process cannot read its own directory if the mode forbids it.
         os.chmod(name, _OWNER_ONLY, dir_fd=place.fd)
         place.enter(name)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
 from jettison.runtimes.host.volumes.descent import descended
 from jettison.runtimes.linux.files import kernel_files
 
-# Whoever the containers run as, they share their volumes.
+# Whatever users the containers run as, they share their volumes.
 _SHARED = 0o777
 _UNCHANGED = -1
 

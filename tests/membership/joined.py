@@ -98,13 +98,13 @@ def client_of(served: Served, user: str = "admin") -> KubeClient:
 
 
 def settings_of(name: str, directory: Path, *taints: Taint, **more: Any) -> NodeSettings:
+    more.setdefault("policy", Policy.of({"evictionHard": {"memory.available": "1Mi"}}))
     return NodeSettings(
         name,
         directory / "state",
         directory / "files",
         node_memory=512 * 2**20,
         uses_cgroups=False,
-        policy=Policy.of({"evictionHard": {"memory.available": "1Mi"}}),
         taints=taints,
         **more,
     )

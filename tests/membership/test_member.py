@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jettison import events
+from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.taints import Taint
 from jettison.manifests.times import parse_time
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
@@ -77,6 +78,25 @@ def test_what_the_cluster_did_to_the_node_stays(served: Served, tmp_path: Path) 
             assert node["metadata"]["labels"]["rack"] == "7"
             assert node["spec"].get("unschedulable") is True
             assert not node["spec"].get("taints")
+
+    play(scenario())
+
+
+def test_an_unchanged_status_is_told_as_often_as_the_configuration_says(served: Served, tmp_path: Path) -> None:
+    """nodeStatusUpdateFrequency and nodeStatusReportFrequency; by default it would take five minutes."""
+    often = {"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "1s"}
+    wishes = Policy.of({"evictionHard": {"memory.available": "1Mi"}, **often})
+
+    async def scenario() -> None:
+        async with joined(served, "m5", tmp_path, policy=wishes) as member:
+            node = await until(lambda: _ready_node(member), seconds=PATIENCE)
+            assert node is not None
+            first = condition(node, "Ready")["lastHeartbeatTime"]
+
+            async def is_told_again() -> bool:
+                return bool(condition(await member.admin.get(NODES, "m5"), "Ready")["lastHeartbeatTime"] != first)
+
+            assert await until(is_told_again, seconds=PATIENCE)
 
     play(scenario())
 

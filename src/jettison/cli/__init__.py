@@ -1,8 +1,8 @@
-"""The command line starts things. Here lives what a person types and reads, one file per command.
+"""The command line: its commands, by room, what they read from the user, and what they print.
 
 A command reads files and flags, calls one or two functions of the layers below, and prints. Rules of eviction live in
-the engine, formats of Kubernetes in `manifests`, waiting and acting in the agent; a command that is hard to write
-without one of those is missing a function there.
+the engine, formats of Kubernetes in `manifests`, waiting and acting in the agent, the assembly of a node in `node`.
+None of that belongs here: a command that is hard to write without it is missing a function there.
 
 `jettison --help` must answer at once, so `program.py` imports click and nothing else: a command's module is loaded when
 the command is run, and the list of commands stands there as text. This module itself imports next to nothing, for the

@@ -33,7 +33,7 @@ COMMANDS = {
     "top": ("inspect.top", "Show readings against thresholds, and pods in eviction order, live."),
     "why": ("inspect.why", "Say why a pod was evicted, or why not; also for pods long gone."),
     "journal": ("inspect.journal", "Show what was decided and what came of it, in order."),
-    "events": ("inspect.events", "What happened on a node, as Kubernetes Events."),
+    "events": ("inspect.events", "Show what happened on a node, as Kubernetes Events."),
     "logs": ("inspect.logs", "Print what a container wrote."),
     "exec": ("host.exec", "Run a command inside a container of this machine."),
     "restart": ("host.ordering:restart_command", "End a pod of this machine and start it again."),

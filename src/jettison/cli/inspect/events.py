@@ -41,7 +41,7 @@ Document = Mapping[str, Any]
 )
 @watched_node_options
 def command(node: WatchedNode, pod: str | None, follow: bool, output: str) -> int:
-    """The newest thousand events of a node, the oldest first; with POD only those of that pod.
+    """Show the newest thousand events of a node, oldest first; with POD only those of that pod.
 
     POD is a name, `namespace/name`, or a uid.
     """

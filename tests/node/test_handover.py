@@ -16,8 +16,9 @@ from jettison.engine.budgets.switches import BETTER
 from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import InputError
+from jettison.node.cluster_settings import ClusterSettings, MemberSettings, Settings
 from jettison.node.handover import TO, decode_settings, encode_settings
-from jettison.node.settings import ClusterSettings, MemberSettings, NodeSettings, Settings
+from jettison.node.settings import NodeSettings
 from tests.cli.running import process
 from tests.live.node import LiveNode
 

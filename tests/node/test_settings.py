@@ -12,7 +12,8 @@ import pytest
 from jettison.cli.options.guard_options import guard_options
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import InputError
-from jettison.node.settings import ClusterSettings, MemberSettings, NodeSettings
+from jettison.node.cluster_settings import ClusterSettings, MemberSettings
+from jettison.node.settings import NodeSettings
 
 STATE = Path("/state")
 # Not for operators: how often and for how long disks are walked.

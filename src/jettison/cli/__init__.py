@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from jettison.node import entry
 
 if TYPE_CHECKING:
-    from jettison.node.settings import Settings
+    from jettison.node.cluster_settings import Settings
 
 
 _STAYING = (["up"], ["node"], ["serve"])

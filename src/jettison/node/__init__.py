@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jettison.node.cluster import LocalCluster
+    from jettison.node.cluster_settings import ClusterSettings
     from jettison.node.node import Node
-    from jettison.node.settings import ClusterSettings, NodeSettings
+    from jettison.node.settings import NodeSettings
 
 __all__ = [
     "ClusterSettings",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ClusterSettings": "settings",
+    "ClusterSettings": "cluster_settings",
     "LocalCluster": "cluster",
     "Node": "node",
     "NodeSettings": "settings",

@@ -22,6 +22,7 @@ from jettison.apiserver.verbs.log_query import LogSource
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.errors import JettisonError
 from jettison.events import Sink
+from jettison.node.cluster_settings import ClusterSettings
 from jettison.node.controller_process import ControllerProcess, split
 from jettison.node.logs.host_logs import HostLogs
 from jettison.node.member import Tell, knock, run_member
@@ -29,7 +30,7 @@ from jettison.node.node import Node
 from jettison.node.process import ended, greet, started, until_one_ends, until_told
 from jettison.node.protection import HostProtection
 from jettison.node.reloading import Reloader
-from jettison.node.settings import ClusterSettings, NodeSettings
+from jettison.node.settings import NodeSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 

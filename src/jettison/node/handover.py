@@ -3,7 +3,7 @@
 `jettison up` stays for months; click, YAML and the checks of a configuration are needed in its first second. So a
 command that stays ends by executing its own words again, in the same process, and `entry` finds the settings there. The
 same words and not a module of ours: interpreter, options, `sys.path` and the line in `ps` stay what the operator chose.
-An API server gets another allocator on that occasion, which can be chosen at a start only (docs/decisions.md).
+An API server gets another allocator on that occasion, which can be chosen at a start only.
 
 A reload reads the command line in the same way, in a child; with `TO` in its environment it leaves the settings there.
 """
@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -24,16 +25,25 @@ from jettison.agent.journal.policy_records import policy_from, policy_record
 from jettison.engine.config.policy import Policy
 from jettison.errors import InputError, JettisonError
 from jettison.node.entry import FROM, SIGNALS
-from jettison.node.settings import ClusterSettings, MemberSettings, NodeSettings, Settings
+from jettison.node.settings import NodeSettings
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.processes import set_oom_score_adj
+
+if TYPE_CHECKING:
+    from jettison.node.cluster_settings import Settings
 
 T = TypeVar("T")
 
 TO = "JETTISON_SETTINGS_TO"
 """The descriptor of a file to leave the settings in, instead of carrying them out."""
 
-_KINDS: dict[str, type[Settings]] = {kind.__name__: kind for kind in (NodeSettings, MemberSettings, ClusterSettings)}
+_MODULES = {"NodeSettings": "settings", "MemberSettings": "cluster_settings", "ClusterSettings": "cluster_settings"}
+# What an interpreter can be told at its start only. An agent saves 0.2 MB with one heap for all threads and without
+# columns in tracebacks; an API server gives memory back (docs/decisions.md).
+_ENVIRONMENT = {
+    "NodeSettings": {"MALLOC_ARENA_MAX": "1", "PYTHONNODEBUGRANGES": "1"},
+    "ClusterSettings": {"PYTHONMALLOC": "malloc"},
+}
 _SECONDS = 60.0
 _LONGEST_COMPLAINT = 2000
 _MOST_REMARKS = 20
@@ -55,8 +65,8 @@ def hand_over(settings: Settings) -> None:
         file.write(data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.environ[FROM] = f"{type(settings).__name__}:{descriptor}"
-    if isinstance(settings, ClusterSettings):
-        os.environ.setdefault("PYTHONMALLOC", "malloc")
+    for name, value in _ENVIRONMENT.get(type(settings).__name__, {}).items():
+        os.environ.setdefault(name, value)
     # No handler outlives the execution, and SIGHUP would end the process. Blocked, a signal waits for the next handler.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -119,7 +129,8 @@ def encode_settings(settings: Settings) -> bytes:
 def decode_settings(data: bytes) -> Settings:
     """As they were handed over."""
     kind, record = msgspec.json.decode(data, type=tuple[str, dict[str, Any]])
-    return _made(_KINDS[kind], record)
+    found: Settings = _made(getattr(import_module(f"jettison.node.{_MODULES[kind]}"), kind), record)
+    return found
 
 
 def settings_record(settings: Settings) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import ApiError, RuntimeFailure
 from jettison.membership.member import Guarded, Member
 from jettison.membership.node_object import NodeProfile, machine_labels
+from jettison.node.cluster_settings import MemberSettings
 from jettison.node.guarding import say_where
 from jettison.node.logs.log_service import LogOffer, LogService
 from jettison.node.node import Node
 from jettison.node.process import greet, until_one_ends, until_told
 from jettison.node.reloading import Reloader
-from jettison.node.settings import MemberSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 

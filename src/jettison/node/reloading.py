@@ -17,7 +17,6 @@ from jettison.engine.numbers.quantity import Quantity
 from jettison.errors import JettisonError
 from jettison.node.handover import read_again
 from jettison.node.node import Node
-from jettison.node.settings import ClusterSettings, MemberSettings, NodeSettings, Settings
 
 
 class Reloader:
@@ -33,7 +32,7 @@ class Reloader:
             return
         try:
             settings, remarks = await asyncio.to_thread(read_again)
-            policies = [each.policy for each in _node_settings(settings)]
+            policies = [each.policy for each in settings.every_node]
             # All of them before any: a mistake in what is for one node is a mistake in the file.
             merged = [with_live_changes(node.agent.policy, new) for node, new in zip(nodes, policies, strict=True)]
         except JettisonError as error:
@@ -64,9 +63,3 @@ def _untold(before: Mapping[str, Quantity], after: Mapping[str, Quantity]) -> li
         )
         for name in names
     ]
-
-
-def _node_settings(settings: Settings) -> Sequence[NodeSettings]:
-    if isinstance(settings, ClusterSettings):
-        return settings.nodes
-    return [settings.node if isinstance(settings, MemberSettings) else settings]

@@ -1,8 +1,8 @@
-"""What an operator wants of a node, of a member of a cluster, or of a cluster: the only list of these settings.
+"""What an operator wants of a node of this machine: the only list of its settings.
 
-Flags, configuration files and programs that import Jettison fill the same values, and every part of a node is made from
-them. A value is checked when it is made, so a mistake is told before anything is started. How a value travels to the
-process that carries it out is in `handover`.
+Flags, configuration files and programs that import Jettison fill the same value, and every part of a node is made from
+it. It is checked when it is made, so a mistake is told before anything is started. Settings of a cluster, and of a node
+that joins one, are in `cluster_settings`; how settings travel to the process that carries them out is in `handover`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from jettison.controllers.settings import ControllerSettings
 from jettison.engine.config.policy import Policy
-from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.engine.scheduling.taints import Taint
 from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings, checked_node_name
@@ -95,6 +93,11 @@ class NodeSettings(HostSettings):
         return self.state_dir / "node" / self.node_name
 
     @property
+    def every_node(self) -> tuple[NodeSettings, ...]:
+        """This one: other settings have several."""
+        return (self,)
+
+    @property
     def node_labels(self) -> Mapping[str, str]:
         """What nodeSelector sees."""
         return {"kubernetes.io/hostname": self.node_name, "kubernetes.io/os": "linux", **self.labels}
@@ -104,62 +107,3 @@ class NodeSettings(HostSettings):
         node_dir = _BELOW_STATE_DIR if self.node_dir.is_relative_to(self.node_state) else self.node_dir / name
         cgroup = f"{self.cgroup_name}/{name}" if self.cgroup_name else ""
         return replace(self, node_name=name, node_dir=node_dir, cgroup_name=cgroup, listen=None)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberSettings:
-    """One node of this machine, and the Kubernetes API that it joins."""
-
-    node: NodeSettings
-    # Empty: KUBECONFIG, or ~/.kube/config.
-    kubeconfig: str = ""
-    context: str = ""
-    # Where its pods can be reached; empty: the address from which the API is reached.
-    address: str = ""
-    # Where the API asks this node for logs; 0 takes a free port.
-    port: int = 0
-
-    def __post_init__(self) -> None:
-        _check_own_labels(self.node)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """A Kubernetes API on this machine, its controllers, and nodes in the same process."""
-
-    state_dir: Path = field(default_factory=default_state_dir)
-    # Host and port; port 0 takes a free one.
-    listen: tuple[str, int] = ("127.0.0.1", 0)
-    nodes: tuple[NodeSettings, ...] = ()
-    # Names of nodes that join from elsewhere: each gets a kubeconfig.
-    members: tuple[str, ...] = ()
-    # By name, as `jettison controllers` has them; None: all.
-    controllers: frozenset[str] | None = None
-    control: ControllerSettings = field(default_factory=ControllerSettings)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "state_dir", absolute(self.state_dir))
-        for name in self.members:
-            checked_node_name(name)
-        for node in self.nodes:
-            if node.manifests or node.static_manifests:
-                raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
-            _check_own_labels(node)
-
-
-def _check_own_labels(node: NodeSettings) -> None:
-    """Refuse labels that a cluster does not accept from a node: every attempt to join would fail."""
-    if refused := sorted(filter(is_administrators_label, node.labels)):
-        shown = ", ".join(f"`{each}`" for each in refused)
-        prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))
-        raise InputError(
-            f"--node-label: a node of a cluster may not label itself {shown}: under kubernetes.io and k8s.io it may "
-            f"use what begins with {prefixes}, and {labels}; an administrator may set others"
-        )
-
-
-Settings = NodeSettings | MemberSettings | ClusterSettings
-"""What a process that stays is started with."""
-
-HandOver = Callable[[Settings], None]
-"""What a command does with the settings that it has read; see `handover`."""

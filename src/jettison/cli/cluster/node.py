@@ -10,7 +10,8 @@ from jettison.cli.extras import require
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.options.guard_options import guard_options
 from jettison.cli.options.kubelet_flags import KubeletCommand
-from jettison.node.settings import HandOver, MemberSettings, NodeSettings, absolute
+from jettison.node.cluster_settings import HandOver, MemberSettings
+from jettison.node.settings import NodeSettings, absolute
 
 
 @click.command(cls=KubeletCommand)

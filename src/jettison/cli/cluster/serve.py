@@ -14,7 +14,7 @@ from jettison.cli.cluster.controller_options import controller_options
 from jettison.cli.extras import require
 from jettison.cli.options.host_options import state_dir_option
 from jettison.controllers.settings import ControllerSettings
-from jettison.node.settings import ClusterSettings, HandOver
+from jettison.node.cluster_settings import ClusterSettings, HandOver
 
 
 @click.command("serve", short_help="The Kubernetes API on this machine.")

@@ -15,7 +15,8 @@ from jettison.cli.options.kubelet_flags import KubeletCommand
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.budgets.switches import API_PROFILES
 from jettison.errors import InputError
-from jettison.node.settings import ClusterSettings, HandOver, NodeSettings
+from jettison.node.cluster_settings import ClusterSettings, HandOver
+from jettison.node.settings import NodeSettings
 
 MOST_NODES = 50
 """A larger number is taken for a typing error."""

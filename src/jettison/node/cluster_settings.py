@@ -1,0 +1,85 @@
+"""What an operator wants of a cluster on this machine, or of a node that joins one elsewhere.
+
+Apart from `settings`, because an agent on its own loads none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jettison.controllers.settings import ControllerSettings
+from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
+from jettison.errors import InputError
+from jettison.node.settings import NodeSettings, absolute, default_state_dir
+from jettison.runtimes.host.settings import checked_node_name
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """One node of this machine, and the Kubernetes API that it joins."""
+
+    node: NodeSettings
+    # Empty: KUBECONFIG, or ~/.kube/config.
+    kubeconfig: str = ""
+    context: str = ""
+    # Where its pods can be reached; empty: the address from which the API is reached.
+    address: str = ""
+    # Where the API asks this node for logs; 0 takes a free port.
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        _check_own_labels(self.node)
+
+    @property
+    def every_node(self) -> tuple[NodeSettings, ...]:
+        """The one that joins."""
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """A Kubernetes API on this machine, its controllers, and nodes in the same process."""
+
+    state_dir: Path = field(default_factory=default_state_dir)
+    # Host and port; port 0 takes a free one.
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    nodes: tuple[NodeSettings, ...] = ()
+    # Names of nodes that join from elsewhere: each gets a kubeconfig.
+    members: tuple[str, ...] = ()
+    # By name, as `jettison controllers` has them; None: all.
+    controllers: frozenset[str] | None = None
+    control: ControllerSettings = field(default_factory=ControllerSettings)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state_dir", absolute(self.state_dir))
+        for name in self.members:
+            checked_node_name(name)
+        for node in self.nodes:
+            if node.manifests or node.static_manifests:
+                raise InputError("--manifests belong to a single node; with --nodes, pods come from the API")
+            _check_own_labels(node)
+
+    @property
+    def every_node(self) -> tuple[NodeSettings, ...]:
+        """Those in the same process."""
+        return self.nodes
+
+
+def _check_own_labels(node: NodeSettings) -> None:
+    """Refuse labels that a cluster does not accept from a node: every attempt to join would fail."""
+    if refused := sorted(filter(is_administrators_label, node.labels)):
+        shown = ", ".join(f"`{each}`" for each in refused)
+        prefixes, labels = " or ".join(NODE_LABEL_PREFIXES), ", ".join(sorted(NODE_LABELS))
+        raise InputError(
+            f"--node-label: a node of a cluster may not label itself {shown}: under kubernetes.io and k8s.io it may "
+            f"use what begins with {prefixes}, and {labels}; an administrator may set others"
+        )
+
+
+Settings = NodeSettings | MemberSettings | ClusterSettings
+"""What a process that stays is started with."""
+
+HandOver = Callable[[Settings], None]
+"""What a command does with the settings that it has read; see `handover`."""

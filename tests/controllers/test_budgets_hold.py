@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.budgets import evict_in_a_crowd
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kills", [0, 5])
 def test_no_budget_is_ever_exceeded(tmp_path: Path, kills: int) -> None:
     tally = evict_in_a_crowd(tmp_path / "state", kills)

@@ -133,7 +133,7 @@ class LiveCluster:
         names = {each.uid: str(each.document["metadata"]["name"]) for each in found}
         return {names[each.uid]: [one.pid for one in each.containers if one.pid] for each in found}
 
-    def wait(self, look: Callable[[], T], what: str, seconds: float = 60) -> T:
+    def wait(self, look: Callable[[], T], what: str, seconds: float = 90) -> T:
         """What `look` gives as soon as it is true; with the log when it does not become so."""
         deadline = time.monotonic() + seconds
         while not (found := look()):

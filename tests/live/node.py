@@ -161,7 +161,7 @@ class LiveNode:
         directory = self.state / "node" / self.name / "journal"
         return list(read_journal(directory)) if directory.exists() else []
 
-    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 30) -> None:
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 90) -> None:
         """Until `condition` holds; with the log when it does not."""
         deadline = time.monotonic() + seconds
         while not condition():

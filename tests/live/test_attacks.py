@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.requests import send_random_requests
 from tests.attacks.state_files import damage_server
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_server_serves_what_was_stored_or_refuses(tmp_path: Path) -> None:

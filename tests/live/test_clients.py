@@ -26,7 +26,7 @@ from lightkube.types import PatchType
 
 from tests.live.served import Served
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 IMAGE = "registry.example/web:1"
 

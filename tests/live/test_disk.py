@@ -14,7 +14,7 @@ from tests.live.node import LiveNode, pod
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 MakeNode = Callable[..., LiveNode]

@@ -15,7 +15,7 @@ from tests.live.served import Served, end, serving, start
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 Json = dict[str, Any]

@@ -30,7 +30,7 @@ from tests.live.hostile_requests import (
 from tests.live.raw_http import Answer, RawClient
 from tests.live.served import Served, serving
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 LEAST_REQUESTS = 5000
 MOST_MEMORY_KB = 400_000

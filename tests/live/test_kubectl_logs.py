@@ -54,7 +54,7 @@ def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
         loop.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
     with keeping_logs(tmp_path / "state") as cluster:
         kubectl = Kubectl(program, cluster.kubeconfig("admin"), tmp_path)

@@ -14,7 +14,7 @@ from tests.live.node import GROW, HOLD, LiveNode, pod, python
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cgroups with limits need root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 MakeNode = Callable[..., LiveNode]

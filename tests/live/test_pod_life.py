@@ -12,7 +12,7 @@ from tests.live.node import LiveNode, pod
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cgroups take root"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
 ]
 
 FEW = 777

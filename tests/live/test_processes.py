@@ -12,7 +12,7 @@ from tests.live.node import LiveNode, pod, python
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a limit on processes needs the pids controller"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
 ]
 
 MARK = f"jettison-fork-bomb-{os.getpid()}"

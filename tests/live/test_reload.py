@@ -19,7 +19,7 @@ from tests.live.served import serving
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cgroups with limits need root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 

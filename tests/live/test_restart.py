@@ -16,7 +16,7 @@ from tests.live.node import GROW, HOLD, LiveNode, pod, python
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cgroups with limits need root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 # 0 is the record of the decision. Killed before: the pod's own record, the signal, the record of the signal, that of

@@ -22,7 +22,7 @@ from tests.watching import one_by_one
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 SLEEP = ["sleep", "1000"]
 DEAF = ["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]

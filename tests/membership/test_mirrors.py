@@ -17,7 +17,7 @@ from tests.membership.joined import PATIENCE, Joined, condition, joined, play
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def static(directory: Path, name: str, **metadata: Any) -> None:

@@ -28,7 +28,7 @@ from tests.membership.joined import PATIENCE, joined, play
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def document(name: str, uid: str = "", **annotations: str) -> Json:

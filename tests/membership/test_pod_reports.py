@@ -22,7 +22,7 @@ from tests.membership.joined import ADDRESS, PATIENCE, client_of, condition, pla
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 class Showing:

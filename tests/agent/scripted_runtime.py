@@ -29,7 +29,7 @@ from jettison.engine.node.snapshot import (
 from jettison.engine.pods.pod import Container, Pod
 from jettison.errors import JettisonError, ObservationError, PodGone
 from jettison.events import Fact
-from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
+from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, Reclaimed
 
 MI = 2**20
 CAPACITY = 4096 * MI
@@ -132,10 +132,12 @@ class ScriptedRuntime:
     ended: set[str] = field(default_factory=set)
     # Something of these pods is left after their end: they stay until the test says otherwise.
     unfinished: set[str] = field(default_factory=set)
-    # What the next eviction raises instead of ending.
+    # What the next order raises.
     refusal: JettisonError | None = None
-    # What an earlier agent has left.
-    left: list[Untold] = field(default_factory=list)
+    # Those that were told to end; what an earlier agent has left is put here by the test.
+    under_way: dict[str, EndingPod] = field(default_factory=dict)
+    # By uid, those that do not stop before the test says so.
+    lingering: set[str] = field(default_factory=set)
     told_uids: list[str] = field(default_factory=list)
     alarms_rung: asyncio.Queue[Alarm] = field(default_factory=asyncio.Queue)
 
@@ -160,26 +162,39 @@ class ScriptedRuntime:
     async def reclaim(self, order: Reclaim) -> Reclaimed:
         return Reclaimed()
 
-    async def evict(self, order: Eviction) -> None:
+    def end(self, order: Eviction) -> None:
         self.evictions.append(order)
         if self.refusal is not None:
             raise self.refusal
-        known = {each.uid for each in self._present()} | {each.eviction.pod.uid for each in self.left}
-        if order.pod.uid not in known:
-            raise PodGone(order.pod.uid)
-        self.ended.add(order.pod.uid)
+        uid, now_ns = order.pod.uid, self.clock.monotonic_ns()
+        known = self.under_way.get(uid)
+        if known is None and uid not in {each.uid for each in self._present()}:
+            raise PodGone(uid)
+        if known is not None and known.stopped_ns is not None:
+            raise PodGone(uid)
+        self.under_way[uid] = EndingPod(order, now_ns, now_ns if known is None else known.began_ns)
+        if uid not in self.lingering:
+            self.let_stop(uid)
 
-    def untold(self) -> Sequence[Untold]:
-        ended = [each for each in self.evictions if each.pod.uid in self.ended - set(self.told_uids)]
-        return [*self.left, *(Untold(each, self.clock.monotonic_ns(), has_stopped=True) for each in ended)]
+    async def evict(self, order: Eviction) -> None:
+        self.end(order)
+
+    def let_stop(self, uid: str) -> None:
+        """The last container of a pod that was told to end has stopped."""
+        self.lingering.discard(uid)
+        self.ended.add(uid)
+        self.under_way[uid] = replace(self.under_way[uid], stopped_ns=self.clock.monotonic_ns())
+
+    def endings(self) -> Sequence[EndingPod]:
+        return list(self.under_way.values())
 
     def told(self, uid: str) -> None:
         self.told_uids.append(uid)
-        self.left = [each for each in self.left if each.eviction.pod.uid != uid]
+        self.under_way.pop(uid, None)
 
     def is_finished(self, uid: str) -> bool:
-        told = {each.pod.uid for each in self.evictions} | {each.eviction.pod.uid for each in self.left}
-        return uid not in self.unfinished and uid not in {each.uid for each in self.pods} - told - set(self.told_uids)
+        is_here = uid in {each.uid for each in self.pods} and uid not in self.ended
+        return uid not in self.unfinished and uid not in self.lingering and not is_here
 
     def _present(self) -> list[Pod]:
         return [each for each in self.pods if each.uid not in self.ended - self.unfinished]
@@ -213,19 +228,24 @@ class ScriptedHost(ScriptedRuntime):
         self.pods = [each for each in self.pods if each.uid != uid]
         self.running = [each for each in self.running if each.pod.uid != uid]
 
-    async def evict(self, order: Eviction) -> None:
+    def end(self, order: Eviction) -> None:
         uid = order.pod.uid
         if uid in self.deaf and uid not in self.ended:
+            self.lingering.add(uid)
+        super().end(order)
+        if uid in self.lingering:
             self._set(uid, is_ending=True)
-            self.evictions.append(order)
             graces = [each.grace_seconds or 0 for each in self.evictions if each.pod.uid == uid]
             if graces[-1] < graces[0]:
+                self.let_stop(uid)
                 self._hurried.set()
+        if uid not in self.lingering:
+            self._set(uid, is_ending=False, phase="Failed", reason=order.reason, message=order.message)
+
+    async def evict(self, order: Eviction) -> None:
+        self.end(order)
+        if order.pod.uid in self.lingering:
             await self._hurried.wait()
-            self.ended.add(uid)
-        else:
-            await super().evict(order)
-        self._set(order.pod.uid, is_ending=False, phase="Failed", reason=order.reason, message=order.message)
 
     def is_found(self, uid: str) -> bool:
         return uid in self.found

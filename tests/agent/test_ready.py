@@ -40,9 +40,8 @@ PATHS = ("/stats/summary", "/metrics", "/healthz", "/configz", "/pods", "/rank",
 
 
 async def main():
-    tasks = []
     recorder = JournalRecorder(journal, directory / "history.json", wishes, clock, "node1", emit)
-    agent = Agent(runtime, wishes, clock, recorder, emit, spawn=lambda work: tasks.append(asyncio.create_task(work)))
+    agent = Agent(runtime, wishes, clock, recorder, emit)
     sources = Sources(
         lambda: wishes,
         lambda: agent.snapshot,
@@ -62,7 +61,7 @@ async def main():
         runtime.available = 50 * 2**20
         clock.pass_seconds(10)
         await agent.step(Alarm("memcg", clock.monotonic_ns()))
-        await asyncio.gather(*tasks)
+        await agent.step()
         loop = asyncio.get_running_loop()
         for path in PATHS:
             answer = await loop.run_in_executor(executor, fetch, directory / "agent.sock", path)

@@ -239,16 +239,31 @@ async def test_an_eviction_returns_when_the_pod_has_ended_and_it_stays_for_all_t
 
 
 @contract
-async def test_an_eviction_is_untold_until_it_is_told(subject: Subject, runtime: Hosting) -> None:
+async def test_an_eviction_is_an_ending_until_it_is_told(subject: Subject, runtime: Hosting) -> None:
     """After a restart the next agent asks for these: what was told twice would be on record twice."""
     pod = await subject.run(runtime, "a", Behaviour.CALM)
-    assert list(runtime.untold()) == []
+    assert list(runtime.endings()) == []
     order = eviction(pod)
     await runtime.evict(order)
-    (untold,) = runtime.untold()
-    assert (untold.eviction.pod.uid, untold.eviction.message, untold.has_stopped) == (pod.uid, MESSAGE, True)
+    (found,) = runtime.endings()
+    assert (found.eviction.pod.uid, found.eviction.message) == (pod.uid, MESSAGE)
+    assert found.stopped_ns is not None
+    assert found.began_ns <= found.ordered_ns <= found.stopped_ns
     runtime.told(pod.uid)
-    assert list(runtime.untold()) == []
+    assert list(runtime.endings()) == []
+
+
+@contract
+async def test_a_pod_that_was_told_to_end_is_an_ending_at_once(subject: Subject, runtime: Hosting) -> None:
+    """The next decision is made without waiting, and must know of it."""
+    pod = await subject.run(runtime, "a", Behaviour.DEAF)
+    runtime.end(eviction(pod, 3600))
+    (first,) = runtime.endings()
+    assert (first.eviction.pod.uid, first.stopped_ns) == (pod.uid, None)
+    runtime.end(eviction(pod, 1))
+    (second,) = runtime.endings()
+    assert (second.eviction.grace_seconds, second.began_ns) == (1, first.began_ns)
+    await until(subject, lambda: runtime.endings()[0].stopped_ns is not None)
 
 
 @contract

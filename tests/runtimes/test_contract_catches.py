@@ -13,7 +13,7 @@ from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.snapshot import PodUsage, Snapshot
-from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
+from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, Reclaimed
 from tests.agent.scripted_runtime import CAPACITY, ScriptedHost, pod
 from tests.runtimes import test_contract
 from tests.runtimes.test_contract import CONTRACT, ScriptedSubject
@@ -68,8 +68,15 @@ class TellsItAgain(ScriptedHost):
 
 
 class KeepsNoOrder(ScriptedHost):
-    def untold(self) -> Sequence[Untold]:
+    def endings(self) -> Sequence[EndingPod]:
         return []
+
+
+class ForgetsTheFirstOrder(ScriptedHost):
+    def end(self, order: Eviction) -> None:
+        self.under_way.pop(order.pod.uid, None)
+        self.clock.pass_seconds(1)
+        super().end(order)
 
 
 class EvictsTheDead(ScriptedHost):
@@ -167,8 +174,10 @@ FAULTS: list[tuple[str, type[ScriptedHost]]] = [
     ("test_an_eviction_returns_when_the_pod_has_ended_and_it_stays_for_all_to_see", ForgetsWhomItEvicted),
     ("test_an_eviction_returns_when_the_pod_has_ended_and_it_stays_for_all_to_see", LosesTheMessage),
     ("test_an_eviction_returns_when_the_pod_has_ended_and_it_stays_for_all_to_see", IsNeverFinished),
-    ("test_an_eviction_is_untold_until_it_is_told", TellsItAgain),
-    ("test_an_eviction_is_untold_until_it_is_told", KeepsNoOrder),
+    ("test_an_eviction_is_an_ending_until_it_is_told", TellsItAgain),
+    ("test_an_eviction_is_an_ending_until_it_is_told", KeepsNoOrder),
+    ("test_a_pod_that_was_told_to_end_is_an_ending_at_once", KeepsNoOrder),
+    ("test_a_pod_that_was_told_to_end_is_an_ending_at_once", ForgetsTheFirstOrder),
     ("test_a_pod_that_is_not_there_cannot_be_evicted", EvictsTheDead),
     ("test_a_second_eviction_shortens_the_grace_of_the_first", IsNotHurried),
     ("test_a_second_eviction_shortens_the_grace_of_the_first", WaitsForNobody),

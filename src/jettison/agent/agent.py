@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from jettison import events
 from jettison.agent.endings import Ending, told_instead
@@ -15,22 +15,17 @@ from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up
 from jettison.engine.node.evictions import HARD_GRACE, Eviction
 from jettison.engine.node.facts import GraceCutShort
 from jettison.engine.node.history import History
-from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.node.survival import Trends, fatal, follow
 from jettison.errors import ActionError, JettisonError, ObservationError, PodGone, StillRunning
 from jettison.events import Emit, Fact
-from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, Runtime
+from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, EndingPod, Runtime
 
 TICK_SECONDS = 10.0
 """How often the node is looked at when nothing else asks for it; the kubelet's period."""
 
 ENDING_TICK_SECONDS = 0.1
 """While a pod is on its way out: the next decision waits for what it leaves behind, so the look must come soon."""
-
-_SIGNALS = frozenset(signal.value for signal in Signal)
-
-Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Recorder(Protocol):
@@ -71,8 +66,16 @@ class Recorder(Protocol):
         """Names of the facts about the pod that are on record since it was last chosen to go, or told to."""
 
 
+@dataclass(slots=True)
+class _Story:
+    """An eviction as the runtime last told of it, and the names of the facts that were said about it."""
+
+    pod: EndingPod
+    said: set[str] = field(default_factory=set)
+
+
 class Agent:
-    """Guards one node."""
+    """Guards one node. Which pods are on their way out the runtime knows; the agent knows what it said of them."""
 
     def __init__(
         self,
@@ -83,7 +86,6 @@ class Agent:
         emit: Emit,
         *,
         history: History | None = None,
-        spawn: Spawn | None = None,
         is_dry_run: bool = False,
     ) -> None:
         self.runtime = runtime
@@ -95,13 +97,10 @@ class Agent:
         self.snapshot: Snapshot | None = None
         # Set once the node was looked at, whatever came of it.
         self.has_looked = asyncio.Event()
-        self.endings: dict[str, Ending] = {}
-        # Those that are no longer waited for, and may end one day all the same.
-        self._late: dict[str, Ending] = {}
+        # By uid, what was said about an eviction that is not told to its end.
+        self._stories: dict[str, _Story] = {}
         self._trends: Trends = {}
-        self._spawn = spawn or self._spawn_task
         self._is_dry_run = is_dry_run
-        self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
         self._next_policy: Policy | None = None
@@ -130,27 +129,18 @@ class Agent:
 
         They are waited for as if that agent still lived. What it did not come to say about them is said now.
         """
-        for found in self.runtime.untold():
-            order = found.eviction
-            said = self.recorder.said_of(order.pod.uid)
-            is_for_pressure = order.signal in _SIGNALS
-            ending = Ending(order, is_for_pressure, found.began_ns, first_ns=found.began_ns, is_adopted=True)
-            ending.has_ended, ending.is_cleared = "pod_evicted" in said, "pod_cleaned_up" in said
-            self.endings[order.pod.uid] = ending
+        for found in self.runtime.endings():
+            said = set(self.recorder.said_of(found.eviction.pod.uid))
+            self._stories[found.eviction.pod.uid] = _Story(found, said)
             if "eviction_started" not in said:
-                self.emit(events.EvictionStarted(order, None))
-            ending.orders = 1
-            if found.has_stopped:
-                self._ended(order, ending)
-            else:
-                self._spawn(self._end(order, ending))
+                self.emit(events.EvictionStarted(found.eviction, None))
 
     async def step(self, alarm: Alarm | None = None) -> None:
         """Look once, and do what the look asks for. Never sleeps."""
         started_ns = self.clock.monotonic_ns() if alarm is None else alarm.raised_ns
         if self._next_policy is not None:
             self._take_policy(self._next_policy)
-        self._clear_endings()
+        self._tell_of_endings()
         try:
             snapshot = await self.runtime.observe()
         except ObservationError as error:
@@ -165,10 +155,12 @@ class Agent:
             snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
             orders = self._record(snapshot, outcome, alarm)
         # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
-        begun: list[Callable[[], None]] = []
+        begun: list[Fact] = []
         if isinstance(outcome.decision, Evict):
-            is_for_pressure = outcome.decision.at_most_one
-            begun = [self._begin(order, started_ns, is_for_pressure=is_for_pressure) for order in orders]
+            for order in orders:
+                if self._end(order):
+                    took_ns = self.clock.monotonic_ns() - started_ns
+                    begun.append(events.EvictionStarted(order, took_ns))
             self._soon(self.recorder.settle)
         else:
             is_urgent = alarm is not None and alarm.source == CLOSE_ALARM
@@ -176,30 +168,29 @@ class Agent:
         if _outlives(before) != _outlives(self.history):
             self._soon(lambda: self.recorder.history(self.history))
         # The cause before the effect, though the effect came first.
-        self._say(*outcome.facts)
-        for say in begun:
-            self._soon(say)
+        self._say(*outcome.facts, *begun)
 
     def _cut_short(self, outcome: Outcome) -> None:
         """Kill who is on his way out when the node would not survive the rest of his time."""
         if not self.policy.switches.cut_grace_short or self._is_dry_run:
             return
         self._trends = follow(self._trends, outcome.history.readings)
-        now_ns = self.clock.monotonic_ns()
-        for ending in [each for each in self.endings.values() if each.has_time]:
-            passed_ns = now_ns - ending.began_ns
-            trend = fatal(self._trends, ending.grace_seconds * 10**9 - passed_ns)
+        for ending in [each for each in self._endings() if each.has_time]:
+            trend = fatal(self._trends, ending.grace_seconds * 10**9 - ending.passed_ns)
             if trend is None:
                 continue
             order, reading = ending.eviction, trend.reading
             fact = GraceCutShort(
-                order.pod, trend.signal, passed_ns, ending.grace_seconds, reading.available, trend.fall_per_second
+                order.pod,
+                trend.signal,
+                ending.passed_ns,
+                ending.grace_seconds,
+                reading.available,
+                trend.fall_per_second,
             )
             # On record first, as any deed; it is one short line.
             self.emit(fact)
-            ending.eviction = replace(order, grace_seconds=HARD_GRACE, is_at_once=True)
-            ending.orders += 1
-            self._spawn(self._end(ending.eviction, ending))
+            self._end(replace(order, grace_seconds=HARD_GRACE, is_at_once=True))
 
     def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
         """Returns who is to be told to end now that this is on record."""
@@ -231,40 +222,52 @@ class Agent:
             return before, give_up_reclaim(self.history)
         return after, decide(self.policy, self.history, after)
 
+    def _endings(self) -> list[Ending]:
+        now_ns = self.clock.monotonic_ns()
+        return [Ending(each, now_ns) for each in self.runtime.endings()]
+
     def _due(self, decision: Evict) -> list[Eviction]:
         if self._is_dry_run:
             return []
+        endings = self._endings()
         if not decision.at_most_one:
-            return [order for order in decision.evictions if order.pod.uid not in self.endings]
-        chosen = self._next_for_pressure(decision)
+            ending = {each.eviction.pod.uid for each in endings if not each.is_overdue}
+            return [order for order in decision.evictions if order.pod.uid not in ending]
+        chosen = self._next_for_pressure(decision, endings)
         return [] if chosen is None else [chosen]
 
-    def _next_for_pressure(self, decision: Evict) -> Eviction | None:
+    def _next_for_pressure(self, decision: Evict, endings: Sequence[Ending]) -> Eviction | None:
         """The pod that goes now, or the one that must hurry; None while another is still clearing away.
 
-        Whoever was told to end is waited for, whatever the reason (spec §9.6). Who is over a limit of his own has the
-        least grace already; who makes room for a critical pod keeps his, so he is waited for once he has stopped.
+        A pod that was told to end is waited for, whatever the reason (spec §9.6). One that is over a limit of its own
+        has the least grace already; one that makes room for a critical pod keeps its own time, so it is waited for once
+        it has stopped.
         """
         is_hard = decision.starved is not None and decision.starved.is_hard
-        for ending in self.endings.values() if is_hard else ():
+        for ending in endings if is_hard else ():
             if ending.may_hurry:
                 is_at_once = self.policy.switches.kill_hard_at_once
                 return replace(ending.eviction, grace_seconds=HARD_GRACE, is_at_once=is_at_once)
-        now_ns = self.clock.monotonic_ns()
-        if any(ending.is_waited_for(now_ns) for ending in self.endings.values()):
+        if any(ending.is_waited_for for ending in endings):
             return None
-        return next((order for order in decision.evictions if self._may_be_told(order)), None)
+        going = {each.eviction.pod.uid for each in endings if not (each.is_making_room or each.is_overdue)}
+        return next((order for order in decision.evictions if order.pod.uid not in going), None)
 
-    def _may_be_told(self, order: Eviction) -> bool:
-        ending = self.endings.get(order.pod.uid)
-        return ending is None or ending.is_making_room
+    def _end(self, order: Eviction) -> bool:
+        """Whether the pod was told; one that could not be may be tried again at the next step."""
+        try:
+            self.runtime.end(order)
+        except PodGone:
+            return False
+        except ActionError as error:
+            self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
+            return False
+        self._follow(order)
+        return True
 
-    def _begin(self, order: Eviction, started_ns: int, *, is_for_pressure: bool) -> Callable[[], None]:
-        """Returns what says so, with the time it took until the signals were sent and not until it is said."""
-        self._spawn(self._end(order, self._told(order, is_for_pressure=is_for_pressure)))
-        took_ns: list[int] = []
-        self._soon(lambda: took_ns.append(self.clock.monotonic_ns() - started_ns))
-        return lambda: self.emit(events.EvictionStarted(order, took_ns[0]))
+    def _follow(self, order: Eviction) -> None:
+        now_ns = self.clock.monotonic_ns()
+        self._stories.setdefault(order.pod.uid, _Story(EndingPod(order, now_ns, now_ns)))
 
     async def evict(self, order: Eviction) -> None:
         """End a pod for another reason than pressure: it makes room for a critical one, or the operator says so.
@@ -272,79 +275,47 @@ class Agent:
         Returns when it has stopped or was given up.
         """
         self.emit(events.EvictionStarted(order, 0))
-        await self._end(order, self._told(order, is_for_pressure=False))
-
-    def _told(self, order: Eviction, *, is_for_pressure: bool) -> Ending:
-        now_ns = self.clock.monotonic_ns()
-        ending = self.endings.get(order.pod.uid)
-        if ending is None:
-            ending = self._late.pop(order.pod.uid, None) or Ending(order, is_for_pressure, now_ns, first_ns=now_ns)
-            ending.eviction, ending.is_for_pressure, ending.began_ns = order, is_for_pressure, now_ns
-            ending.stopped_ns = None
-            self.endings[order.pod.uid] = ending
-        elif is_for_pressure:
-            ending.eviction, ending.is_for_pressure, ending.began_ns = order, True, now_ns
-        ending.orders += 1
-        return ending
-
-    async def _end(self, order: Eviction, ending: Ending) -> None:
-        """One order. A pod that must hurry has two under way, and they end as one: what is said, is said once."""
+        self._follow(order)
         try:
             await self.runtime.evict(order)
-        except PodGone:
-            if not ending.is_adopted:
-                self._give_up(ending)
-                return
-            # It was gone before we could ask again, and that is what was wanted.
         except StillRunning:
-            if ending.stopped_ns is None:
-                self.emit(events.EvictionTimedOut(order))
-            self._over(ending)
-            return
+            # Said with all endings, at the next step.
+            self._wake.set()
+        except PodGone:
+            self._stories.pop(order.pod.uid, None)
         except ActionError as error:
-            # It may be tried again at the next step: nothing is on its way out.
+            self._stories.pop(order.pod.uid, None)
             self.emit(events.ActionFailed(f"evict {order.pod}", str(error)))
-            self._give_up(ending)
-            return
-        self._ended(order, ending)
+        else:
+            self._tell_of_endings()
+            self._wake.set()
 
-    def _ended(self, order: Eviction, ending: Ending) -> None:
-        self._say_ended(order, ending)
-        self._over(ending)
+    def _tell_of_endings(self) -> None:
+        """Say how far evictions have come, each fact once; then they are no endings any more.
 
-    def _over(self, ending: Ending) -> None:
-        """Its containers are not waited for any longer."""
-        ending.orders -= 1
-        if ending.stopped_ns is None:
-            ending.stopped_ns = self.clock.monotonic_ns()
-        self._wake.set()
-
-    def _say_ended(self, order: Eviction, ending: Ending) -> None:
-        if not ending.has_ended:
-            ending.has_ended = True
-            self.emit(events.PodEvicted(order, max(self.clock.monotonic_ns() - ending.first_ns, 0)))
-
-    def _give_up(self, ending: Ending) -> None:
-        """Unless another order for the same pod has been, or may yet be, carried out."""
-        ending.orders -= 1
-        if not ending.orders and ending.stopped_ns is None:
-            self.endings.pop(ending.eviction.pod.uid, None)
-
-    def _clear_endings(self) -> None:
+        A pod that the runtime has forgotten meanwhile is gone: it was evicted and is wanted no longer.
+        """
+        for each in self.runtime.endings():
+            self._stories.setdefault(each.eviction.pod.uid, _Story(each)).pod = each
         now_ns = self.clock.monotonic_ns()
-        for uid, ending in list(self.endings.items()):
-            if ending.stopped_ns is not None and self.runtime.is_finished(uid):
-                self._say_cleared(self.endings.pop(uid))
-            elif ending.stopped_ns is not None and ending.is_overdue(now_ns):
-                self._late[uid] = self.endings.pop(uid)
-        for uid in [uid for uid in self._late if self.runtime.is_finished(uid)]:
-            self._say_cleared(self._late.pop(uid))
+        for uid, story in list(self._stories.items()):
+            ending, is_finished = Ending(story.pod, now_ns), self.runtime.is_finished(uid)
+            if ending.pod.stopped_ns is not None or is_finished:
+                self._say_ended(ending, story.said)
+            elif ending.is_given_up and "eviction_timed_out" not in story.said:
+                story.said.add("eviction_timed_out")
+                self.emit(events.EvictionTimedOut(ending.eviction))
+            if is_finished:
+                if "pod_cleaned_up" not in story.said:
+                    self.emit(events.PodCleanedUp(ending.eviction.pod))
+                self.runtime.told(uid)
+                del self._stories[uid]
 
-    def _say_cleared(self, ending: Ending) -> None:
-        self._say_ended(ending.eviction, ending)
-        if not ending.is_cleared:
-            self.emit(events.PodCleanedUp(ending.eviction.pod))
-        self.runtime.told(ending.eviction.pod.uid)
+    def _say_ended(self, ending: Ending, said: set[str]) -> None:
+        if "pod_evicted" not in said:
+            said.add("pod_evicted")
+            stopped_ns = ending.now_ns if ending.pod.stopped_ns is None else ending.pod.stopped_ns
+            self.emit(events.PodEvicted(ending.eviction, max(stopped_ns - ending.pod.began_ns, 0)))
 
     async def run(self) -> None:
         """Guard the node until cancelled."""
@@ -359,9 +330,7 @@ class Agent:
                 await self._rest()
         finally:
             listener.cancel()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(listener, *self._tasks, return_exceptions=True)
+            await asyncio.gather(listener, return_exceptions=True)
 
     def look_soon(self) -> None:
         """Somebody is watching: let the next step come now rather than at the next tick."""
@@ -376,7 +345,8 @@ class Agent:
             self.emit(events.ActionFailed("step", f"{type(error).__name__}: {error}"))
 
     async def _rest(self) -> None:
-        seconds = ENDING_TICK_SECONDS if self.endings else min(TICK_SECONDS, self._seconds_to_next_change())
+        is_waiting = any(not each.is_overdue for each in self._endings())
+        seconds = ENDING_TICK_SECONDS if is_waiting else min(TICK_SECONDS, self._seconds_to_next_change())
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -396,11 +366,6 @@ class Agent:
                 self._alarm = alarm
             self._wake.set()
             self._say(events.AlarmRaised(alarm.source))
-
-    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _outlives(history: History) -> tuple[object, ...]:

@@ -40,14 +40,19 @@ class Reclaimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
-    """An eviction that an earlier agent has begun, and whose story it may not have written to its end."""
+class EndingPod:
+    """An eviction that was begun, and whose story is not told to its end. Times are on the monotonic clock.
 
+    The runtime knows what is on its way out, over a restart of the agent, too; nothing else keeps a list of it.
+    """
+
+    # The last order, and when it was given.
     eviction: Eviction
-    # On the monotonic clock.
+    ordered_ns: int
+    # When the pod was told for the first time.
     began_ns: int
-    # All its containers have.
-    has_stopped: bool
+    # When the last of its containers stopped; None while one runs.
+    stopped_ns: int | None = None
 
 
 class Runtime(Protocol):
@@ -59,18 +64,23 @@ class Runtime(Protocol):
     async def reclaim(self, order: Reclaim) -> Reclaimed:
         """Free what the order names, in its order. Failures are in the answer."""
 
-    async def evict(self, order: Eviction) -> None:
-        """End the pod; return when all its containers have stopped.
+    def end(self, order: Eviction) -> None:
+        """Tell the pod to end, or to hurry: its grace period only ever shrinks. Does not wait.
 
-        For a pod already on its way out this shortens the grace period: it only ever shrinks. Raises PodGone when there
-        is no such pod, StillRunning when it did not stop in time (the killing goes on).
+        On return the order is on record and the signals are sent. Raises PodGone when there is no such pod.
         """
 
-    def untold(self) -> Sequence[Untold]:
-        """Evictions that were begun and never reported as `told`: after a restart, those that were under way."""
+    async def evict(self, order: Eviction) -> None:
+        """The same; returns when all its containers have stopped.
+
+        Raises PodGone, and StillRunning when it did not stop in time (the killing goes on).
+        """
+
+    def endings(self) -> Sequence[EndingPod]:
+        """Evictions that were begun and not reported as `told`: after a restart, those that were under way."""
 
     def told(self, uid: str) -> None:
-        """Everything about the pod's eviction is on record; whoever takes over need not ask."""
+        """Everything about the pod's eviction is in the journal: it is no ending any more."""
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""

@@ -460,15 +460,15 @@ def test_an_eviction_that_had_begun_is_finished_and_handed_over(tmp_path: Path) 
         assert (scene.status().reason, scene.status().message) == ("Evicted", order.message)
         assert scene.status().conditions[-1] == order.condition
         assert scene.container().exit_code == 137
-        (left,) = scene.supervisor.untold()
-        assert (left.eviction, left.has_stopped) == (order, True)
+        (left,) = scene.supervisor.endings()
+        assert (left.eviction, left.stopped_ns is not None) == (order, True)
         assert time.monotonic_ns() - left.began_ns > 10**8
         await until(lambda: scene.supervisor.is_finished("uid-a"))
         # Who takes evictions over tells of them, too.
         assert not scene.said(events.PodEvicted)
         assert not scene.said(events.PodCleanedUp)
         scene.supervisor.told("uid-a")
-        assert scene.supervisor.untold() == []
+        assert scene.supervisor.endings() == []
         assert not scene.files.load().records[0].ending.is_untold  # type: ignore[union-attr]
 
     twice(tmp_path, before, after)
@@ -543,7 +543,7 @@ def test_what_was_evicted_is_not_evicted_again(tmp_path: Path) -> None:
         with pytest.raises(PodGone):
             await scene.supervisor.evict(eviction(scene.status().pod))
         assert not scene.facts
-        assert [left.has_stopped for left in scene.supervisor.untold()] == [True], "it is not on record yet"
+        assert [left.stopped_ns is not None for left in scene.supervisor.endings()] == [True], "it is not told yet"
 
     twice(tmp_path, before, after)
 

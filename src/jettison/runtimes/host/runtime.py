@@ -33,7 +33,7 @@ from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.linux import proc
-from jettison.runtimes.protocol import Alarm, PodManifest, PodStatus, Reclaimed, Untold
+from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, Reclaimed
 
 COLLECT_SECONDS = 60.0
 """How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
@@ -69,7 +69,8 @@ class HostRuntime:
         self._containment: Containment = build.build()
         files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
         services = HostServices(settings, self._containment.places, files, self._disk_pool, clock, self._hear)
-        self._supervisor = Supervisor(services)
+        # What a pod leaves is free now, and a decision may be waiting for that.
+        self._supervisor = Supervisor(services, lambda: self._wakeups.ring("pods"))
         self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
         self._observer = Observer(settings, policy, self._containment.meter, self._disks, clock)
         self._alarms = MemoryAlarms(
@@ -145,13 +146,17 @@ class HostRuntime:
             return Reclaimed()
         return await self._collector.collect(is_starved=True)
 
+    def end(self, order: Eviction) -> None:
+        """Tell the pod to end, or to hurry; raises PodGone."""
+        self._supervisor.end(order)
+
     async def evict(self, order: Eviction) -> None:
         """End the pod; raises PodGone and StillRunning."""
         await self._supervisor.evict(order)
 
-    def untold(self) -> Sequence[Untold]:
-        """Evictions of which not all is on record."""
-        return self._supervisor.untold()
+    def endings(self) -> Sequence[EndingPod]:
+        """Evictions of which not all is told."""
+        return self._supervisor.endings()
 
     def told(self, uid: str) -> None:
         """All of the pod's eviction is on record."""

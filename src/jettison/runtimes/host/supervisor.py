@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from jettison.runtimes.host.volumes import log_times, logs
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
-from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
+from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 CLEAN_UP_WAIT = 30
 """Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
@@ -70,8 +70,10 @@ class _Remembered:
 class Supervisor:
     """Belongs to one event loop. `adopt` comes first."""
 
-    def __init__(self, services: HostServices) -> None:
+    def __init__(self, services: HostServices, ended: Callable[[], None] = lambda: None) -> None:
         self._services = services
+        # Called when a pod has stopped, and again when nothing is left of it.
+        self._ended = ended
         self._boot_id = boot_id()
         self._background = BackgroundTasks(services.emit, "the node's pods")
         # In the order in which they came.
@@ -143,7 +145,7 @@ class Supervisor:
             manifest = replace(manifest, document=_bare(manifest))
             spec, record = refusal_of(error, manifest), replace(record, document=manifest.document)
             self._services.files.save(record)
-        worker = PodWorker(self._services, manifest, spec, record)
+        worker = self._worker(manifest, spec, record)
         self._pods[uid] = worker
         if record.containers:
             worker.adopt(is_same_boot=True)
@@ -172,15 +174,17 @@ class Supervisor:
         except JettisonError as failure:
             self._services.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
 
-    async def evict(self, order: Eviction) -> None:
-        """End the pod, or hurry it; returns when its containers have stopped.
-
-        Raises PodGone when there is none to be ended, and StillRunning when it takes too long; the killing goes on.
-        """
+    def end(self, order: Eviction) -> PodWorker:
+        """Tell the pod to end, or to hurry. Raises PodGone when there is none to be ended."""
         worker = self._pods.get(order.pod.uid)
         if not isinstance(worker, PodWorker) or worker.stopped.done():
             raise PodGone(f"there is no pod `{order.pod}` to be evicted")
         worker.feed(ToldToEnd(worker.now(), order, order.grace_seconds, order.is_at_once))
+        return worker
+
+    async def evict(self, order: Eviction) -> None:
+        """The same; returns when its containers have stopped. Raises StillRunning when that takes too long."""
+        worker = self.end(order)
         seconds = kill_wait(order.grace_seconds, worker.grace_seconds)
         await asyncio.wait([worker.stopped], timeout=seconds)
         if not worker.stopped.done():
@@ -202,10 +206,10 @@ class Supervisor:
             if uid in self._leaving:
                 raise StillRunning(f"pod `{entry.manifest.pod}` is not gone after {seconds} s")
 
-    def untold(self) -> Sequence[Untold]:
-        """Evictions of which not all is on record, oldest pod first."""
+    def endings(self) -> Sequence[EndingPod]:
+        """Evictions of which not all is told, oldest pod first."""
         workers = (entry for entry in self._pods.values() if isinstance(entry, PodWorker))
-        return [found for worker in workers if (found := worker.untold) is not None]
+        return [found for worker in workers if (found := worker.ending) is not None]
 
     def told(self, uid: str) -> None:
         """All of the pod's eviction is on record."""
@@ -238,7 +242,13 @@ class Supervisor:
         manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
         if record.verdict is not None and not record.containers:
             return _Remembered(manifest, record.verdict)
-        return PodWorker(self._services, manifest, read_spec(manifest), record)
+        return self._worker(manifest, read_spec(manifest), record)
+
+    def _worker(self, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> PodWorker:
+        worker = PodWorker(self._services, manifest, spec, record)
+        for moment in (worker.stopped, worker.cleaned):
+            moment.add_done_callback(lambda _: self._ended())
+        return worker
 
     async def _remove_strays(self) -> None:
         places = self._services.places.found()

@@ -32,7 +32,7 @@ from jettison.runtimes.host.specs.refusals import FAILED_MOUNT, NO_CGROUP, Refus
 from jettison.runtimes.host.specs.spec import PodSpec
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
-from jettison.runtimes.protocol import PodManifest, PodStatus, Untold
+from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 _SECOND_NS = 10**9
 
@@ -133,12 +133,16 @@ class PodWorker:
                 future.set_result(None)
 
     @property
-    def untold(self) -> Untold | None:
-        """An eviction of which not all is on record."""
-        ending, has_stopped = self.life.ending, self.life.has_stopped
-        if ending is None or ending.order is None or not (ending.is_untold or not has_stopped):
+    def ending(self) -> EndingPod | None:
+        """Its eviction, until all of it is told."""
+        ending = self.life.ending
+        if ending is None or ending.order is None or not (ending.is_untold or not self.life.has_stopped):
             return None
-        return Untold(ending.order, ending.began_monotonic_ns, has_stopped=has_stopped)
+        stopped_ns = self.life.stopped_monotonic_ns
+        if stopped_ns is None and self.life.has_stopped:
+            # An earlier agent has seen it, and this one says so as soon as it can.
+            stopped_ns = ending.began_monotonic_ns
+        return EndingPod(ending.order, ending.ordered_monotonic_ns, ending.began_monotonic_ns, stopped_ns)
 
     async def dispose(self) -> None:
         """Remove what is left of a pod that has ended, and its record. Its logs stay."""

@@ -197,13 +197,13 @@ HARD_AND_FALLING = policy({"memory.available": "100Mi"})
 @pytest.mark.parametrize("is_on", [False, True])
 def test_cut_grace_short(is_on: bool) -> None:
     """A pod that does not hear SIGTERM takes 150 MiB a second: upstream leaves its end to the kernel's OOM killer."""
-    stage = Stage(switched(HARD_AND_FALLING, "cut_grace_short", is_on), holds_back=True)
+    stage = Stage(switched(HARD_AND_FALLING, "cut_grace_short", is_on))
+    stage.runtime.lingering = {"uid-a"}
     stage.runtime.used = {"a": 900 * MI}
     for available in (98, 83, 68, 53, 38, 23):
         stage.runtime.available = available * MI
         stage.step(0.1)
     cut = [fact for fact in stage.facts.taken if isinstance(fact, GraceCutShort)]
-    stage.let_go()
     kills = [order.is_at_once for order in stage.runtime.evictions]
     assert kills == ([False, True] if is_on else [False])
     assert [(fact.pod.name, fact.after_ns, fact.grace_seconds) for fact in cut] == [("a", 10**8, 2)] * is_on

@@ -265,9 +265,9 @@ class Agent:
         self._follow(order)
         return True
 
-    def _follow(self, order: Eviction) -> None:
+    def _follow(self, order: Eviction) -> _Story:
         now_ns = self.clock.monotonic_ns()
-        self._stories.setdefault(order.pod.uid, _Story(EndingPod(order, now_ns, now_ns)))
+        return self._stories.setdefault(order.pod.uid, _Story(EndingPod(order, now_ns, now_ns)))
 
     async def evict(self, order: Eviction) -> None:
         """End a pod for another reason than pressure: it makes room for a critical one, or the operator says so.
@@ -279,7 +279,7 @@ class Agent:
         try:
             await self.runtime.evict(order)
         except StillRunning:
-            # Said with all endings, at the next step.
+            self._say_timed_out(self._follow(order))
             self._wake.set()
         except PodGone:
             self._stories.pop(order.pod.uid, None)
@@ -302,14 +302,18 @@ class Agent:
             ending, is_finished = Ending(story.pod, now_ns), self.runtime.is_finished(uid)
             if ending.pod.stopped_ns is not None or is_finished:
                 self._say_ended(ending, story.said)
-            elif ending.is_given_up and "eviction_timed_out" not in story.said:
-                story.said.add("eviction_timed_out")
-                self.emit(events.EvictionTimedOut(ending.eviction))
+            elif ending.is_given_up:
+                self._say_timed_out(story)
             if is_finished:
                 if "pod_cleaned_up" not in story.said:
                     self.emit(events.PodCleanedUp(ending.eviction.pod))
                 self.runtime.told(uid)
                 del self._stories[uid]
+
+    def _say_timed_out(self, story: _Story) -> None:
+        if "eviction_timed_out" not in story.said:
+            story.said.add("eviction_timed_out")
+            self.emit(events.EvictionTimedOut(story.pod.eviction))
 
     def _say_ended(self, ending: Ending, said: set[str]) -> None:
         if "pod_evicted" not in said:

@@ -69,7 +69,7 @@ def test_without_a_home_a_state_directory_must_be_named() -> None:
     done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False, env=environment)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: there is no home directory: say with --state-dir where the node's state lies\n"
+    assert done.stderr == "error: there is no home directory: give the directory of the node's state with --state-dir\n"
 
 
 def test_a_socket_that_nobody_listens_on_is_no_agent(tmp_path: Path) -> None:

@@ -95,6 +95,25 @@ def test_a_type_checker_knows_the_public_names() -> None:
         engine.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_no_victim(phase: str, tmp_path: Path) -> None:
+    """A list of pods from kubectl has them, too: not measured any longer, they would go first of all."""
+    policy = manifests.read_policy(EXAMPLES / "memory/kubelet.yaml")
+    listed = json.loads((EXAMPLES / "memory/pods.json").read_text())
+    victims = []
+    for _ in range(2):
+        file = tmp_path / "pods.json"
+        file.write_text(json.dumps(listed))
+        snapshot = manifests.read_snapshot(EXAMPLES / "memory/summary.json", file)
+        decision = engine.decide(policy, engine.History(), snapshot).decision
+        assert isinstance(decision, engine.Evict)
+        victims.append(decision.evictions[0].pod.name)
+        for each in listed["items"]:
+            if each["metadata"]["name"] == victims[0]:
+                each["status"]["phase"] = phase
+    assert victims[0] != victims[1]
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, as a user would have it."""

@@ -200,16 +200,6 @@ def test_pods_over_their_limits_go_before_and_instead() -> None:
     assert evicted(decide(unlimited, History(), snapshot(0, LOW_MEMORY, over, usages))).at_most_one
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_no_victim(phase: str) -> None:
-    """A list of pods from kubectl has them, too: not measured any longer, they would go first of all."""
-    ended = replace(pod("ended"), phase=phase)
-    found = evicted(decide(HARD_MEMORY, History(), snapshot(0, LOW_MEMORY, [ended, pod("lives")])))
-    assert [each.pod.name for each in found.evictions] == ["lives"]
-    alone = decide(HARD_MEMORY, History(), snapshot(0, LOW_MEMORY, [ended]))
-    assert idle(alone) == "eviction thresholds have been met, but no pods are active to evict"
-
-
 def test_critical_pods_are_passed_over() -> None:
     """They stand in the ranking, where a reader sees them, and get no order."""
     first = pod("critical", 2_000_000_000)

@@ -22,7 +22,7 @@ from jettison.engine.node.signals import ROWS, Condition, Reclaimable, readings
 from jettison.engine.node.snapshot import Reading, Snapshot
 from jettison.engine.node.thresholds import Threshold
 from jettison.engine.node.wording import PressureWording
-from jettison.engine.pods.pod import ENDED_PHASES, Pod
+from jettison.engine.pods.pod import Pod
 
 if TYPE_CHECKING:
     # Only for its name: reading a configuration takes longer to import than deciding.
@@ -125,7 +125,6 @@ def decide(policy: Policy, history: History, snapshot: Snapshot) -> Outcome:
         return _after_reclaim(policy, history, history.reclaiming, snapshot)
     if not policy.thresholds and not policy.isolates_local_storage:
         return Outcome(history, Nothing("no thresholds are set and local storage is not limited"))
-    snapshot = _with_active_pods(snapshot)
     derived = policy.layouts[snapshot.layout]
     thresholds = derived.all if history.knows_layout else derived.first
     found = readings(snapshot.node)
@@ -141,12 +140,6 @@ def decide(policy: Policy, history: History, snapshot: Snapshot) -> Outcome:
     if not pressure.starved:
         return Outcome(after, Nothing("no resources are starved"), facts)
     return _relieve(policy, after, snapshot, pressure.starved, facts)
-
-
-def _with_active_pods(snapshot: Snapshot) -> Snapshot:
-    """A pod that has ended uses nothing that its end could free (spec §5.3). A node's own snapshots have none."""
-    active = [pod for pod in snapshot.pods if pod.phase not in ENDED_PHASES]
-    return snapshot if len(active) == len(snapshot.pods) else replace(snapshot, pods=active)
 
 
 def _relieve(

@@ -127,8 +127,8 @@ class Snapshot:
     now_ns: int
     node: NodeStats
     pods: Sequence[Pod]
-    # By the pod's uid. Pods are in the order in which local-storage limits are looked at; `decide` passes over those
-    # that have ended.
+    # By the pod's uid. Pods are in the order in which local-storage limits are looked at. None of them has ended:
+    # `decide` ranks what it is given, as the kubelet's eviction manager does, and the end of such a pod frees nothing.
     usages: Mapping[str, PodUsage] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -65,21 +66,25 @@ def test_up_says_it_too(tmp_path: Path) -> None:
     assert "has no effect: cgroups are made in the cgroup filesystem, without systemd" in done.stderr
 
 
+@cache
+def _attributes_read() -> frozenset[str]:
+    """By name, in all code but that which reads, checks and explains configurations."""
+    readers = ("kubelet_fields.py", "kubelet_config.py", "validation.py", "config_warnings.py")
+    return frozenset(
+        node.attr
+        for path in SOURCE.rglob("*.py")
+        if path.name not in readers
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+    )
+
+
 @pytest.mark.parametrize("row", HEEDED, ids=_name)
 def test_what_is_accepted_without_a_word_is_read(row: Field) -> None:
     """By code outside of the reading of configurations; a new field that nothing reads fails here."""
     if row.attribute == "merge_default_eviction_settings":  # has done its work once the configuration is assembled
         return
-    readers = [
-        path
-        for path in SOURCE.rglob("*.py")
-        if path.name not in ("kubelet_fields.py", "kubelet_config.py", "validation.py", "config_warnings.py")
-        and any(
-            isinstance(node, ast.Attribute) and node.attr == row.attribute
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        )
-    ]
-    assert readers
+    assert row.attribute in _attributes_read()
 
 
 def test_fields_that_do_not_concern_eviction_are_named_in_one_line(tmp_path: Path) -> None:

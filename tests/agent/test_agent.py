@@ -143,8 +143,8 @@ def test_what_will_not_clear_away_is_not_waited_for_forever() -> None:
     assert stage.evicted() == ["a", "b"]
 
 
-def test_who_is_over_a_limit_of_his_own_is_waited_for_as_well() -> None:
-    """What he leaves behind may be all that is missing: nobody goes for pressure while he clears away."""
+def test_a_pod_over_its_own_limit_is_waited_for_as_well() -> None:
+    """What it leaves behind may be all that is missing: no pod goes for pressure while it is cleared away."""
     stage = Stage()
     hoarder = replace(pod("hoarder"), volumes=(Volume("cache", True, parse("1Mi")),))
     stage.runtime.pods.append(hoarder)
@@ -271,7 +271,7 @@ def test_a_node_that_cannot_be_measured_keeps_its_conditions() -> None:
 
 
 def test_a_dry_run_decides_and_records_but_touches_nothing() -> None:
-    """--dry-run: the record says who would have gone; nobody goes."""
+    """--dry-run: the record says which pod would have gone; none goes."""
     stage = Stage(is_dry_run=True)
     stage.runtime.available = 50 * MI
     stage.step()
@@ -420,7 +420,7 @@ def test_a_pod_that_does_not_end_is_not_waited_for_forever() -> None:
 
 
 def test_the_loop_survives_a_bug() -> None:
-    """An exception nobody expected becomes a fact; the node stays guarded."""
+    """An unexpected exception becomes a fact; the node stays guarded."""
     stage = Stage()
 
     async def explode() -> None:

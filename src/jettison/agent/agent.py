@@ -43,8 +43,8 @@ class Recorder(Protocol):
     ) -> None:
         """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next.
 
-        Without an effect nobody is told to end: one who was told before is still on his way out. `instead` has the uid
-        of who is told though the decision names another pod first.
+        Without an effect no pod is told to end: one that was told before is still on its way out. `instead` has the uid
+        of the pod that is told though the decision names another one first.
         """
 
     def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
@@ -337,7 +337,7 @@ class Agent:
             await asyncio.gather(listener, return_exceptions=True)
 
     def look_soon(self) -> None:
-        """Somebody is watching: let the next step come now rather than at the next tick."""
+        """Let the next step come now rather than at the next tick: a client is watching."""
         self._wake.set()
 
     async def _guarded_step(self, alarm: Alarm | None) -> None:

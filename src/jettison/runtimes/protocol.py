@@ -83,7 +83,7 @@ class Runtime(Protocol):
         """Everything about the pod's eviction is in the journal: it is no ending any more."""
 
     def is_finished(self, uid: str) -> bool:
-        """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""
+        """Whether nothing is left of the pod: processes, volumes, cgroup. True for an unknown pod."""
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Whenever something says: look now. Never ends."""
@@ -91,7 +91,7 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodManifest:
-    """A pod somebody wants to run: what the engine reads of it, and the whole document for whoever starts it."""
+    """A pod to run: what the engine reads of it, and the whole document for the runtime that starts it."""
 
     pod: Pod
     document: Mapping[str, Any]
@@ -122,7 +122,7 @@ class Hosting(Runtime, Protocol):
         """Run the pod. Returns once its first container was started or the failure is in its status."""
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
-        """Somebody no longer wants the pod: end it with its own or this grace period and forget it."""
+        """The pod is no longer wanted: end it with its own or this grace period and forget it."""
 
     def is_found(self, uid: str) -> bool:
         """Whether the pod runs here though its record is lost: it was admitted before, and `start` takes it over."""

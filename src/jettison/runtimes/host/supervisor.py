@@ -47,7 +47,7 @@ CLEAN_UP_WAIT = 30
 
 # How often logs are looked at; the kubelet's period.
 _ROTATION_PERIOD = 10.0
-# How long the start waits for what belongs to nobody to die; it is seen to in any case.
+# How long the start waits for stray processes to die; they are ended in any case.
 _STRAYS_WAIT = 10.0
 # How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has answered.
 _LOST_WAIT = 60.0
@@ -79,12 +79,12 @@ class Supervisor:
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        # Pods that run here and have no record any more: nobody knows what they are until somebody asks for them.
+        # Pods that run here and have no record any more: what they are is unknown until a source asks for them.
         self._lost: dict[str, Place] = {}
         seal_descriptors()
 
     async def adopt(self) -> None:
-        """Go on where an agent that died has left off, and remove what belongs to nobody."""
+        """Go on where an agent that died has left off, and remove what belongs to no pod."""
         self._background.begin(self._services.orphans.reap_for_ever())
         loaded = self._services.files.load()
         for why in loaded.broken:
@@ -191,7 +191,7 @@ class Supervisor:
             raise StillRunning(f"pod `{order.pod}` has not stopped within {seconds} s")
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
-        """End the pod and forget it; returns when nothing but its logs is left. Harmless for one that nobody knows.
+        """End the pod and forget it; returns when nothing but its logs is left. Harmless for an unknown one.
 
         Raises StillRunning when that takes too long; it goes on all the same.
         """
@@ -225,7 +225,7 @@ class Supervisor:
         return entry.entrance(container)
 
     def is_finished(self, uid: str) -> bool:
-        """Whether nothing is left of the pod: processes, volumes, cgroup. True for a pod nobody knows."""
+        """Whether nothing is left of the pod: processes, volumes, cgroup. True for an unknown pod."""
         entry = self._pods.get(uid)
         return not isinstance(entry, PodWorker) or entry.cleaned.done()
 
@@ -268,10 +268,10 @@ class Supervisor:
             self._background.begin(self._end_lost())
 
     async def _end_stray(self, uid: str, place: Place) -> None:
-        await self._services.vacate(place, partial(events.ActionFailed, f"end pod {uid}, nobody's"))
+        await self._services.vacate(place, partial(events.ActionFailed, f"end pod {uid}, which has no record"))
 
     async def _end_lost(self) -> None:
-        """Those that nobody has asked for."""
+        """End the pods that no source has asked for."""
         await asyncio.sleep(_LOST_WAIT)
         lost, self._lost = self._lost, {}
         await asyncio.gather(*(self._end_stray(uid, place) for uid, place in lost.items()))

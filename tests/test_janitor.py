@@ -105,7 +105,7 @@ def test_only_what_carries_the_name_of_the_run_is_of_it(tmp_path: Path) -> None:
         run.directory.mkdir(exist_ok=True)
 
 
-def test_a_suite_whose_test_leaves_a_process_fails_and_names_it() -> None:
+def test_a_process_that_a_test_leaves_is_ended_and_named() -> None:
     done = subprocess.run(
         a_suite("-n", "0", test="test_leaves_a_process"),
         cwd=ROOT,
@@ -114,6 +114,6 @@ def test_a_suite_whose_test_leaves_a_process_fails_and_names_it() -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert "1 passed" in done.stdout
     assert re.search(rf"left behind by a test, and cleared: process \d+: {mess.SLEEP} 604\n", done.stdout)

@@ -24,7 +24,8 @@ from starlette.routing import Route
 
 from benchmarks.harness.load import Server
 from jettison.apiserver.access.certificates import ensure_identity
-from jettison.apiserver.connections.server import Endpoint, listen
+from jettison.apiserver.connections.endpoint import Endpoint
+from jettison.apiserver.connections.server import listen
 
 
 def application(folder: Path) -> Starlette:

@@ -10,9 +10,8 @@ from tests.attacks.budgets import evict_in_a_crowd
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kills", [0, 5])
-def test_no_budget_is_ever_exceeded(tmp_path: Path, kills: int) -> None:
-    tally = evict_in_a_crowd(tmp_path / "state", kills)
+def test_no_budget_is_ever_exceeded(tmp_path: Path) -> None:
+    tally = evict_in_a_crowd(tmp_path / "state", kills=4)
     tally.verify()
     assert tally.seen["evictions"] >= 970, "all that may go went"
     assert tally.seen["refusals"], "all clients were allowed everything"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.cluster import Cluster
-from jettison.apiserver.connections.server import Endpoint
+from jettison.apiserver.connections.endpoint import Endpoint
 from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.errors import ApiError
 from tests.live.kubectl import Kubectl

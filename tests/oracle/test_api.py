@@ -18,7 +18,7 @@ from api_masking import Mask, differences, like
 from api_world import Client
 
 from jettison.apiserver.cluster import Cluster
-from jettison.apiserver.connections.server import Endpoint
+from jettison.apiserver.connections.endpoint import Endpoint
 
 # A budget's numbers are not asked for, or are written by hand.
 _WITHOUT_CONTROLLER = {"pdb-old-api-versions", "pdb-validation", "evict-succeeded-terminating-with-finalizer"}

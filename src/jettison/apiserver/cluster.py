@@ -21,7 +21,8 @@ from typing import Any, Final
 from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator
 from jettison.apiserver.access.identity import IdentityMaker, ServerIdentity
 from jettison.apiserver.access.tokens import ensure_tokens, write_kubeconfig
-from jettison.apiserver.connections.server import Endpoint, listen, serve
+from jettison.apiserver.connections.endpoint import Endpoint
+from jettison.apiserver.connections.server import listen, serve
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.http.app import Application
 from jettison.apiserver.objects.admission import SYSTEM_NAMESPACES

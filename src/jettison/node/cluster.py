@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.apiserver.access.auth import NODE_PREFIX
 from jettison.apiserver.cluster import PEOPLE, Cluster
-from jettison.apiserver.connections.server import Endpoint
+from jettison.apiserver.connections.endpoint import Endpoint
 from jettison.apiserver.verbs.log_query import LogSource
 from jettison.controllers.runner import MAKERS, run_controllers
 from jettison.errors import JettisonError
 from jettison.events import Sink
 from jettison.node.cluster_settings import ClusterSettings
 from jettison.node.controller_process import ControllerProcess, split
-from jettison.node.logs.host_logs import HostLogs
-from jettison.node.member import Tell, knock, run_member
-from jettison.node.node import Node
-from jettison.node.process import ended, greet, started, until_one_ends, until_told
-from jettison.node.protection import HostProtection
-from jettison.node.reloading import Reloader
-from jettison.node.settings import NodeSettings
+from jettison.node.process import Tell, ended, greet, started, until_one_ends, until_told
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+
+if TYPE_CHECKING:
+    from jettison.agent.sinks.log import LogSink
+    from jettison.node.node import Node
 
 _CONTROLLERS = "controllers"
 """The user that the controllers are; `controllers.kubeconfig` lets them run elsewhere too."""
@@ -45,7 +43,8 @@ def carry_out(settings: ClusterSettings) -> None:
         return
     cluster = LocalCluster(settings, owns_process=True)
     # All of them or none: while some are still to come there is nothing to compare.
-    reload = Reloader(lambda: cluster.nodes if len(cluster.nodes) == len(settings.nodes) else ()).reload
+    reloader = import_module("jettison.node.reloading").Reloader
+    reload = reloader(lambda: cluster.nodes if len(cluster.nodes) == len(settings.nodes) else ()).reload
     until_told(partial(_run, cluster), is_verbose=settings.nodes[0].is_verbose, reload=reload)
 
 
@@ -153,35 +152,14 @@ class LocalCluster:
             return
         await ready.wait()
         async with AsyncExitStack() as stack:
-            members = [await self._open(each, sinks, stack) for each in self.settings.nodes]
             controllers = await stack.enter_async_context(self.client(_CONTROLLERS))
-            if members:
-                await knock(controllers)
-            if self._owns_process and members:
-                stack.callback(self._protect(self.nodes[0]).end)
-            work = [run_member(node, client, self.settings.listen[0], tell=tell) for node, client in members]
+            work: list[Coroutine[Any, Any, Any]] = []
+            if self.settings.nodes:
+                # A server without nodes starts in half the time without the code of a node.
+                join = import_module("jettison.node.cluster_nodes").joined_nodes
+                work += await join(self, controllers, self._logs, sinks, stack, tell)
+                if self._owns_process:
+                    stack.callback(import_module("jettison.node.cluster_nodes").protected(self.nodes[0]).end)
             if self.controllers:
                 work.append(run_controllers(controllers, self.controllers, self.settings.control))
             await until_one_ends(*work, asyncio.Event().wait())
-
-    async def _open(
-        self, settings: NodeSettings, sinks: Sequence[Sink], stack: AsyncExitStack
-    ) -> tuple[Node, KubeClient]:
-        name = settings.node_name
-        own = [NodeLog(sink, name) if isinstance(sink, LogSink) else sink for sink in sinks]
-        node = await Node(settings, *own, is_member=True).open()
-        stack.push_async_callback(node.close)
-        self.nodes.append(node)
-        self._logs[name] = HostLogs(name, settings.logs_dir, node.runtime.statuses)
-        return node, await stack.enter_async_context(self.client(f"{NODE_PREFIX}{name}"))
-
-    def _protect(self, node: Node) -> HostProtection:
-        """All of them together: the first node's cgroup for agents, and what its settings say of the process.
-
-        It does not go before other processes: a busy API would take a processor away from everything else.
-        """
-        settings = node.settings
-        oom_score_adj = settings.policy.config.oom_score_adj
-        protection = HostProtection(settings, oom_score_adj, node.emit, goes_first=False)
-        node.lacks += protection.begin()
-        return protection

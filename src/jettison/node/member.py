@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from urllib.parse import urlsplit
@@ -22,12 +21,10 @@ from jettison.node.cluster_settings import MemberSettings
 from jettison.node.guarding import say_where
 from jettison.node.logs.log_service import LogOffer, LogService
 from jettison.node.node import Node
-from jettison.node.process import greet, until_one_ends, until_told
+from jettison.node.process import Tell, greet, until_one_ends, until_told
 from jettison.node.reloading import Reloader
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
-
-Tell = Callable[[str], None]
 
 _KNOCK_SECONDS = 2.0
 _LOOKUP_SECONDS = 2.0

@@ -24,6 +24,7 @@ from jettison.node.entry import SIGNALS
 
 Work = Callable[[LogSink], Coroutine[Any, Any, None]]
 Reload = Callable[[], Coroutine[Any, Any, None]]
+Tell = Callable[[str], None]
 
 
 def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> None:

@@ -14,8 +14,9 @@ import pytest
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.connections import connection as connections
 from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
+from jettison.apiserver.connections.endpoint import Endpoint, is_loopback, parse_endpoint
 from jettison.apiserver.connections.limits import Receive, Scope, Send
-from jettison.apiserver.connections.server import Endpoint, is_loopback, listen, parse_endpoint, serve
+from jettison.apiserver.connections.server import listen, serve
 from jettison.errors import InputError, JettisonError
 
 Client = Callable[[bytes], Awaitable[bytes]]

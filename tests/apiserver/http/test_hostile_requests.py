@@ -18,7 +18,7 @@ from jettison.apiserver.verbs.eviction import Settings
 from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, pod_document
 
 REQUESTS_PER_EXAMPLE = 10
-EXAMPLES = 500
+EXAMPLES = 250
 
 _PATHS = st.sampled_from(
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from jettison.apiserver.connections.server import is_loopback, parse_endpoint
+from jettison.apiserver.connections.endpoint import is_loopback, parse_endpoint
 from jettison.cli.cluster.controller_options import controller_options
 from jettison.cli.extras import require
 from jettison.cli.options.host_options import state_dir_option

@@ -34,10 +34,10 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 asserts:
 	@$(PYTEST) --collect-only --quiet >/dev/null || $(PYTEST) --collect-only --quiet
 
-# Most tests wait for something, so two cores carry five workers. A file stays with one worker: its tests share servers.
+# Most tests wait for something, so two cores carry four workers. A file stays with one worker: its tests share servers.
 test: $(READY)  ## the whole suite
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts asserts
-	$(PYTEST) -n 5 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 
 bench: $(READY)  ## every benchmark, as ratios against a baseline of the same run
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done

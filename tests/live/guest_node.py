@@ -91,7 +91,7 @@ class Watching:
         (self._manifests / f"{name}.new").write_text(json.dumps(document))
         (self._manifests / f"{name}.new").rename(self._manifests / f"{name}.json")
 
-    async def until(self, is_true: Callable[[], object], what: str, seconds: float = 60) -> None:
+    async def until(self, is_true: Callable[[], object], what: str, seconds: float = 200) -> None:
         deadline = time.monotonic() + seconds
         while not is_true():
             if time.monotonic() > deadline:

@@ -16,13 +16,17 @@ OTHER = 6 * MIB
 POLLED = "no memory threshold events: memory is polled every 20 ms to 10 s, by its headroom"
 
 
+# Emulated, the guest takes a minute alone and several on a busy machine; the first test waits for all of it.
+pytestmark = pytest.mark.timeout(800)
+
+
 @pytest.fixture(scope="module")
 def seen(guest: Guest) -> GuestResult:
     """One boot for all."""
     root = Path(__file__).parents[2]
     needed = ("tests/live/guest_side.py", "tests/live/guest_kernel.py", "tests/emptying.py")
     files = {name: (root / name).read_bytes() for name in needed}
-    result = guest.run((root / "tests/live/guest_node.py").read_text(), files, timeout=400, disk_mib=64)
+    result = guest.run((root / "tests/live/guest_node.py").read_text(), files, timeout=700, disk_mib=64)
     assert result.exit_code == 0, result.output
     return result
 

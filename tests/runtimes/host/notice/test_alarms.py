@@ -129,16 +129,23 @@ def test_without_events_polling_tells_of_it_somewhat_later(tmp_path: Path) -> No
 @needs_root
 @pytest.mark.parametrize("has_events", [pytest.param(True, marks=needs_memory_events), False])
 def test_shortly_before_a_crossing_it_is_told_too_and_once(tmp_path: Path, *, has_events: bool) -> None:
+    """On a busy machine the program may grow past both lines between two looks, so it is tried again then."""
+    heard: list[str] = []
+
     async def scenario(scene: Scene) -> None:
-        heard = []
+        heard.clear()
         with running(scene.place, GROWS):
             async for alarm in scene.wakeups.alarms():
                 heard.append(alarm.source)
                 if alarm.source in ("memcg", "poll"):
                     break
-        assert [source for source in heard[:-1] if source != "psi"] == ["close"]
 
-    run(tmp_path, scenario, has_events=has_events)
+    for attempt in range(5):
+        (tmp_path / str(attempt)).mkdir()
+        run(tmp_path / str(attempt), scenario, has_events=has_events)
+        if "close" in heard:
+            break
+    assert [source for source in heard[:-1] if source != "psi"] == ["close"]
 
 
 @needs_root
@@ -153,7 +160,10 @@ def test_page_cache_does_not_hide_the_crossing(tmp_path: Path) -> None:
             assert before.node.usage + scene.available() - 64 * MI > 128 * MI, "no usage alarm could ever ring"
             scene.alarms.observed(before)
             assert (await scene.heard()).source == "poll"
-            assert scene.available() < 64 * MI
+            # The kernel adds its counters up later than it charges a page, on a busy machine by many milliseconds.
+            async with asyncio.timeout(30):
+                while scene.available() >= 64 * MI:
+                    await asyncio.sleep(0.01)
 
     run(tmp_path, scenario)
 

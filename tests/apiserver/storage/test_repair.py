@@ -14,9 +14,10 @@ import pytest
 
 from jettison.apiserver.objects.resources import LEASES
 from jettison.apiserver.storage.log import FILE
-from jettison.apiserver.storage.repair import examine, repair
+from jettison.apiserver.storage.repair import examine, held, repair
 from jettison.apiserver.storage.salvage import salvage
 from jettison.apiserver.storage.store import Store
+from jettison.errors import JettisonError
 from tests.apiserver.storage.test_store_damage import State, damage_row, lease, on_store, state_of, write_some
 from tests.apiserver.storage.test_store_damage import written as written  # noqa: PLC0414  a fixture
 from tests.apiserver.storage.writes import create, delete
@@ -167,3 +168,8 @@ def test_neither_touches_the_store_of_a_server(tmp_path: Path) -> None:
     on_store(tmp_path / "cluster", look)
     code, _, complaint = store_command(tmp_path / "nowhere", "check")
     assert (code, "there is no store in" in complaint) == (1, True)
+
+
+def test_a_name_that_no_directory_can_have_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(JettisonError, match="there is no store in"), held(tmp_path / ("9" * 300)):
+        pass

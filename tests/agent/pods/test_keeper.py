@@ -16,7 +16,8 @@ from jettison.agent.pods.keeper import Keeper
 from jettison.agent.pods.readmission import Readmitter
 from jettison.agent.pods.sources import Manifests, Wish
 from jettison.engine.node.signals import Condition
-from jettison.runtimes.protocol import PodStatus
+from jettison.errors import WriteError
+from jettison.runtimes.protocol import PodManifest, PodStatus
 from tests.agent.scripted_runtime import ScriptedHost
 from tests.agent.test_admission import Door, manifest
 
@@ -451,6 +452,30 @@ def test_a_keeper_that_is_woken_does_not_wait() -> None:
         assert [status.pod.name for status in runtime.statuses()] == ["web"]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_failed_to_start_is_tried_again_though_nothing_changed(tmp_path: Path) -> None:
+    """A full disk takes no record of it; at a later look there may be room."""
+
+    class FullRuntime(SlowRuntime):
+        attempts = 0
+
+        async def start(self, manifest: PodManifest) -> None:
+            self.attempts += 1
+            if self.attempts < 3:
+                raise WriteError("no room")
+            await super().start(manifest)
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        house.runtime = full = FullRuntime()
+        house.open()
+        house.write("a")
+        for _ in range(4):
+            await house.keeper.look()
+        assert (house.running(), full.attempts) == (["a"], 3)
 
     asyncio.run(scenario())
 

@@ -171,7 +171,7 @@ class Agent:
         self._say(*outcome.facts, *begun)
 
     def _cut_short(self, outcome: Outcome) -> None:
-        """Kill who is on his way out when the node would not survive the rest of his time."""
+        """Kill a pod that is on its way out when the node would not survive the rest of its grace period."""
         if not self.policy.switches.cut_grace_short or self._is_dry_run:
             return
         self._trends = follow(self._trends, outcome.history.readings)
@@ -193,7 +193,7 @@ class Agent:
             self._end(replace(order, grace_seconds=HARD_GRACE, is_at_once=True))
 
     def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
-        """Returns who is to be told to end now that this is on record."""
+        """Returns the pods that are to be told to end now that this is on record."""
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
         orders = self._due(outcome.decision) if isinstance(outcome.decision, Evict) else []
         if outcome.facts or isinstance(outcome.decision, Evict):

@@ -157,9 +157,9 @@ class Machine:
     def _oom_scores(self) -> Iterator[Check]:
         lowest = lowest_oom_score_adj(self._proc)
         if lowest is not None and lowest <= GUARANTEED_SCORE:
-            yield Check("oom", State.OK, "the kernel's OOM killer can be told whom to spare")
+            yield Check("oom", State.OK, "the kernel's OOM killer can be told what to spare")
             return
-        found = f"no oom_score_adj below {lowest or 0}: the kernel's OOM killer cannot be told whom to spare"
+        found = f"no oom_score_adj below {lowest or 0}: the kernel's OOM killer cannot be told what to spare"
         yield _degraded("oom", found, _AMBIENT.format("CAP_SYS_RESOURCE"))
 
     def _memory_volumes(self) -> Iterator[Check]:

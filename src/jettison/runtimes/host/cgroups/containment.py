@@ -57,7 +57,7 @@ class Builder:
         """Cgroups if they can be had."""
         lowest = lowest_oom_score_adj()
         unspared = (
-            f"no CAP_SYS_RESOURCE: no oom_score_adj below {lowest or 0}, so the kernel's OOM killer does not know whom "
+            f"no CAP_SYS_RESOURCE: no oom_score_adj below {lowest or 0}, so the kernel's OOM killer does not know what "
             "to spare"
         )
         lacks = (unspared,) if lowest is None or lowest > GUARANTEED_SCORE else ()

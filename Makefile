@@ -43,7 +43,7 @@ bench: $(READY)  ## every benchmark, as ratios against a baseline of the same ru
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
 LOCK = $(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
-  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra server --extra kube
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra server --extra kube --extra cri
 lock: $(READY)  ## pin the dependencies again
 	$(LOCK) -o requirements.lock pyproject.toml
 	$(LOCK) --extra dev -o requirements-dev.lock pyproject.toml

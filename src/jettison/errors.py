@@ -19,6 +19,7 @@
           ├─ StartError                    a process could not be started
           ├─ SignalError                   a process could not be signalled, or outlived SIGKILL
           ├─ ServeError                    an endpoint could not be opened
+          ├─ ContainerRuntimeError         a container runtime said no: its own words, and the code of the answer
           ├─ PodGone                       there is no such pod (any more): as good as done
           └─ StillRunning                  the pod has not stopped; the killing goes on
 
@@ -172,6 +173,14 @@ class SignalError(ActionError):
 
 class ServeError(ActionError):
     """An endpoint could not be opened: its address is taken, or there is no certificate for it."""
+
+
+class ContainerRuntimeError(ActionError):
+    """A container runtime said no. `code` is gRPC's: 5 where there is no such thing, 12 for an unknown call."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class PodGone(ActionError):  # noqa: N818  no failure: the pod is where it should be

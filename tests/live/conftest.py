@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.live import containerd as containerds
+from tests.live.containerd import Containerd
 from tests.live.debian import GuestUnavailableError
 from tests.live.guest import Guest
 from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl
@@ -38,6 +40,19 @@ def without_guest(reason: str, environment: Mapping[str, str], *, is_root: bool)
     if is_root and environment.get("CI"):
         pytest.fail(f"no guest: {reason}", pytrace=False)
     pytest.skip(f"no guest: {reason}")
+
+
+@pytest.fixture(scope="session")
+def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    """A private one with a small image, shared by all tests of a worker; up in a second once its programs are there."""
+    if os.geteuid() != 0:
+        pytest.skip("no containerd: only root can run it")
+    try:
+        containerds.programs()
+    except GuestUnavailableError as error:
+        without_guest(str(error), os.environ, is_root=True)
+    with containerds.running(tmp_path_factory.mktemp("c")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,123 @@
+"""The messages of CRI v1 that are used here: one row per field, with its number and type on the wire.
+
+Names and numbers are facts of the interface; fields that are neither sent nor read are left out, and unknown ones are
+skipped when an answer is decoded. Types: `string`, `bytes`, `bool`, `int` (every integer and enumeration), `map` (from
+string to string) or the name of another message; `[]` before a type says that the field repeats.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """One row. `kind` is the type without `[]`."""
+
+    number: int
+    name: str
+    kind: str
+    is_repeated: bool
+
+
+_TABLE = """
+VersionRequest: 1 version string
+VersionResponse: 1 version string, 2 runtime_name string, 3 runtime_version string, 4 runtime_api_version string
+StatusRequest: 1 verbose bool
+StatusResponse: 1 status RuntimeStatus
+RuntimeStatus: 1 conditions []RuntimeCondition
+RuntimeCondition: 1 type string, 2 status bool, 3 reason string, 4 message string
+
+RunPodSandboxRequest: 1 config PodSandboxConfig, 2 runtime_handler string
+RunPodSandboxResponse: 1 pod_sandbox_id string
+StopPodSandboxRequest: 1 pod_sandbox_id string
+RemovePodSandboxRequest: 1 pod_sandbox_id string
+ListPodSandboxRequest: 1 filter PodSandboxFilter
+ListPodSandboxResponse: 1 items []PodSandbox
+PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_directory string, 4 dns_config DNSConfig,
+    6 labels map, 7 annotations map, 8 linux LinuxPodSandboxConfig
+PodSandboxMetadata: 1 name string, 2 uid string, 3 namespace string, 4 attempt int
+PodSandboxFilter: 1 id string, 3 label_selector map
+PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map
+DNSConfig: 1 servers []string, 2 searches []string, 3 options []string
+LinuxPodSandboxConfig: 1 cgroup_parent string, 2 security_context LinuxSandboxSecurityContext
+LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 3 run_as_user Int64Value,
+    5 supplemental_groups []int, 6 privileged bool, 8 run_as_group Int64Value, 9 seccomp SecurityProfile
+NamespaceOption: 1 network int, 2 pid int, 3 ipc int
+SecurityProfile: 1 profile_type int, 2 localhost_ref string
+Int64Value: 1 value int
+UInt64Value: 1 value int
+
+CreateContainerRequest: 1 pod_sandbox_id string, 2 config ContainerConfig, 3 sandbox_config PodSandboxConfig
+CreateContainerResponse: 1 container_id string
+StartContainerRequest: 1 container_id string
+StopContainerRequest: 1 container_id string, 2 timeout int
+RemoveContainerRequest: 1 container_id string
+ReopenContainerLogRequest: 1 container_id string
+ListContainersRequest: 1 filter ContainerFilter
+ListContainersResponse: 1 containers []Container
+ContainerStatusRequest: 1 container_id string, 2 verbose bool
+ContainerStatusResponse: 1 status ContainerStatus, 2 info map
+ExecSyncRequest: 1 container_id string, 2 cmd []string, 3 timeout int
+ExecSyncResponse: 1 stdout bytes, 2 stderr bytes, 3 exit_code int
+ContainerConfig: 1 metadata ContainerMetadata, 2 image ImageSpec, 3 command []string, 4 args []string,
+    5 working_dir string, 6 envs []KeyValue, 7 mounts []Mount, 9 labels map, 10 annotations map, 11 log_path string,
+    12 stdin bool, 13 stdin_once bool, 14 tty bool, 15 linux LinuxContainerConfig
+ContainerMetadata: 1 name string, 2 attempt int
+ContainerFilter: 1 id string, 3 pod_sandbox_id string, 4 label_selector map
+Container: 1 id string, 2 pod_sandbox_id string, 3 metadata ContainerMetadata, 4 image ImageSpec, 5 image_ref string,
+    6 state int, 7 created_at int, 8 labels map
+ContainerStatus: 1 id string, 2 metadata ContainerMetadata, 3 state int, 4 created_at int, 5 started_at int,
+    6 finished_at int, 7 exit_code int, 8 image ImageSpec, 9 image_ref string, 10 reason string, 11 message string
+KeyValue: 1 key string, 2 value string
+Mount: 1 container_path string, 2 host_path string, 3 readonly bool, 5 propagation int
+LinuxContainerConfig: 1 resources LinuxContainerResources, 2 security_context LinuxContainerSecurityContext
+LinuxContainerResources: 1 cpu_period int, 2 cpu_quota int, 3 cpu_shares int, 4 memory_limit_in_bytes int,
+    5 oom_score_adj int
+LinuxContainerSecurityContext: 1 capabilities Capability, 2 privileged bool, 3 namespace_options NamespaceOption,
+    5 run_as_user Int64Value, 7 readonly_rootfs bool, 8 supplemental_groups []int, 11 no_new_privs bool,
+    12 run_as_group Int64Value, 13 masked_paths []string, 14 readonly_paths []string, 15 seccomp SecurityProfile
+Capability: 1 add_capabilities []string, 2 drop_capabilities []string
+
+ListImagesRequest:
+ListImagesResponse: 1 images []Image
+ImageStatusRequest: 1 image ImageSpec, 2 verbose bool
+ImageStatusResponse: 1 image Image, 2 info map
+PullImageRequest: 1 image ImageSpec
+PullImageResponse: 1 image_ref string
+RemoveImageRequest: 1 image ImageSpec
+ImageFsInfoRequest:
+ImageFsInfoResponse: 1 image_filesystems []FilesystemUsage, 2 container_filesystems []FilesystemUsage
+ImageSpec: 1 image string
+Image: 1 id string, 2 repo_tags []string, 3 repo_digests []string, 4 size int, 5 uid Int64Value, 6 username string,
+    8 pinned bool
+FilesystemUsage: 1 timestamp int, 2 fs_id FilesystemIdentifier, 3 used_bytes UInt64Value, 4 inodes_used UInt64Value
+FilesystemIdentifier: 1 mountpoint string
+Nothing:
+"""
+
+
+def _rows(table: str) -> dict[str, tuple[Field, ...]]:
+    found = {}
+    for line in table.replace("\n    ", " ").splitlines():
+        name, _, fields = line.partition(":")
+        if name:
+            found[name] = tuple(_row(field) for field in fields.split(",") if field.strip())
+    return found
+
+
+def _row(text: str) -> Field:
+    number, name, kind = text.split()
+    return Field(int(number), name, kind.removeprefix("[]"), kind.startswith("[]"))
+
+
+MESSAGES = _rows(_TABLE)
+
+RUNTIME, IMAGES = "runtime.v1.RuntimeService", "runtime.v1.ImageService"
+
+NETWORK_OF_NODE, OWN_PROCESSES = 2, 1
+"""Of `NamespaceOption`. A pid namespace that is the sandbox's would make `pause` process 1 of every container, and a
+program that ignores SIGTERM by default as process 1 would end of it."""
+
+SANDBOX_READY = 0
+CREATED, RUNNING, EXITED = 0, 1, 2
+RUNTIME_DEFAULT, UNCONFINED = 0, 1

@@ -28,7 +28,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RuntimeCondition:
     """`RuntimeReady` or `NetworkReady`."""
 
     kind: str
@@ -37,7 +37,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class StoredImage:
     """One that the runtime has. `user` is None where the image names a user by name, or none at all."""
 
     id: str
@@ -139,18 +139,19 @@ class CriClient:
             raise
         return Version(found["runtime_name"], found["runtime_version"], found["runtime_api_version"])
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[RuntimeCondition, ...]:
         """Whether it is ready, in its own words."""
         status = (await self._ask(RUNTIME, "Status", {}))["status"] or {"conditions": ()}
         return tuple(
-            Condition(each["type"], each["status"], each["message"] or each["reason"]) for each in status["conditions"]
+            RuntimeCondition(each["type"], each["status"], each["message"] or each["reason"])
+            for each in status["conditions"]
         )
 
-    async def images(self) -> tuple[Image, ...]:
+    async def images(self) -> tuple[StoredImage, ...]:
         """All of them."""
         return tuple(_image(each) for each in (await self._ask(IMAGES, "ListImages", {}))["images"])
 
-    async def image(self, name: str) -> tuple[Image, ImageConfig] | None:
+    async def image(self, name: str) -> tuple[StoredImage, ImageConfig] | None:
         """By name or id; None where the runtime does not have it."""
         found = await self._ask(IMAGES, "ImageStatus", {"image": {"image": name}, "verbose": True})
         if found["image"] is None:
@@ -269,9 +270,9 @@ class CriClient:
                 raise
 
 
-def _image(found: Message) -> Image:
+def _image(found: Message) -> StoredImage:
     user = found["uid"]
-    return Image(
+    return StoredImage(
         found["id"],
         tuple(found["repo_tags"]),
         tuple(found["repo_digests"]),

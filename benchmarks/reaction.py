@@ -31,8 +31,7 @@ from benchmarks.harness.nodes import running
 from benchmarks.harness.peers import Peer, installed_peers
 from benchmarks.harness.poller import polling
 from benchmarks.harness.trial import MI, Grower, Reaction, TrialFailed, trial
-from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
-from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
+from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
 from jettison.runtimes.linux.cgroups.usage import UsageReader
 from tests.live.node import LiveNode, pod
@@ -64,7 +63,7 @@ def main() -> int:
     if memory is None or os.geteuid() != 0:
         print("reaction: skipped, needs root and the memory controller")
         return 0
-    version, words = ("v2", cgroup_v2) if memory.is_unified else ("v1", cgroup_v1)
+    version, words = ("v2", CgroupV2) if memory.is_unified else ("v1", CgroupV1)
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
         scratch = Path(name)

@@ -20,12 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jettison.errors import RuntimeFailure
-from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
-from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
 from jettison.runtimes.linux.cgroups.usage import UsageReader
-from jettison.runtimes.linux.files.kept_files import DescriptorBudget
+from jettison.runtimes.linux.files.kernel_files import DescriptorBudget
 
 BAR = 2.0
 ROUNDS = 40
@@ -53,7 +52,7 @@ def main() -> int:
     if memory is None or tasks is None or os.geteuid() != 0:
         print("stats: skipped, needs root and the memory and pids controllers")
         return 0
-    words = cgroup_v2 if memory.is_unified else cgroup_v1
+    words = CgroupV2 if memory.is_unified else CgroupV1
     print(f"stats: cgroup {mounts.version.value if mounts.version else '-'}, best of {ROUNDS} rounds")
     print(f"{'':34}{'cgroups':>9}{'ms':>9}{'ratio':>8}")
     is_fast_enough = True

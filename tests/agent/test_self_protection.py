@@ -13,7 +13,7 @@ import pytest
 
 from jettison.agent.late_imports import LateImports
 from jettison.errors import JettisonError
-from jettison.runtimes.linux.capabilities import Capability, read_capabilities
+from jettison.runtimes.linux.processes import Capability, read_capabilities
 
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 may_lock = pytest.mark.skipif(

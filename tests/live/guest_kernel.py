@@ -14,9 +14,8 @@ from pathlib import Path
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import MemoryStats
-from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
+from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups, Watched
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts

@@ -15,13 +15,11 @@ import resource
 from collections.abc import Iterator
 
 from jettison.errors import RuntimeFailure
-from jettison.runtimes.linux.capabilities import Capability, read_capabilities
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.delegation import own_cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
-from jettison.runtimes.linux.cgroups.mounts import Hierarchy
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy, own_cgroup
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.processes import set_oom_score_adj
+from jettison.runtimes.linux.processes import Capability, read_capabilities, set_oom_score_adj
 
 ENOUGH_DESCRIPTORS = 4096
 """A thousand pods with four kept files each."""

@@ -16,11 +16,17 @@ from pathlib import Path
 
 from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
 from jettison.errors import ObservationError
-from jettison.runtimes.linux.capabilities import Capabilities, Capability, lowest_oom_score_adj, read_capabilities
-from jettison.runtimes.linux.cgroups.delegation import delegated_cgroup
 from jettison.runtimes.linux.cgroups.memcg_events import UsageAlarm
-from jettison.runtimes.linux.cgroups.mounts import CGROUP_ROOT, CgroupMounts, CgroupVersion, Hierarchy, discover
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.cgroups.mounts import (
+    CGROUP_ROOT,
+    CgroupMounts,
+    CgroupVersion,
+    Hierarchy,
+    delegated_cgroup,
+    discover,
+)
+from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.processes import Capabilities, Capability, lowest_oom_score_adj, read_capabilities
 from jettison.runtimes.linux.psi import PressureFile
 
 _LIMITED = ("cpu", "memory", "pids")

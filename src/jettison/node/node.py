@@ -40,7 +40,7 @@ from jettison.node.process import ended, started, until_one_ends
 from jettison.node.protection import HostProtection
 from jettison.node.service import SOCKET_NAME, HostService
 from jettison.node.settings import NodeSettings
-from jettison.runtimes.host.processes.entering import encode_entrance
+from jettison.runtimes.host.processes.processes import encode_entrance
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.specs.spec import pod_spec
 from jettison.runtimes.linux.files.kernel_files import reason

@@ -10,11 +10,10 @@ from jettison import events
 from jettison.agent.late_imports import LateImports
 from jettison.agent.self_protection import OwnCgroup, protect
 from jettison.events import Emit
-from jettison.runtimes.host.pods import tls
+from jettison.runtimes.host.pods import probes
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.delegation import delegated_cgroup
-from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.linux.cgroups.mounts import delegated_cgroup, discover
 
 _SWITCH_SECONDS = 0.0005
 
@@ -27,7 +26,7 @@ class HostProtection:
         self._oom_score_adj = oom_score_adj
         self._goes_first = goes_first
         self._emit = emit
-        self._imports = LateImports(self._tell, expected=tls.MODULES)
+        self._imports = LateImports(self._tell, expected=probes.TLS_MODULES)
 
     def begin(self) -> tuple[str, ...]:
         """To be called when everything is loaded. What is not permitted here, one line each."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jettison.node.diagnosis import Check, Machine, State
-from jettison.runtimes.linux.capabilities import Capability, lowest_oom_score_adj, read_capabilities
 from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.linux.processes import Capability, lowest_oom_score_adj, read_capabilities
 from tests.cli.guarded import Guarded, as_nobody
 from tests.cli.running import process, run
 

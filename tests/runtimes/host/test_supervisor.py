@@ -22,7 +22,7 @@ from jettison.engine.lifecycle import runs
 from jettison.errors import ManifestError, PodGone, StartError, StillRunning
 from jettison.runtimes.host import supervisor
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.host.specs import refusals
+from jettison.runtimes.host.specs import spec
 from jettison.runtimes.host.specs.spec import PodSpec
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from tests.runtimes.host.nodes import Node, is_alive, needs_root, node, settings
@@ -188,7 +188,7 @@ def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
 
     async def scenario(scene: Scene) -> None:
         wanted = manifest(container(SLEEPS))
-        monkeypatch.setattr(refusals, "pod_spec", refuse)
+        monkeypatch.setattr(spec, "pod_spec", refuse)
         await scene.supervisor.start(wanted)
         await until(lambda: len(scene.said(events.PodWaiting)) >= 5)
         monkeypatch.undo()

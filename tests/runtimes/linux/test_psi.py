@@ -13,9 +13,9 @@ from subprocess import Popen
 import pytest
 
 from jettison.errors import ObservationError
-from jettison.runtimes.linux.capabilities import Capability, read_capabilities
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.linux.processes import Capability, read_capabilities
 from jettison.runtimes.linux.psi import Pressure, PressureFile, PressureTrigger, Stall
 from tests.runtimes.linux.crowding import crowded
 

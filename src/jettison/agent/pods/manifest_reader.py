@@ -28,8 +28,7 @@ from jettison.manifests.files import bounds
 from jettison.manifests.files.plain_files import plain_text, read_plain
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import reason
-from jettison.runtimes.linux.forks import fork_quietly
-from jettison.runtimes.linux.processes import set_oom_score_adj
+from jettison.runtimes.linux.processes import fork_quietly, set_oom_score_adj
 
 _LENGTH = struct.Struct("=Q")
 _CHUNK = 65536

@@ -24,8 +24,7 @@ from jettison.cli.host.ordering import node_of
 from jettison.cli.inspect.watched_node import WatchedNode, watched_nodes_options
 from jettison.cli.output import remark
 from jettison.errors import InputError
-from jettison.runtimes.host.processes.entering import Entrance, decode_entrance, enter
-from jettison.runtimes.host.processes.processes import Process
+from jettison.runtimes.host.processes.processes import Entrance, Process, decode_entrance, enter
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _BLOCK = 64 * 1024

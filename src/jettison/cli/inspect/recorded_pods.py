@@ -29,7 +29,7 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.refusals import Refusal, read_spec
+from jettison.runtimes.host.specs.spec import Refusal, read_spec
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process

@@ -15,19 +15,17 @@ from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.engine.node.snapshot import Snapshot
 from jettison.events import Emit, Fact
-from jettison.runtimes.host.cgroups.containment import Builder, Containment
+from jettison.runtimes.host.cgroups.containment import Builder, Containment, rehearse_kill
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
-from jettison.runtimes.host.cgroups.rehearsal import rehearse_kill
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.measure.disks import DiskWatch
 from jettison.runtimes.host.measure.observer import LAYOUT, Observer
-from jettison.runtimes.host.notice.alarms import MemoryAlarms
+from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups
 from jettison.runtimes.host.notice.level_watch import LevelWatch
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.record_files import RecordFiles
-from jettison.runtimes.host.processes.entering import Entrance
+from jettison.runtimes.host.processes.processes import Entrance
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories

@@ -1,8 +1,16 @@
-"""All pods of the node: started, ended, remembered, and found again after the agent's own death."""
+"""All pods of the node: started, ended, remembered, and found again after the agent's own death.
+
+A damaged file must not cost a pod its life, so the record of a pod that runs and has none is made from what the kernel
+and the disk still know. The uid is in the name of its cgroup, the document in the manifest that asks for it. Each
+container has a place of its own, and of the processes there that lead a session the oldest is the one that the agent
+started. How often it was restarted its directories tell. What became of containers that have ended is lost: they begin
+anew, as their policy wants.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +27,7 @@ from jettison.errors import (
     InputError,
     JettisonError,
     ManifestError,
+    ObservationError,
     PodGone,
     RuntimeFailure,
     StartError,
@@ -26,20 +35,18 @@ from jettison.errors import (
 )
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.cgroups.places import Place
-from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.pod_worker import PodWorker
-from jettison.runtimes.host.pods.records import PodRecord, in_this_boot
-from jettison.runtimes.host.pods.recovery import recovered
-from jettison.runtimes.host.processes.entering import Entrance
-from jettison.runtimes.host.processes.processes import seal_descriptors
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_this_boot
+from jettison.runtimes.host.pods.reports import ActivePod
+from jettison.runtimes.host.processes.processes import Entrance, seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.refusals import Refusal, read_spec, refusal_of
-from jettison.runtimes.host.specs.spec import PodSpec
+from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec, Refusal, read_spec, refusal_of
 from jettison.runtimes.host.volumes import log_times, logs
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.linux.processes import Process, read_process
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 CLEAN_UP_WAIT = 30
@@ -51,6 +58,8 @@ _ROTATION_PERIOD = 10.0
 _STRAYS_WAIT = 10.0
 # How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has answered.
 _LOST_WAIT = 60.0
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,7 @@ class Supervisor:
         if lost is not None and isinstance(spec, Refusal):
             await self._services.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
         elif lost is not None and isinstance(spec, PodSpec):
-            record = recovered(record, PodDirectories(self._services, manifest.pod), spec)
+            record = _recovered(record, PodDirectories(self._services, manifest.pod), spec)
         try:
             self._services.files.save(record)
         except ManifestError as error:
@@ -338,3 +347,53 @@ def _checked_uid(manifest: PodManifest) -> str:
         return checked_uid(manifest.pod.uid)
     except InputError as error:
         raise StartError(f"pod `{manifest.pod}`: {error}") from error
+
+
+def _recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) -> PodRecord:
+    """`record` as it would be if the pod had been started now, with the containers that run."""
+    now = Instant.of(directories.services.clock)
+    found = {
+        each.name: _recovered_container(each, directories, now) for each in (*spec.init_containers, *spec.containers)
+    }
+    running = tuple(each for each in found.values() if each is not None)
+    began_ns = min((each.begun_monotonic_ns or 0 for each in running), default=now.monotonic_ns)
+    started_ns = now.wall_ns - (now.monotonic_ns - began_ns)
+    return replace(
+        record,
+        created_ns=started_ns,
+        started_ns=started_ns,
+        started_monotonic_ns=began_ns,
+        containers=running,
+        is_initialized=any(found[each.name] is not None for each in spec.containers),
+    )
+
+
+def _recovered_container(spec: ContainerSpec, directories: PodDirectories, now: Instant) -> ContainerRecord | None:
+    main = _leader(directories.services.places.of_container(directories.pod, spec.name))
+    if main is None:
+        return None
+    # Counted from the boot, and suspensions with it: at most the age of this boot.
+    begun_ns = min(main.start_ticks * 10**9 // _TICKS, now.monotonic_ns)
+    run = _latest_run(directories.writable_dir(spec.name, 0).parent)
+    # As an agent would have left it that died right after the start.
+    return ContainerRecord(spec.name, "starting", run, main.pid, main.start_ticks, begun_ns)
+
+
+def _leader(place: Place) -> Process | None:
+    found = []
+    for pid in place.processes():
+        try:
+            process = read_process(pid)
+        except ObservationError:
+            continue
+        if process is not None and not process.is_zombie and process.session == pid:
+            found.append(process)
+    return min(found, key=lambda each: (each.start_ticks, each.pid), default=None)
+
+
+def _latest_run(directory: Path) -> int:
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except OSError:
+        return 0
+    return max((int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10), default=0)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC, DescriptorBudget, KeptFile
 
 
 def boot_id(proc: Path = PROC) -> str:

@@ -1,5 +1,8 @@
+"""How pods are kept here, and the kill path: it works, leaves nothing behind, and says so where it would not work."""
+
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -8,15 +11,17 @@ import pytest
 
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
-from jettison.runtimes.host.cgroups.containment import Builder, Containment
-from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
-from jettison.runtimes.host.measure.accounting import ProcessMeter
+from jettison.engine.pods.pod import Pod
+from jettison.errors import SignalError
+from jettison.runtimes.host.cgroups.containment import Builder, Containment, rehearse_kill
+from jettison.runtimes.host.cgroups.places import Place, ProcessGroups
 from jettison.runtimes.host.measure.capacity import measure_capacity
+from jettison.runtimes.host.measure.meter import ProcessMeter
 from jettison.runtimes.host.settings import HostSettings
-from jettison.runtimes.linux.capabilities import lowest_oom_score_adj
 from jettison.runtimes.linux.proc import Machine
+from jettison.runtimes.linux.processes import lowest_oom_score_adj
 from tests.builders import MI, policy
-from tests.runtimes.host.nodes import needs_memory_events, needs_root, settings
+from tests.runtimes.host.nodes import needs_memory_events, needs_root, node, settings
 
 RULES = policy({"memory.available": "32Mi"}, guards_allocatable=True, kubeReserved={"memory": "28Mi"})
 
@@ -92,3 +97,45 @@ def test_whoever_may_not_make_cgroups_gets_families(tmp_path: Path) -> None:
     assert containment.kubepods is None
     assert "permission denied" in containment.lacks[0]
     containment.meter.close()
+
+
+class Immortal:
+    """A place whose processes do not die, on a machine that would not let us kill."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._place, name)
+
+    async def empty(self, timeout: float) -> frozenset[int]:
+        await self._place.empty(timeout)
+        return frozenset({4242})
+
+
+@needs_root
+def test_nothing_is_left_of_the_rehearsal(tmp_path: Path) -> None:
+    """Its place is gone afterwards, as after an eviction."""
+    with node(settings(tmp_path)) as small:
+        asyncio.run(rehearse_kill(small.kubepods))
+        assert not small.kubepods.found()
+
+
+@needs_root
+def test_a_machine_that_does_not_let_us_kill_is_refused(tmp_path: Path) -> None:
+    """Better no agent than one that cannot do its one job."""
+    with node(settings(tmp_path)) as small:
+        kubepods = small.kubepods
+
+        class Stubborn:
+            def of_pod(self, pod: Pod) -> Place:
+                return kubepods.of_pod(pod)
+
+            def of_container(self, pod: Pod, container: str) -> Place:
+                return Immortal(kubepods.of_container(pod, container))  # type: ignore[return-value]
+
+            def found(self) -> dict[str, Place]:
+                return {}
+
+        with pytest.raises(SignalError, match="survive SIGKILL"):
+            asyncio.run(rehearse_kill(Stubborn()))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from jettison.runtimes.host.cgroups.families import MARK, Families
-from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
+from jettison.runtimes.host.cgroups.places import ProcessGroups
 from tests.builders import GI, pod
 from tests.runtimes.host.nodes import SLEEPS, end, is_alive, python, reap, running, stop
 

@@ -11,8 +11,7 @@ import pytest
 
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
-from jettison.runtimes.host.cgroups.places import Gate, Place
-from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
+from jettison.runtimes.host.cgroups.places import Gate, Place, ProcessGroups
 from tests.builders import GI, pod
 from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python, reap, running, settings
 

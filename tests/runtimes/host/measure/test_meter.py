@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +11,16 @@ import pytest
 
 from jettison.clock import SystemClock
 from jettison.errors import ObservationError
-from jettison.runtimes.host.measure.active import ActivePod
-from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness
+from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.host.cgroups.places import ProcessGroups
+from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness, ProcessMeter
+from jettison.runtimes.host.pods.reports import ActivePod
+from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from tests.builders import MI, pod
-from tests.runtimes.host.nodes import Node, active, needs_root, node, python, running, settings
-
-pytestmark = needs_root
+from jettison.runtimes.linux.proc import Machine
+from tests.builders import GI, MI, pod
+from tests.runtimes.host.nodes import SLEEPS, Node, active, end, needs_root, node, python, running, settings
 
 EXACT = Exactness()
 KEPT = Exactness(memory=False, processes=False)
@@ -32,11 +38,19 @@ with open('{path}', 'wb') as file:
     file.write(bytes(32 << 20))
 """)
 
+# Both hold the same 32 MiB, which the kernel keeps once.
+SHARING = python("""
+kept = bytearray(32 << 20)
+if os.fork() == 0:
+    time.sleep(60)
+""")
+
 
 def meter_of(made: Node) -> CgroupMeter:
     return CgroupMeter(made.settings, made.kubepods, made.host, SystemClock())
 
 
+@needs_root
 def test_a_smaller_node_is_measured_by_its_own_cgroup(tmp_path: Path) -> None:
     async def scenario() -> None:
         with node(settings(tmp_path, node_pids=64)) as made:
@@ -61,6 +75,7 @@ def test_a_smaller_node_is_measured_by_its_own_cgroup(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@needs_root
 def test_a_node_that_is_the_machine_has_the_machines_memory_and_tasks(tmp_path: Path) -> None:
     with node(settings(tmp_path, node_memory=None)) as made:
         meter = meter_of(made)
@@ -80,6 +95,7 @@ def test_a_node_that_is_the_machine_has_the_machines_memory_and_tasks(tmp_path: 
         meter.close()
 
 
+@needs_root
 def test_pods_are_measured_with_their_containers(tmp_path: Path) -> None:
     async def scenario() -> None:
         with node(settings(tmp_path)) as made:
@@ -100,6 +116,7 @@ def test_pods_are_measured_with_their_containers(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@needs_root
 def test_inactive_page_cache_is_no_part_of_the_working_set(tmp_path: Path) -> None:
     async def scenario() -> None:
         with node(settings(tmp_path)) as made:
@@ -124,6 +141,7 @@ def test_inactive_page_cache_is_no_part_of_the_working_set(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
+@needs_root
 def test_memory_left_behind_by_an_earlier_container_is_the_pods_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         with node(settings(tmp_path)) as made:
@@ -149,6 +167,7 @@ def test_memory_left_behind_by_an_earlier_container_is_the_pods_alone(tmp_path: 
     asyncio.run(scenario())
 
 
+@needs_root
 def test_a_pod_that_vanishes_is_unknown_and_its_files_are_closed(tmp_path: Path) -> None:
     async def scenario() -> None:
         with node(settings(tmp_path)) as made:
@@ -171,6 +190,7 @@ def test_a_pod_that_vanishes_is_unknown_and_its_files_are_closed(tmp_path: Path)
     asyncio.run(scenario())
 
 
+@needs_root
 def test_a_node_whose_cgroup_is_gone_cannot_be_observed(tmp_path: Path) -> None:
     with node(settings(tmp_path)) as made:
         meter = meter_of(made)
@@ -178,3 +198,105 @@ def test_a_node_whose_cgroup_is_gone_cannot_be_observed(tmp_path: Path) -> None:
         with pytest.raises(ObservationError, match="is gone"):
             meter.memory()
         meter.close()
+
+
+@pytest.fixture
+def groups() -> ProcessGroups:
+    return ProcessGroups(Families(f"test-{os.getpid()}"), GI, lowest_score=0)
+
+
+def process_meter_of(groups: ProcessGroups, tmp_path: Path, **changes: object) -> ProcessMeter:
+    return ProcessMeter(settings(tmp_path, **changes), groups, Machine(), SystemClock(), pods_capacity=100 * MI)
+
+
+@pytest.fixture
+def meter(groups: ProcessGroups, tmp_path: Path) -> Iterator[ProcessMeter]:
+    meter = process_meter_of(groups, tmp_path, node_pids=50)
+    yield meter
+    meter.close()
+
+
+def test_a_smaller_node_uses_what_its_pods_use(groups: ProcessGroups, meter: ProcessMeter) -> None:
+    with running(groups.of_container(pod(), "c"), python("kept = bytearray(24 << 20)")):
+        memory = meter.memory()
+        assert memory.node is not None
+        assert memory.pods is not None
+        assert memory.node.available is not None
+        assert memory.pods.available is not None
+        assert 24 * MI < 128 * MI - memory.node.available < 64 * MI
+        assert memory.node.available - memory.pods.available == pytest.approx(28 * MI, abs=MI)
+        processes = meter.processes()
+        assert (processes.maximum, processes.current) == (50, 1)
+    memory = meter.memory()
+    assert memory.node is not None
+    assert memory.node.available == 128 * MI
+
+
+def test_shared_pages_count_once_where_a_decision_depends_on_it(
+    groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path
+) -> None:
+    place = groups.of_container(pod(), "c")
+    with running(place, SHARING) as pid:
+        each = active(place, "a", tmp_path / "pod", pid)
+        rough = meter.pods([each], Exactness(memory=False))["a"]
+        exact = meter.pods([each], Exactness(memory=True))["a"]
+        assert rough.processes == exact.processes == 2
+        assert rough.working_set is not None
+        assert exact.working_set is not None
+        assert rough.working_set > 64 * MI
+        assert 32 * MI < exact.working_set < 56 * MI
+        assert exact.containers == {"c": exact.working_set}
+
+
+def test_the_whole_machine_has_what_the_kernel_calls_available(groups: ProcessGroups, tmp_path: Path) -> None:
+    meter = process_meter_of(groups, tmp_path, node_memory=None)
+    memory = meter.memory()
+    assert memory.node is not None
+    assert memory.node.available is not None
+    assert memory.node.working_set is not None
+    assert memory.node.available + memory.node.working_set == Machine().memory().total
+    assert meter.processes().maximum == Machine().most_tasks()
+    meter.close()
+
+
+def test_a_container_whose_processes_are_gone_uses_nothing(
+    groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path
+) -> None:
+    gone = active(groups.of_container(pod(), "c"), "a", tmp_path / "pod")
+    numbers = meter.pods([gone], Exactness())["a"]
+    assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {"c": 0})
+
+
+def test_a_pod_between_two_runs_uses_nothing(groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path) -> None:
+    each = active(groups.of_container(pod(), "c"), "a", tmp_path / "pod")
+    waiting = replace(each, containers=[replace(each.containers[0], is_running=False)])
+    numbers = meter.pods([waiting], Exactness())["a"]
+    assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {})
+
+
+def test_who_is_still_a_copy_of_the_agent_does_not_count_as_large_as_it(
+    groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path
+) -> None:
+    """An exec probe is that for some milliseconds, several times a second."""
+    place = groups.of_container(pod(), "c")
+    each = active(place, "a", tmp_path / "pod")
+    sizes: list[tuple[int | None, int | None, int | None]] = []
+
+    def measure(_pid: int, _start_ticks: int) -> None:
+        memory = meter.memory().node
+        rough, exact = (meter.pods([each], Exactness(memory=is_exact))["a"] for is_exact in (False, True))
+        assert rough.processes == 1
+        assert memory is not None
+        sizes.append((memory.working_set, rough.working_set, exact.working_set))
+
+    async def scenario() -> None:
+        launch = Launch([sys.executable, "-I", "-S", "-c", SLEEPS], place.environment, tmp_path)
+        process = await spawn(launch, place, measure)
+        await asyncio.sleep(0.3)
+        measure(0, 0)
+        end(place)
+        await process.exited
+
+    asyncio.run(scenario())
+    assert sizes[0] == (0, 0, 0)
+    assert all(size is not None and size > MI for size in sizes[1])

@@ -14,9 +14,8 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import MemoryStats
 from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.measure.meter import CgroupMeter
-from jettison.runtimes.host.notice.alarms import MemoryAlarms, Watched
+from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups, Watched
 from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.protocol import Alarm
@@ -46,6 +45,39 @@ for _ in range(110):
     time.sleep(0.01)
 time.sleep(60)
 """
+
+
+def test_rings_are_kept_until_heard_and_several_count_once() -> None:
+    async def scenario() -> None:
+        clock = SystemClock()
+        wakeups = Wakeups(clock)
+        before = clock.monotonic_ns()
+        wakeups.ring("memcg")
+        after = clock.monotonic_ns()
+        wakeups.ring("poll")
+        alarms = wakeups.alarms()
+        first = await anext(alarms)
+        assert first.source == "memcg"
+        assert before <= first.raised_ns <= after
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(alarms), 0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_ring_while_the_listener_is_busy_is_heard_next() -> None:
+    async def scenario() -> None:
+        wakeups = Wakeups(SystemClock())
+        wakeups.ring("memcg")
+        heard = []
+        async for alarm in wakeups.alarms():
+            heard.append(alarm.source)
+            if len(heard) == 2:
+                break
+            wakeups.ring("oom")
+        assert heard == ["memcg", "oom"]
+
+    asyncio.run(scenario())
 
 
 @dataclass

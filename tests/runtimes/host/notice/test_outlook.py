@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import pytest
+
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import MemoryStats
-from jettison.runtimes.host.notice.outlook import CLOSE, MemoryPair, look_ahead, watched
+from jettison.runtimes.host.notice.outlook import CLOSE, Growth, MemoryPair, look_ahead, poll_pause, watched
 from tests.builders import GI, MI, threshold
 
 HARD = threshold(Signal.MEMORY_AVAILABLE, "100Mi")
 SOFT = threshold(Signal.MEMORY_AVAILABLE, "500Mi", grace_s=30)
 ALLOCATABLE = threshold(Signal.ALLOCATABLE_MEMORY_AVAILABLE, "100Mi")
 DISK = threshold(Signal.NODEFS_AVAILABLE, "10%")
+
+SECOND = 10**9
 
 
 def memory(capacity: int, usage: int, inactive: int) -> MemoryStats:
@@ -75,3 +79,34 @@ def test_the_pods_limit_is_watched_on_the_pods_alone() -> None:
 def test_without_numbers_there_is_nothing_to_look_ahead_to() -> None:
     found = look_ahead([HARD, ALLOCATABLE], MemoryPair(None, MemoryStats(1, None, GI, GI)))
     assert (found.crossed, found.headroom, found.node_levels | found.pods_levels) == (frozenset(), None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("headroom", "growth", "expected"),
+    [
+        (100 * GI, 0.0, 10.0),
+        (5 * GI, 0.0, 5.0),
+        (GI // 10, 0.0, 0.1),
+        (MI, 0.0, 0.02),
+        (0, 0.0, 0.02),
+        (8 * GI, 2.0 * GI, 2.0),
+        (100 * GI, 4.0 * GI, 10.0),
+    ],
+)
+def test_the_pause_shrinks_with_the_headroom_and_with_growth(headroom: int, growth: float, expected: float) -> None:
+    assert poll_pause(headroom, growth, GI, 0.02) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_rate_is_that_of_the_last_look_or_half_of_the_one_before() -> None:
+    growth = Growth()
+    growth.note(100, 0)
+    assert growth.rate == 0
+    growth.note(60, 2 * SECOND)
+    assert growth.rate == 20
+    growth.note(70, 3 * SECOND)
+    assert growth.rate == 10
+    growth.note(None, 4 * SECOND)
+    growth.note(0, 5 * SECOND)
+    assert growth.rate == 10
+    growth.note(0, 5 * SECOND)
+    assert growth.rate == 10

@@ -15,9 +15,8 @@ from jettison import events
 from jettison.engine.node.evictions import PodCondition
 from jettison.errors import PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
-from jettison.runtimes.host.pods import cleaning
 from jettison.runtimes.host.volumes import removal
-from jettison.runtimes.linux.files.mounts import read_mounts
+from jettison.runtimes.linux.files.filesystems import read_mounts
 from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
 from tests.runtimes.host.scenes import (
     SLEEPS,
@@ -370,16 +369,16 @@ def test_whoever_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(
 
 def test_what_cannot_be_cleared_away_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
-        attempts = []
+        attempts, remove = [], removal.remove_directory
 
         def fails_twice(path: Path) -> None:
             attempts.append(path)
             if len(attempts) < 3:
                 raise RemovalError(f"cannot remove `{path}`: operation not permitted")
-            removal.remove_directory(path)
+            remove(path)
 
         await started(scene, container(SLEEPS))
-        monkeypatch.setattr(cleaning, "remove_directory", fails_twice)
+        monkeypatch.setattr(removal, "remove_directory", fails_twice)
         await scene.supervisor.evict(eviction(scene.status().pod))
         await until(lambda: scene.supervisor.is_finished("uid-a"))
         assert len(attempts) == 3

@@ -11,7 +11,7 @@ import pytest
 
 from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.linux.files.mounts import mount_of
+from jettison.runtimes.linux.files.filesystems import mount_of
 from jettison.runtimes.linux.processes import read_process
 from tests.runtimes.host.nodes import needs_root
 

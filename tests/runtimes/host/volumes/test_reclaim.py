@@ -12,8 +12,8 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import ContainerCollection
 from jettison.runtimes.host.cgroups.families import Families
-from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
-from jettison.runtimes.host.measure.active import ActivePod
+from jettison.runtimes.host.cgroups.places import ProcessGroups
+from jettison.runtimes.host.pods.reports import ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.protocol import PodStatus, Reclaimed

@@ -12,7 +12,7 @@ import pytest
 from jettison.errors import RemovalError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.volumes.removal import remove_directory
-from jettison.runtimes.linux.files.mounts import read_mounts
+from jettison.runtimes.linux.files.filesystems import read_mounts
 from tests.runtimes.host.nodes import descriptors
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")

@@ -13,7 +13,7 @@ from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.host.volumes.volumes import Volume
-from jettison.runtimes.linux.files.mounts import mount_of
+from jettison.runtimes.linux.files.filesystems import mount_of
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
 

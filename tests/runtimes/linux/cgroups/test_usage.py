@@ -15,7 +15,7 @@ from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy, discover
 from jettison.runtimes.linux.cgroups.usage import ROOT, Memory, UsageReader
-from jettison.runtimes.linux.files.kept_files import DescriptorBudget
+from jettison.runtimes.linux.files.kernel_files import DescriptorBudget
 from tests.emptying import kill_until_empty
 
 Count = Callable[[], int]

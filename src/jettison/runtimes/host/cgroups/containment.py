@@ -1,7 +1,13 @@
-"""The better of two ways to keep pods, chosen once at the start: cgroups, or families of processes."""
+"""The better of two ways to keep pods, chosen once at the start: cgroups, or families of processes.
+
+And whether pods can be ended in it: the kill path is walked once before it is needed, because a starving node is no
+time to find out that it does not work. A process that ignores SIGTERM is started in a place of its own and killed the
+way an eviction ends. That loads every line of the way, and a machine that would not let us kill says so at start-up.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,21 +16,24 @@ from jettison.clock import Clock
 from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.pods.oom_scores import GUARANTEED_SCORE
+from jettison.engine.pods.pod import Pod
+from jettison.errors import SignalError
 from jettison.events import Emit
 from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgroup_parent
 from jettison.runtimes.host.cgroups.families import Families
-from jettison.runtimes.host.cgroups.kubepods import Kubepods
-from jettison.runtimes.host.cgroups.places import Places
-from jettison.runtimes.host.cgroups.pod_limits import kubepods_limits
-from jettison.runtimes.host.cgroups.process_groups import ProcessGroups
-from jettison.runtimes.host.measure.accounting import ProcessMeter
-from jettison.runtimes.host.measure.meter import CgroupMeter, Meter
+from jettison.runtimes.host.cgroups.kubepods import Kubepods, kubepods_limits
+from jettison.runtimes.host.cgroups.places import Places, ProcessGroups
+from jettison.runtimes.host.measure.meter import CgroupMeter, Meter, ProcessMeter
 from jettison.runtimes.host.notice.alarms import Watched
 from jettison.runtimes.host.notice.oom import OomWatch
+from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import proc
-from jettison.runtimes.linux.capabilities import lowest_oom_score_adj
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.processes import lowest_oom_score_adj
+
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +119,22 @@ class Builder:
         unified = kubepods.mounts.unified
         own: Path | None = None if unified is None else unified.mount_point / kubepods.node / "memory.pressure"
         return Watched(pressure=PROC / "pressure" / "memory" if is_whole_machine else own)
+
+
+async def rehearse_kill(places: Places) -> None:
+    """Raises SignalError when a pod could not be ended here."""
+    pod = Pod("rehearsal", "jettison", uid=f"rehearsal-{os.getpid()}")
+    outer, inner = places.of_pod(pod), places.of_container(pod, "main")
+    try:
+        outer.create()
+        inner.create()
+        command = ("/bin/sh", "-c", "trap '' TERM; sleep 60")
+        process = await spawn(Launch(command, inner.environment, Path("/")), inner, lambda _pid, _start: None)
+        inner.kill()
+        left = await inner.empty(_PATIENCE)
+        if left:
+            raise SignalError(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
+        await process.exited
+    finally:
+        inner.remove()
+        outer.remove()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from jettison.errors import ObservationError, SignalError
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import Process, read_process, read_processes
 
 MARK = "JETTISON_PLACE"

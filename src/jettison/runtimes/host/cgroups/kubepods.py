@@ -17,23 +17,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from jettison.engine.config.allocatable import MachineCapacity
+from jettison.engine.config.allocatable import MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.config.policy import Policy
+from jettison.engine.numbers.quantity import ZERO
 from jettison.engine.pods.oom_scores import oom_score_adjustments
-from jettison.engine.pods.pod import Pod, Qos
+from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
-from jettison.runtimes.host.cgroups import pod_limits
-from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent
-from jettison.runtimes.host.cgroups.claim import KUBEPODS
+from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.notice.oom import OomWatch, Tenancy
 from jettison.runtimes.host.settings import HostSettings, checked_uid
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
-from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
 
 _POD = "pod"
 _CONTAINER = "container-"
 _QOS = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/besteffort"}
+
+_PERIOD_US = 100_000
 
 
 class Kubepods:
@@ -70,11 +71,11 @@ class Kubepods:
         """
         self._limits = {
             self.node: Limits(memory=settings.node_memory, pids=settings.node_pids),
-            self.name: pod_limits.kubepods_limits(machine, policy),
+            self.name: kubepods_limits(machine, policy),
         }
         shares = {
-            f"{self.name}/burstable": pod_limits.burstable_limits(()),
-            f"{self.name}/besteffort": pod_limits.best_effort_limits(),
+            f"{self.name}/burstable": burstable_limits(()),
+            f"{self.name}/besteffort": best_effort_limits(),
         }
         everything = self._limits | shares
         for name in everything:
@@ -93,7 +94,7 @@ class Kubepods:
 
     def share(self, pods: Iterable[Pod]) -> None:
         """Weigh the Burstable pods against the others by what they ask for now."""
-        Cgroup(self.mounts, f"{self.name}/burstable").limit(pod_limits.burstable_limits(pods))
+        Cgroup(self.mounts, f"{self.name}/burstable").limit(burstable_limits(pods))
 
     def pod_cgroup(self, pod: Pod) -> str:
         """The name, whether or not it exists."""
@@ -106,20 +107,18 @@ class Kubepods:
     def of_pod(self, pod: Pod) -> Place:
         """Holds no process of its own."""
         name = self.pod_cgroup(pod)
-        limits = pod_limits.pod_limits(pod, self._most_pids_per_pod)
-        return CgroupPlace(Cgroup(self.mounts, name), limits, watcher=Tenancy(self._oom, name, pod))
+        allowed = pod_limits(pod, self._most_pids_per_pod)
+        return CgroupPlace(Cgroup(self.mounts, name), allowed, watcher=Tenancy(self._oom, name, pod))
 
     def of_container(self, pod: Pod, container: str) -> Place:
         """With the container's own limits and its oom_score_adj (spec §11)."""
         known = next((each for each in (*pod.containers, *pod.init_containers) if each.name == container), None)
-        limits = replace(
-            Limits() if known is None else pod_limits.container_limits(known), is_killed_as_one=self._kills_as_one
-        )
+        allowed = replace(Limits() if known is None else container_limits(known), is_killed_as_one=self._kills_as_one)
         score = oom_score_adjustments(pod, self._memory_capacity).get(container)
         if score is not None and self._lowest_score is not None:
             score = max(score, self._lowest_score)
         name = self.container_cgroup(pod, container)
-        return CgroupPlace(Cgroup(self.mounts, name), limits, score, Tenancy(self._oom, name, pod, container))
+        return CgroupPlace(Cgroup(self.mounts, name), allowed, score, Tenancy(self._oom, name, pod, container))
 
     def found(self) -> Mapping[str, Place]:
         """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""
@@ -140,9 +139,9 @@ class Kubepods:
     def _limit(self, wanted: Mapping[str, Limits]) -> tuple[set[str], tuple[str, ...]]:
         """The controllers that are missing, and what was refused."""
         missing, refused = set[str](), list[str]()
-        for name, limits in wanted.items():
+        for name, allowed in wanted.items():
             try:
-                missing.update(Cgroup(self.mounts, name).limit(limits))
+                missing.update(Cgroup(self.mounts, name).limit(allowed))
             except WriteError as failure:
                 refused.append(str(failure))
         return missing, tuple(refused)
@@ -156,3 +155,59 @@ class Kubepods:
             for name in sorted(Cgroup(self.mounts, self.name + part).children()):
                 if name.rpartition("/")[2].startswith(_POD):
                     yield name
+
+
+def kubepods_limits(machine: MachineCapacity, policy: Policy) -> Limits:
+    """What all pods together may use: without what is reserved if that is enforced, else everything there is."""
+    found = node_allocatable(machine, policy)
+    is_enforced = policy.config.cgroups_per_qos and "pods" in policy.config.enforce_node_allocatable
+    amounts = found.enforced if is_enforced else found.measured
+    pids = amounts.get("pid")
+    return Limits(
+        memory=amounts[MEMORY].value,
+        cpu_shares=cpu_shares(amounts[CPU].milli),
+        pids=None if pids is None else pids.value,
+    )
+
+
+def burstable_limits(pods: Iterable[Pod]) -> Limits:
+    """Burstable pods share processor time with the Guaranteed ones by what they asked for together."""
+    milli = sum(requests(pod).get(CPU, ZERO).milli for pod in pods if pod.qos == Qos.BURSTABLE)
+    return Limits(cpu_shares=cpu_shares(milli))
+
+
+def best_effort_limits() -> Limits:
+    """They get what is left over."""
+    return Limits(cpu_shares=cpu_shares(0))
+
+
+def pod_limits(pod: Pod, most_pids: int) -> Limits:
+    """A pod is capped as a whole only when each of its containers is, or when the pod itself says so."""
+    capped = limits(pod)
+    return Limits(
+        memory=capped[MEMORY].value if _is_capped(pod, MEMORY) else UNLIMITED,
+        cpu_shares=cpu_shares(0 if pod.qos == Qos.BEST_EFFORT else requests(pod).get(CPU, ZERO).milli),
+        cpu_quota_us=_quota(capped[CPU].milli) if _is_capped(pod, CPU) else UNLIMITED,
+        pids=most_pids if most_pids > 0 else UNLIMITED,
+    )
+
+
+def container_limits(container: Container) -> Limits:
+    """A container that names only a limit has asked for that much."""
+    memory, cpu = container.limits.get(MEMORY, ZERO), container.limits.get(CPU, ZERO)
+    return Limits(
+        memory=memory.value if memory.sign > 0 else UNLIMITED,
+        cpu_shares=cpu_shares(container.requests.get(CPU, cpu).milli),
+        cpu_quota_us=_quota(cpu.milli) if cpu.sign > 0 else UNLIMITED,
+    )
+
+
+def _is_capped(pod: Pod, resource: str) -> bool:
+    if pod.resources is not None and pod.resources.limits.get(resource, ZERO).sign > 0:
+        return True
+    containers = (*pod.containers, *pod.init_containers)
+    return bool(containers) and all(each.limits.get(resource, ZERO).sign > 0 for each in containers)
+
+
+def _quota(milli: int) -> int:
+    return milli * _PERIOD_US // 1000

@@ -15,19 +15,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.linux.cgroups import kill as cgroup_kill
 from jettison.runtimes.linux.cgroups import memcg_events
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC
 
 # Between two looks whether all are dead: most are within 1 ms, a process of 400 MB takes 25.
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.02
+
+_POD_PREFIX = "pod"
 
 
 class Door(NamedTuple):
@@ -291,3 +295,32 @@ class FamilyPlace:
             return False
         self._families.forget(self.name)
         return True
+
+
+class ProcessGroups:
+    """The names are those of the cgroups that there would be, without QoS: there is nothing to be limited by class."""
+
+    def __init__(self, families: Families, memory_capacity: int, lowest_score: int | None = None) -> None:
+        self.families = families
+        self._memory_capacity = memory_capacity
+        self._lowest_score = lowest_score
+
+    def pod_name(self, pod: Pod) -> str:
+        """Its containers' names begin with it."""
+        return f"{_POD_PREFIX}{checked_uid(pod.uid)}"
+
+    def of_pod(self, pod: Pod) -> Place:
+        """All of its containers' families."""
+        return FamilyPlace(self.families, self.pod_name(pod))
+
+    def of_container(self, pod: Pod, container: str) -> Place:
+        """One family."""
+        score = oom_score_adjustments(pod, self._memory_capacity).get(container)
+        if score is not None and self._lowest_score is not None:
+            score = max(score, self._lowest_score)
+        return FamilyPlace(self.families, f"{self.pod_name(pod)}/{container}", score)
+
+    def found(self) -> Mapping[str, Place]:
+        """Those with a living process."""
+        pods = {name.partition("/")[0] for name in self.families.census()}
+        return {pod.removeprefix(_POD_PREFIX): FamilyPlace(self.families, pod) for pod in pods}

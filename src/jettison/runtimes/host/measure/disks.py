@@ -17,8 +17,7 @@ from pathlib import Path
 from jettison.clock import Clock
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage
-from jettison.runtimes.linux.files.project_quota import NoQuota, project_usage
+from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage, NoQuota, project_usage
 
 _BLOCK = 512
 _PORTION = 1000

@@ -22,9 +22,9 @@ from jettison.engine.node.snapshot import (
     VolumeUsage,
 )
 from jettison.errors import ObservationError
-from jettison.runtimes.host.measure.active import ActiveContainer, ActivePod
 from jettison.runtimes.host.measure.disks import DiskWatch, Targets
 from jettison.runtimes.host.measure.meter import Exactness, Meter, PodNumbers
+from jettison.runtimes.host.pods.reports import ActiveContainer, ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.files.filesystems import read_filesystem
 

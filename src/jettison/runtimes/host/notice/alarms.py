@@ -7,6 +7,7 @@ serves where there is no alarm, while an alarm is being moved, and when page cac
 crossing.
 
 Whatever rings, the memory is read again before the agent is told: alarms also come for cache, and on the way down.
+Everything that says "look now" says it to `Wakeups`, to which one listens.
 
 Shortly before a crossing it rings as well. Then there is nothing to decide yet, but what was looked at, decided and
 written down a moment ago takes a third of the time when it comes to that.
@@ -15,7 +16,7 @@ written down a moment ago takes a third of the time when it comes to that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,18 @@ from pathlib import Path
 from jettison.clock import Clock
 from jettison.engine.node.thresholds import Threshold
 from jettison.errors import ObservationError
-from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
-from jettison.runtimes.host.notice.outlook import MemoryPair, Outlook, look_ahead, watched
+from jettison.runtimes.host.notice.outlook import (
+    LONGEST_PAUSE,
+    Growth,
+    MemoryPair,
+    Outlook,
+    look_ahead,
+    poll_pause,
+    watched,
+)
 from jettison.runtimes.host.notice.usage_events import UsageEvents
-from jettison.runtimes.host.notice.wakeups import Wakeups
 from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
-from jettison.runtimes.protocol import CLOSE_ALARM
+from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
 
 _SHORTEST_PAUSE = 0.02
 # While an alarm is being moved, which is over in some 50 ms.
@@ -46,6 +53,30 @@ _WARNING_PAUSE_NS = 10**9
 _PAUSE_WHEN_CROSSED = 1.0
 
 _STALL_US, _WINDOW_US = 100_000, 1_000_000
+
+
+class Wakeups:
+    """Rings are kept until heard. The first of several is the one that is told: latency counts from there."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pending: Alarm | None = None
+        self._rung = asyncio.Event()
+
+    def ring(self, source: str) -> None:
+        """Look now."""
+        if self._pending is None:
+            self._pending = Alarm(source, self._clock.monotonic_ns())
+            self._rung.set()
+
+    async def alarms(self) -> AsyncIterator[Alarm]:
+        """For one listener; with two, each ring is heard by one of them."""
+        while True:
+            await self._rung.wait()
+            self._rung.clear()
+            alarm, self._pending = self._pending, None
+            if alarm is not None:
+                yield alarm
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from jettison.engine.node.signals import ROWS, Resource, Signal, readings
 from jettison.engine.node.snapshot import NodeStats, Reading
 from jettison.engine.node.thresholds import Threshold
 from jettison.errors import ObservationError
-from jettison.runtimes.host.notice.growth import LONGEST_PAUSE, Growth, poll_pause
-from jettison.runtimes.host.notice.wakeups import Wakeups
+from jettison.runtimes.host.notice.alarms import Wakeups
+from jettison.runtimes.host.notice.outlook import LONGEST_PAUSE, Growth, poll_pause
 
 # While it would be used up within a second, and else.
 _SHORTEST_PAUSE, _QUIET_PAUSE = 0.02, 0.1

@@ -20,8 +20,7 @@ from jettison.events import Emit, OutOfMemoryKill
 from jettison.runtimes.linux.cgroups import memcg_events
 from jettison.runtimes.linux.cgroups.memcg_events import OomAlarm
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
-from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFile
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC, DescriptorBudget, KeptFile
 from jettison.runtimes.linux.kernel_log import KMSG, KernelLog
 
 # After an alarm the kill follows within a few milliseconds, unless the kernel has to reclaim first.

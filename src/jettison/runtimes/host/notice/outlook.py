@@ -1,4 +1,4 @@
-"""How far the node is from its next memory threshold, and at which usage a cgroup would show the crossing.
+"""How far the node is from its next threshold, how fast it gets there, and how soon to look again.
 
 The kernel's alarms watch *usage*; thresholds are about the working set, which is usage without the inactive page cache
 (spec §4). As long as memory is free the two grow alike, so the crossing comes at today's usage plus today's headroom:
@@ -22,6 +22,8 @@ CLOSE = 4 * 2**20
 
 # Charges are made in batches of 64 pages for each core, so close to its limit a cgroup stops short of it.
 _MARGIN = 2 * 1024 * 1024
+
+LONGEST_PAUSE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +81,31 @@ def look_ahead(thresholds: Iterable[Threshold], memory: MemoryPair) -> Outlook:
             pods_levels |= {line, line - CLOSE} if headroom > CLOSE else {line}
     headroom_to_next = min(headrooms, default=None)
     return Outlook(frozenset(crossed), headroom_to_next, frozenset(node_levels), frozenset(pods_levels), is_reachable)
+
+
+class Growth:
+    """Of one quantity, from its headroom at each look. Half of an earlier rate is still believed: growth is bursts."""
+
+    __slots__ = ("_last", "rate")
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        # Headroom and time.
+        self._last: tuple[int, int] | None = None
+
+    def note(self, headroom: int | None, now_ns: int) -> None:
+        """What is left now; None: nothing is to be crossed."""
+        if headroom is None:
+            self._last = None
+            return
+        if self._last is not None and now_ns > self._last[1]:
+            rate = (self._last[0] - headroom) * 10**9 / (now_ns - self._last[1])
+            self.rate = max(rate, self.rate / 2, 0.0)
+        self._last = (headroom, now_ns)
+
+
+def poll_pause(headroom: int, growth: float, feared: float, shortest: float) -> float:
+    """Seconds until the next look: half the time in which it would be used up at the rate seen, or all of that at the
+    rate feared, because it may begin at any moment.
+    """
+    return min(max(headroom / max(2 * growth, feared), shortest), LONGEST_PAUSE)

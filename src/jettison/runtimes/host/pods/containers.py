@@ -12,13 +12,12 @@ from pathlib import Path
 from jettison.engine.lifecycle.events import FoundContainer
 from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import StartError
-from jettison.runtimes.host.measure.active import ActiveContainer
 from jettison.runtimes.host.pods import probes
 from jettison.runtimes.host.pods.records import Identity
+from jettison.runtimes.host.pods.reports import ActiveContainer
 from jettison.runtimes.host.processes import processes
-from jettison.runtimes.host.processes.entering import Entrance
 from jettison.runtimes.host.processes.launching import Launcher
-from jettison.runtimes.host.processes.processes import Process
+from jettison.runtimes.host.processes.processes import Entrance, Process
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.volumes import pod_directories
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories

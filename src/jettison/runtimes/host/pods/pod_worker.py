@@ -19,19 +19,16 @@ from jettison.engine.lifecycle import events as ev
 from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.state import PodLife
 from jettison.errors import RuntimeFailure, StartError
-from jettison.runtimes.host.measure.active import ActivePod
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
-from jettison.runtimes.host.pods.cleaning import clean_up
 from jettison.runtimes.host.pods.containers import Container
-from jettison.runtimes.host.pods.kept_answers import KeptAnswer
 from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
-from jettison.runtimes.host.processes.entering import Entrance
-from jettison.runtimes.host.processes.processes import Process
-from jettison.runtimes.host.specs.refusals import FAILED_MOUNT, NO_CGROUP, Refusal, not_set_up, read_spec
-from jettison.runtimes.host.specs.spec import PodSpec
+from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
+from jettison.runtimes.host.processes.processes import Entrance, Process
+from jettison.runtimes.host.specs.spec import FAILED_MOUNT, NO_CGROUP, PodSpec, Refusal, not_set_up, read_spec
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
+from jettison.runtimes.host.volumes.removal import clean_up
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 _SECOND_NS = 10**9

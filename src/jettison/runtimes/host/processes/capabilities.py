@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jettison.errors import ManifestError
-from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs import texts
 
 # In the order of their numbers, from 0.
 NAMES = (
@@ -96,6 +96,6 @@ def checked_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     for name in names:
         bare = name.upper().removeprefix("CAP_")
         if bare != ALL and bare not in _NUMBERS:
-            raise ManifestError(f"{where}: there is no capability `{checked_texts.shown(name)}`, see capabilities(7)")
+            raise ManifestError(f"{where}: there is no capability `{texts.shown(name)}`, see capabilities(7)")
         found.append(bare)
     return tuple(found)

@@ -17,7 +17,7 @@ from jettison.errors import StartError
 from jettison.runtimes.host.processes import capabilities, system_calls
 from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC
 
 NO_GROUP = 65_534
 """The group of a user whose own number belongs to some group of the host: it owns nothing."""

@@ -23,7 +23,7 @@ from jettison.runtimes.host.cgroups.places import Gate
 from jettison.runtimes.host.processes.confinement import Confinement
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.forks import fork_quietly
+from jettison.runtimes.linux.processes import fork_quietly
 
 WORD = b"\n"
 """What the child says when it is in its place, and what it is told when it may go on."""

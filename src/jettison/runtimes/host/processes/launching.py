@@ -1,12 +1,18 @@
-"""From a container's spec to a process in its place: directory, links, log, environment, command."""
+"""From a container's spec to a process in its place: directory, links, log, environment, command.
+
+Nothing is inherited from the agent: its environment is private, and a container should not behave differently
+because of how the agent was started. HOME and TMPDIR point into the writable directory, so that what a program writes
+there is counted and removed with its container. The directory in which a container begins is made when it is missing:
+in its own directory or a volume of its pod, never elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from jettison import events
 from jettison.errors import ManifestError, StartError
@@ -14,19 +20,21 @@ from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.confinement import with_group
-from jettison.runtimes.host.processes.entering import Entrance
-from jettison.runtimes.host.processes.environment import arguments, environment, working_directory
 from jettison.runtimes.host.processes.forking import Launch
-from jettison.runtimes.host.processes.processes import Process
-from jettison.runtimes.host.processes.working_dirs import make_working_dir
+from jettison.runtimes.host.processes.processes import Entrance, Process
+from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
+from jettison.runtimes.host.specs.texts import Sizes, expand
 from jettison.runtimes.host.volumes import logs, volumes
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
+from jettison.runtimes.host.volumes.volumes import Volume, descended
 from jettison.runtimes.linux.files import kernel_files
 
 # The containers of a pod may be different users: each has to itself what it writes, and passes through what is above.
 _SHARED_MODE, _OWN_MODE = 0o711, 0o700
 _UNCHANGED = -1
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Launcher:
@@ -85,3 +93,70 @@ class Launcher:
             raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
         return Launch(words, variables, place, output, with_group(spec.security), directories.services.descriptors)
+
+
+def environment(
+    spec: ContainerSpec, pod_name: str, writable_dir: Path, mounted: Iterable[Volume], extra: Mapping[str, str]
+) -> dict[str, str]:
+    """All variables; those of the manifest come after ours and may refer to them. `extra` cannot be overridden.
+
+    Raises ManifestError where they become too long.
+    """
+    found = {
+        "PATH": SEARCH_PATH,
+        "HOME": str(writable_dir),
+        "TMPDIR": str(writable_dir),
+        "HOSTNAME": pod_name,
+    }
+    wanted = {mount.volume for mount in spec.mounts}
+    found |= {volumes.variable(volume.name): str(volume.path) for volume in mounted if volume.name in wanted}
+    sizes = Sizes(found)
+    for name, value in spec.env:
+        sizes.variable(name, value)
+        found[name] = expand(value, found)
+    return {**found, **extra}
+
+
+def arguments(command: Iterable[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command with the variables of its container in them. Raises ManifestError where they become too
+    long.
+    """
+    words = tuple(command)
+    Sizes(variables).words(words, "command")
+    return tuple(expand(word, variables) for word in words)
+
+
+def working_directory(spec: ContainerSpec, writable_dir: Path) -> Path:
+    """Inside a mounted volume when it lies below a mountPath, else a path of the host; relative to the writable one."""
+    wanted = Path(spec.working_dir)
+    if not wanted.is_absolute():
+        return writable_dir / wanted
+    inside = wanted.relative_to("/")
+    if any(inside.is_relative_to(mount.path) for mount in spec.mounts):
+        return writable_dir / inside
+    return wanted
+
+
+def make_working_dir(
+    spec: ContainerSpec, writable_dir: Path, volumes: Mapping[str, Volume], owner: SecuritySpec = NO_SECURITY
+) -> None:
+    """Raises StartError. A path of the host is left to itself; that it is missing, the start will tell."""
+    wanted = working_directory(spec, writable_dir)
+    if not wanted.is_relative_to(writable_dir) or wanted.is_dir():
+        return
+    base, rest = _way(spec, writable_dir, wanted, volumes)
+    try:
+        if ".." in rest.parts:
+            raise StartError(f"cannot make workingDir `{spec.working_dir}`: allowed is one without `..`")
+        with descended(base, rest, owner.user, owner.group):
+            return
+    except OSError as error:
+        raise StartError(f"cannot make workingDir `{spec.working_dir}`: {kernel_files.reason(error)}") from error
+
+
+def _way(spec: ContainerSpec, writable_dir: Path, wanted: Path, volumes: Mapping[str, Volume]) -> tuple[Path, PurePath]:
+    inside = wanted.relative_to(writable_dir)
+    for mount in spec.mounts:
+        if inside.is_relative_to(mount.path):
+            return volumes[mount.volume].path, mount.sub_path / inside.relative_to(mount.path)
+    return writable_dir, inside

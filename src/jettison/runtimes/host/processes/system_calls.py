@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jettison.errors import MountError
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.mounts import PROC
+from jettison.runtimes.linux.files.kernel_files import PROC
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

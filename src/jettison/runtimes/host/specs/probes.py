@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import ManifestError
 from jettison.manifests.files.decoding import shortened
-from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs import texts
 from jettison.runtimes.host.specs.pod_documents import ContainerWire, HttpWire, ProbeWire
 
 
@@ -102,8 +102,8 @@ def _action(probe: ProbeWire, ports: Mapping[str, int], where: str) -> Action:
     if probe.exec is not None:
         if not probe.exec.command:
             raise ManifestError(f"{where}: exec.command: required value")
-        words = checked_texts.at_most(_MOST_WORDS, probe.exec.command, f"{where}: exec.command")
-        return ExecAction(tuple(checked_texts.passable(word, where) for word in words))
+        words = texts.at_most(_MOST_WORDS, probe.exec.command, f"{where}: exec.command")
+        return ExecAction(tuple(texts.passable(word, where) for word in words))
     if probe.http_get is not None:
         return _http_action(probe.http_get, ports, where)
     tcp = probe.tcp_socket
@@ -112,7 +112,7 @@ def _action(probe: ProbeWire, ports: Mapping[str, int], where: str) -> Action:
 
 
 def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAction:
-    scheme = checked_texts.choice((http.scheme or "HTTP").upper(), ("HTTP", "HTTPS"), f"{where}: scheme")
+    scheme = texts.choice((http.scheme or "HTTP").upper(), ("HTTP", "HTTPS"), f"{where}: scheme")
     path = http.path or "/"
     headers = tuple((header.name, header.value) for header in http.http_headers or ())
     size = len(path) + sum(len(name) + len(value) for name, value in headers)
@@ -121,7 +121,7 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
     # A line break in any of these would let the manifest write a request of its own.
     for text in (path, *(part for header in headers for part in header)):
         if not text.isprintable() or not text.isascii():
-            raise ManifestError(f"{where}: `{checked_texts.shown(text)}` cannot be part of an HTTP request")
+            raise ManifestError(f"{where}: `{texts.shown(text)}` cannot be part of an HTTP request")
     for name, _ in headers:
         if not name or set(name) & set(" :"):
             raise ManifestError(f"{where}: `{shortened(name)}` is no name of a header")
@@ -132,14 +132,14 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
 def _host(host: str | None, where: str) -> str:
     text = host or _LOOPBACK
     if len(text) > _LONGEST_HOST or not text.isascii() or not text.isprintable() or " " in text:
-        raise ManifestError(f"{where}: `{checked_texts.shown(text)}` is no host")
+        raise ManifestError(f"{where}: `{texts.shown(text)}` is no host")
     return text
 
 
 def _port(port: int | str, ports: Mapping[str, int], where: str) -> int:
     if isinstance(port, str):
         if port not in ports:
-            raise ManifestError(f"{where}: the container has no port called `{checked_texts.shown(port)}`")
+            raise ManifestError(f"{where}: the container has no port called `{texts.shown(port)}`")
         port = ports[port]
     if not 0 < port < 65_536:
         raise ManifestError(f"{where}: port is `{port}`, must be between 1 and 65535")

@@ -13,8 +13,8 @@ from typing import Any
 
 from jettison.errors import ManifestError
 from jettison.runtimes.host.processes import capabilities, seccomp
-from jettison.runtimes.host.specs import checked_texts
 from jettison.runtimes.host.specs import pod_documents as wire
+from jettison.runtimes.host.specs import texts
 
 _APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _MOST_GROUPS = 1024
@@ -48,7 +48,7 @@ def check_pod_security(spec: wire.SpecWire) -> None:
     if spec.host_users is False:
         raise ManifestError("spec.hostUsers: `false` needs a user namespace, a bare host has none")
     if spec.runtime_class_name:
-        name = checked_texts.shown(spec.runtime_class_name)
+        name = texts.shown(spec.runtime_class_name)
         raise ManifestError(f"spec.runtimeClassName: `{name}` needs a container runtime, a bare host has none")
     if spec.share_process_namespace and spec.host_pid:
         raise ManifestError("spec.shareProcessNamespace: ShareProcessNamespace and HostPID cannot both be enabled")
@@ -61,10 +61,10 @@ def check_pod_security(spec: wire.SpecWire) -> None:
     if pod.supplemental_groups_policy is not None:
         # The same here: memberships are an image's to name, and there is none.
         where = "spec.securityContext.supplementalGroupsPolicy"
-        checked_texts.choice(pod.supplemental_groups_policy, ("Merge", "Strict"), where)
+        texts.choice(pod.supplemental_groups_policy, ("Merge", "Strict"), where)
     if pod.fs_group_change_policy is not None:
         where = "spec.securityContext.fsGroupChangePolicy"
-        checked_texts.choice(pod.fs_group_change_policy, ("OnRootMismatch", "Always"), where)
+        texts.choice(pod.fs_group_change_policy, ("OnRootMismatch", "Always"), where)
     if len(pod.supplemental_groups or ()) > _MOST_GROUPS:
         count = len(pod.supplemental_groups or ())
         raise ManifestError(f"spec.securityContext.supplementalGroups: {count} groups, at most {_MOST_GROUPS} fit")
@@ -80,7 +80,7 @@ def security_spec(
         _check_elsewhere(each)
     app_armor = annotations.get(f"{_APP_ARMOR_ANNOTATION}{name}")
     if app_armor not in (None, "unconfined"):
-        raise ManifestError(f"AppArmor annotation `{checked_texts.shown(app_armor)}`: no profiles on a bare host")
+        raise ManifestError(f"AppArmor annotation `{texts.shown(app_armor)}`: no profiles on a bare host")
     user = pod.run_as_user if own.run_as_user is None else own.run_as_user
     group = pod.run_as_group if own.run_as_group is None else own.run_as_group
     non_root = pod.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
@@ -109,7 +109,7 @@ def _check_unavailable(own: wire.ContainerSecurityWire) -> None:
     if own.read_only_root_filesystem:
         raise ManifestError(f"securityContext.readOnlyRootFilesystem: {_NO_MOUNTS}, they stay writable")
     if own.proc_mount not in (None, "", "Default"):
-        checked_texts.choice(own.proc_mount or "", ("Default", "Unmasked"), "securityContext.procMount")
+        texts.choice(own.proc_mount or "", ("Default", "Unmasked"), "securityContext.procMount")
         raise ManifestError("securityContext.procMount: `hostUsers` must be false if `procMount` is `Unmasked`")
     if own.allow_privilege_escalation is False:
         # Texts of Kubernetes' validation.
@@ -162,7 +162,7 @@ def _filter(profile: wire.ProfileWire | None, added: int, *, is_privileged: bool
 
 
 def _profile_type(profile: wire.ProfileWire, allowed: tuple[str, ...], field: str) -> str:
-    kind = checked_texts.choice(profile.type, allowed, f"securityContext.{field}.type")
+    kind = texts.choice(profile.type, allowed, f"securityContext.{field}.type")
     word = "seccomp" if field == "seccompProfile" else "AppArmor"
     if kind == "Localhost" and not profile.localhost_profile:
         raise ManifestError(f"securityContext.{field}.localhostProfile: must be set when {word} type is Localhost")

@@ -16,7 +16,7 @@ from typing import Any
 from jettison.engine.numbers.quantity import parse
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.files.decoding import shortened
-from jettison.runtimes.host.specs import checked_texts
+from jettison.runtimes.host.specs import texts
 from jettison.runtimes.host.specs.pod_documents import MountWire, VolumeWire
 
 HOST_PATH_TYPES = (
@@ -61,20 +61,20 @@ class MountSpec:
 
 def volume_spec(volume: VolumeWire) -> VolumeSpec:
     """One volume, or a ManifestError."""
-    where = f"volume `{checked_texts.label(volume.name, 'volume name')}`"
+    where = f"volume `{texts.label(volume.name, 'volume name')}`"
     if volume.host_path is not None:
         path, kind = volume.host_path.path, volume.host_path.type or ""
-        checked_texts.passable(path, f"{where}: hostPath")
+        texts.passable(path, f"{where}: hostPath")
         if not path.startswith("/") or ".." in path.split("/"):
             raise ManifestError(f"{where}: hostPath `{shortened(path)}` must be absolute and without `..`")
-        kind = checked_texts.choice(kind, HOST_PATH_TYPES, f"{where}: type")
+        kind = texts.choice(kind, HOST_PATH_TYPES, f"{where}: type")
         return VolumeSpec(volume.name, host_path=path, host_path_type=kind)
     if volume.empty_dir is None:
         hint = ""
         if volume.name.startswith(_ACCESS_VOLUME):
             hint = "; `automountServiceAccountToken: false` in the pod's spec keeps it from being added"
         raise VolumeNeededError(f"{where}: a bare host has only emptyDir and hostPath{hint}")
-    medium = checked_texts.choice(volume.empty_dir.medium or "", ("", "Memory"), f"{where}: medium")
+    medium = texts.choice(volume.empty_dir.medium or "", ("", "Memory"), f"{where}: medium")
     return VolumeSpec(volume.name, medium == "Memory", _size(volume.empty_dir.size_limit, where))
 
 
@@ -83,13 +83,13 @@ def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[M
     found: list[MountSpec] = []
     for mount in mounts:
         if mount.name not in volumes:
-            raise ManifestError(f"volumeMounts: there is no volume `{checked_texts.shown(mount.name)}`")
+            raise ManifestError(f"volumeMounts: there is no volume `{texts.shown(mount.name)}`")
         if mount.sub_path_expr:
             raise ManifestError("volumeMounts: subPathExpr is not available on a bare host")
-        path = checked_texts.below(mount.mount_path.lstrip("/"), "mountPath")
+        path = texts.below(mount.mount_path.lstrip("/"), "mountPath")
         if path == PurePosixPath() or not mount.mount_path.startswith("/"):
             raise ManifestError(f"mountPath `{shortened(mount.mount_path)}` must be absolute and not the root")
-        found.append(MountSpec(mount.name, path, checked_texts.below(mount.sub_path or "", "subPath")))
+        found.append(MountSpec(mount.name, path, texts.below(mount.sub_path or "", "subPath")))
     # In this order what lies inside another follows it at once, or after others that do.
     in_order = sorted(mount.path.parts for mount in found)
     for outer, inner in pairwise(in_order):
@@ -107,5 +107,5 @@ def _size(limit: Any, where: str) -> int | None:
     try:
         size = parse(str(limit)).value
     except QuantityError as error:
-        raise ManifestError(f"{where}: sizeLimit `{checked_texts.shown(limit)}`: {error}") from error
+        raise ManifestError(f"{where}: sizeLimit `{texts.shown(limit)}`: {error}") from error
     return size if size > 0 else None

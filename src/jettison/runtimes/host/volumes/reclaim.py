@@ -22,7 +22,7 @@ from jettison.engine.node.dead_containers import DeadContainer, PodState, plan_c
 from jettison.engine.node.evictions import EVICTED
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ActionError, ObservationError
-from jettison.runtimes.host.measure.active import ActivePod
+from jettison.runtimes.host.pods.reports import ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.files import kernel_files

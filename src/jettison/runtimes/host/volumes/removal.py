@@ -1,28 +1,42 @@
-"""Taking a pod's directories away, whatever the pod has made of them.
+"""Taking away what a pod that has ended leaves on this host: process ids, cgroups, mounts, directories. Logs stay.
 
 A pod that ran as root may have nested directories deeper than a path is long, mounted something of the host's inside,
 or left a million files. So: first everything mounted below is detached, because deleting through a mount would delete
-what is not the pod's; then the tree goes bottom up with two descriptors, and never across a device. Call it from a
-thread.
+what is not the pod's; then the tree goes bottom up with two descriptors, and never across a device.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
-from jettison.errors import RemovalError
+from jettison import events
+from jettison.errors import ActionError, RemovalError
+from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.host.processes.orphans import Orphans
+from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
-from jettison.runtimes.linux.files.mounts import read_mounts
+from jettison.runtimes.linux.files.filesystems import read_mounts
 
 _OWNER_ONLY = 0o700
 
+# Between two attempts to clear away what the disk does not let go of.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
+_REAPING_SECONDS, _REAPING_PAUSE = 1.0, 0.02
+# From so many dead on it was a fork bomb, and it is worth waiting so long.
+_BOMB, _BOMB_SECONDS = 32, 10.0
+
 
 def remove_directory(top: Path) -> None:
-    """Remove it with everything inside; harmless when it is gone. Raises RemovalError and can be called again."""
+    """Remove it with everything inside; harmless when it is gone. Call it from a thread.
+
+    Raises RemovalError and can be called again.
+    """
     detach_below(top)
     try:
         _remove(top)
@@ -89,3 +103,37 @@ def _enter(place: Descent, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+async def _reaping(place: Place, orphans: Orphans) -> None:
+    """Wait for the dead to give their process ids back.
+
+    A fork bomb leaves hundreds to the process that inherits them, and until that one has reaped them the next look
+    would blame the next pod. This agent takes milliseconds. What an earlier agent started is inherited by process 1,
+    which may take long or never do it: for a few of them it is not worth waiting.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    orphans.reap()
+    while not place.processes() and (count := place.unreaped()):
+        if loop.time() - begun >= (_BOMB_SECONDS if count >= _BOMB else _REAPING_SECONDS):
+            return
+        await asyncio.sleep(_REAPING_PAUSE)
+        orphans.reap()
+
+
+async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -> None:
+    """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Never gives up."""
+    await _reaping(place, directories.services.orphans)
+    await directories.services.vacate(place, partial(events.KillFailed, directories.pod, ""))
+    directory = directories.pod_dir if is_all else directories.volumes_dir
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            await directories.services.wait_for(remove_directory, directory)
+        except ActionError as failure:
+            directories.services.emit(events.ActionFailed(f"clean up pod {directories.pod}", str(failure)))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            return

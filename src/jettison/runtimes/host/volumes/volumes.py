@@ -3,25 +3,31 @@
 There is no mount namespace: a container sees its volumes as symbolic links in its writable directory, at the mountPath,
 and as paths in its environment, `JETTISON_VOLUME_<NAME>`. An emptyDir of medium Memory is a tmpfs where mounting is
 permitted and an ordinary directory where it is not. Everything here may wait for a disk: call it from a thread.
+
+The way down into a directory that pods write in is gone one step at a time, and no symbolic link is followed: a volume
+outlives the container that left a link in it, and directories and links are made as root.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
-from jettison.runtimes.host.volumes.descent import descended
 from jettison.runtimes.linux.files import kernel_files
 
 # Whatever users the containers run as, they share their volumes.
 _SHARED = 0o777
 _UNCHANGED = -1
+
+_MODE, _OWNER_ONLY = 0o755, 0o700
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +140,39 @@ def _host_path(spec: VolumeSpec, path: Path) -> Path:
     if kind and not _IS[kind](path.stat().st_mode):
         raise MountError(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
     return path
+
+
+@contextmanager
+def descended(
+    base: Path, rest: PurePath, user: int | None = None, group: int | None = None, mode: int = _MODE
+) -> Iterator[int]:
+    """A descriptor of `rest` below `base`, which is trusted. What is missing is made so.
+
+    Raises OSError; `rest` must not go up.
+    """
+    owner = (_UNCHANGED if user is None else user, _UNCHANGED if group is None else group)
+    here = os.open(base, _DIRECTORY)
+    try:
+        for name in rest.parts:
+            below = _step(here, name, owner, mode)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def _step(here: int, name: str, owner: tuple[int, int], mode: int) -> int:
+    """A directory that was there keeps its owner."""
+    try:
+        os.mkdir(name, _OWNER_ONLY, dir_fd=here)
+    except FileExistsError:
+        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+    below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+    try:
+        os.fchown(below, *owner)
+        os.fchmod(below, mode)
+    except OSError:
+        os.close(below)
+        raise
+    return below

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from jettison.errors import InputError, WriteError
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
-from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
-from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
-from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2, Limits
 from jettison.runtimes.linux.cgroups.mounts import CONTROLLERS, CgroupMounts, Hierarchy
 from jettison.runtimes.linux.files import kernel_files
 
@@ -81,7 +79,7 @@ class Cgroup:
     def limit(self, limits: Limits) -> tuple[str, ...]:
         """Set the limits. Returns the controllers that this machine lacks or does not let us use, in name order."""
         missing = set[str]()
-        for words, is_unified in ((cgroup_v1, False), (cgroup_v2, True)):
+        for words, is_unified in ((CgroupV1, False), (CgroupV2, True)):
             for setting in words.settings(limits):
                 tree = self.mounts.holding(setting.controller)
                 if tree is None:
@@ -131,10 +129,10 @@ def _enable_controllers(tree: Hierarchy, name: str) -> None:
     ancestor = tree.mount_point
     for part in name.split("/"):
         offered = (kernel_files.read(ancestor / "cgroup.controllers") or b"").decode("ascii", "replace").split()
-        passed_on = (kernel_files.read(ancestor / cgroup_v2.SUBTREE_CONTROL) or b"").decode("ascii", "replace").split()
+        passed_on = (kernel_files.read(ancestor / CgroupV2.SUBTREE_CONTROL) or b"").decode("ascii", "replace").split()
         for controller in sorted((CONTROLLERS & set(offered)) - set(passed_on)):
             try:
-                kernel_files.write(ancestor / cgroup_v2.SUBTREE_CONTROL, b"+" + controller.encode())
+                kernel_files.write(ancestor / CgroupV2.SUBTREE_CONTROL, b"+" + controller.encode())
             except WriteError as failure:
                 # Above a delegated cgroup nothing is ours to change: `limit` will tell which controllers are missing.
                 if not isinstance(failure.__cause__, PermissionError):

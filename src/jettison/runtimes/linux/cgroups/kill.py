@@ -14,9 +14,8 @@ from pathlib import Path
 
 from jettison.errors import SignalError, WriteError
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
-from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
-from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
 from jettison.runtimes.linux.files import kernel_files
 
 # Descriptors of processes held at once: a fork bomb has more processes than we may have descriptors.
@@ -91,24 +90,24 @@ def _kill_unified(cgroup: Cgroup) -> frozenset[int]:
     if directory is None:
         return frozenset()
     members = frozenset(cgroup_tree.processes(directory))
-    return members if _try(directory / cgroup_v2.KILL, b"1") else frozenset()
+    return members if _try(directory / CgroupV2.KILL, b"1") else frozenset()
 
 
 def _freeze(cgroup: Cgroup) -> None:
     freezer = cgroup.directory("freezer")
     if freezer is not None:
-        _try(freezer / cgroup_v1.FREEZER_STATE, b"FROZEN")
+        _try(freezer / CgroupV1.FREEZER_STATE, b"FROZEN")
     elif (unified := cgroup.unified_directory) is not None:
-        _try(unified / cgroup_v2.FREEZE, b"1")
+        _try(unified / CgroupV2.FREEZE, b"1")
 
 
 def _thaw(cgroup: Cgroup) -> None:
     freezer = cgroup.directory("freezer")
     if freezer is not None:
         for place in cgroup_tree.bottom_up(freezer):
-            kernel_files.write(cgroup_v1.FREEZER_STATE, b"THAWED", dir_fd=place.fd)
+            kernel_files.write(CgroupV1.FREEZER_STATE, b"THAWED", dir_fd=place.fd)
     elif (unified := cgroup.unified_directory) is not None:
-        _try(unified / cgroup_v2.FREEZE, b"0")
+        _try(unified / CgroupV2.FREEZE, b"0")
 
 
 def _try(path: Path, value: bytes) -> bool:

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from jettison.errors import ObservationError
-from jettison.runtimes.linux.cgroups import v1 as cgroup_v1
-from jettison.runtimes.linux.cgroups import v2 as cgroup_v2
+from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.kept_files import DescriptorBudget, KeptFiles
+from jettison.runtimes.linux.files.kernel_files import DescriptorBudget, KeptFiles
 
 ROOT: Final = ""
 
@@ -47,7 +46,7 @@ class UsageReader:
     def __init__(self, mounts: CgroupMounts, budget: DescriptorBudget | None = None) -> None:
         budget = DescriptorBudget() if budget is None else budget
         memory, tasks = mounts.holding("memory"), mounts.holding("pids")
-        self._memory_words = cgroup_v2 if memory is not None and memory.is_unified else cgroup_v1
+        self._memory_words = CgroupV2 if memory is not None and memory.is_unified else CgroupV1
         self._inactive_file = b"\n" + self._memory_words.INACTIVE_FILE + b" "
         self._memory = _NOWHERE if memory is None else memory.mount_point
         self._usage = _kept(self._memory, self._memory_words.MEMORY_USAGE, budget)
@@ -56,10 +55,10 @@ class UsageReader:
         accounting = mounts.holding("cpuacct")
         self._counts_cpu_in_ns = accounting is not None
         if accounting is not None:
-            self._cpu = _kept(accounting.mount_point, cgroup_v1.CPU_USAGE_NS, budget)
+            self._cpu = _kept(accounting.mount_point, CgroupV1.CPU_USAGE_NS, budget)
         else:
             unified = _NOWHERE if mounts.unified is None else mounts.unified.mount_point
-            self._cpu = _kept(unified, cgroup_v2.CPU_STAT, budget)
+            self._cpu = _kept(unified, CgroupV2.CPU_STAT, budget)
 
     def memory_usage(self, name: str) -> int | None:
         """Bytes charged, cache included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jettison.runtimes.host.pods.kept_answers import KeptAnswer
+from jettison.runtimes.host.pods.reports import KeptAnswer
 
 
 def test_an_answer_is_made_once_for_the_same_objects() -> None:

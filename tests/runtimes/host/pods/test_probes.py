@@ -1,4 +1,4 @@
-"""One question to real servers, with and without TLS, and to real commands. When it is asked is tested with the life."""
+"""One question to real servers, with and without TLS, and to real commands. When to ask is tested with the life."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import Policy, build_policy
 from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import rank
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Layout, Snapshot

@@ -24,8 +24,8 @@ from jettison.engine.node.snapshot import (
     Snapshot,
 )
 from jettison.engine.node.thresholds import Percentage, Threshold
-from jettison.engine.numbers.percentages import parse_percentage
 from jettison.engine.numbers.quantity import Quantity, parse
+from jettison.engine.numbers.strconv import parse_percentage
 from jettison.engine.pods.pod import Container, Pod, Volume
 
 KI, MI, GI = 2**10, 2**20, 2**30

@@ -20,8 +20,8 @@ from jettison.cli.inspect.journal import journal_lines
 from jettison.engine.config.kubelet_config import assemble
 from jettison.engine.config.policy import build_policy
 from jettison.engine.node.decide import Evict, decide
-from jettison.engine.node.history import History
 from jettison.engine.node.local_storage import over_limit
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, readings
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage, Snapshot
 from jettison.engine.pods.admission import admit_under_pressure

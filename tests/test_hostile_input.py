@@ -15,13 +15,12 @@ from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import BY_FLAG, BY_KEY
 from jettison.engine.config.policy import build_policy
 from jettison.engine.node.decide import Evict, decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Snapshot
-from jettison.engine.numbers.cpu_sets import count_cpus
 from jettison.engine.numbers.durations import parse_duration
-from jettison.engine.numbers.percentages import parse_percentage
 from jettison.engine.numbers.quantity import parse
+from jettison.engine.numbers.strconv import count_cpus, parse_percentage
 from jettison.engine.pods.pod import Pod
 from jettison.manifests.pods import parse_pods, pod_from
 from jettison.manifests.summary import summary_from

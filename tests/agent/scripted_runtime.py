@@ -15,7 +15,7 @@ from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,

@@ -14,7 +14,7 @@ from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import build_policy
 from jettison.engine.node.signals import Condition
-from jettison.engine.scheduling.taints import NO_EXECUTE, Taint
+from jettison.engine.scheduling.placement import NO_EXECUTE, Taint
 from jettison.errors import ManifestError, StillRunning
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from

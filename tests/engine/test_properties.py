@@ -12,8 +12,8 @@ from jettison.engine.config.kubelet_config import Source, assemble, to_document
 from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import KUBELET, Policy, build_policy
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide
-from jettison.engine.node.history import History
 from jettison.engine.node.local_storage import over_limit
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import rank
 from jettison.engine.node.signals import Condition, Signal, readings
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage, Snapshot

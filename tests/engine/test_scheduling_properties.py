@@ -13,9 +13,9 @@ from jettison.engine.labels.selectors import SelectorObject
 from jettison.engine.scheduling.choice import Placed, Unplaced, place
 from jettison.engine.scheduling.filters import refusal
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom, Tally
+from jettison.engine.scheduling.placement import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.preemption import Preemption, preempt
-from jettison.engine.scheduling.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 
 APPS = ("a", "b", "c")
 DEVICE = "example.com/gpu"

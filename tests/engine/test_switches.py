@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from jettison.engine.config.policy import KUBELET, Policy, Switches
 from jettison.engine.node.decide import Decision, Evict, Nothing, Outcome, Reclaim, decide
 from jettison.engine.node.facts import GraceCutShort
-from jettison.engine.node.history import History
-from jettison.engine.node.pressure import assess
+from jettison.engine.node.pressure import History, assess
 from jettison.engine.node.signals import ROWS, Reclaimable, Resource, readings
 from jettison.engine.node.snapshot import ContainerUsage, NodeStats, PodUsage, Snapshot
 from tests.agent.test_agent import Stage

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Percentage, Threshold

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jettison.engine.scheduling.taints import Taint, Toleration
+from jettison.engine.scheduling.placement import Taint, Toleration
 from jettison.manifests.placement import taints_from, tolerations_from
 
 

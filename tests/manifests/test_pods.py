@@ -9,7 +9,7 @@ import pytest
 
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.pods.pod import Container, Pod, PodResources, Volume
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import Toleration
 from jettison.errors import ManifestError
 from jettison.manifests.pods import parse_pods, pod_from
 

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from jettison.engine.labels.selectors import Operator, Requirement
-from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity, NodeTerm, Preference
 from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
+from jettison.engine.scheduling.placement import (
+    NO_SCHEDULE,
+    NOWHERE,
+    NodeAffinity,
+    NodeTerm,
+    Preference,
+    Taint,
+    Toleration,
+)
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, PodClaim
-from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, Toleration
 from jettison.errors import ManifestError
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from, refreshed
 from tests.builders import GI, MI

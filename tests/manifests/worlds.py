@@ -15,7 +15,7 @@ from jettison.engine.node.snapshot import (
 )
 from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.engine.pods.pod import Container, Pod, PodResources, Volume
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import Toleration
 
 _QUANTITIES = ["0", "1", "100m", "64Mi", "0.5Ki", "1000m", "1e3", "1Gi", "1500M", "0.1", "12345678901234567890", "0Ki"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jettison.agent.safe_text import printable
 from jettison.engine.config.policy import Policy
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.events import Fact
 from jettison.node.member import run_member
 from jettison.node.node import Node

@@ -11,7 +11,7 @@ import pytest
 
 from jettison import events
 from jettison.engine.config.policy import Policy
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.manifests.times import parse_time
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS, Kind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jettison.engine.node.conditions import NodeCondition
 from jettison.engine.node.signals import Condition
+from jettison.engine.node.wording import NodeCondition
 from jettison.membership.node_object import conditions_of, next_conditions
 
 NONE: frozenset[Condition] = frozenset()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jettison.controllers.settings import ControllerSettings
-from jettison.engine.budgets.switches import BETTER
+from jettison.engine.budgets.budget import BETTER
 from jettison.engine.config.policy import Policy
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
 from jettison.node.cluster_settings import ClusterSettings, MemberSettings, Settings
 from jettison.node.handover import TO, decode_settings, encode_settings

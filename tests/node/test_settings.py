@@ -10,7 +10,7 @@ import click
 import pytest
 
 from jettison.cli.options.guard_options import guard_options
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
 from jettison.node.cluster_settings import ClusterSettings, MemberSettings
 from jettison.node.settings import NodeSettings

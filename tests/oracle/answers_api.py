@@ -10,7 +10,7 @@ from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
 from jettison.engine.labels.selector_text import parse_label_selector
 from jettison.engine.labels.selectors import LabelSelector, select
-from jettison.engine.scheduling.taints import (
+from jettison.engine.scheduling.placement import (
     Taint,
     Toleration,
     bearing_toleration,

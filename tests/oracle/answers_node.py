@@ -14,19 +14,30 @@ from typing import Any
 from jettison.engine.config import allocatable
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
-from jettison.engine.config.policy import ImageCollection, Policy, build_policy, parse_reservation, thresholds_of
-from jettison.engine.config.validation import validate
+from jettison.engine.config.policy import (
+    ImageCollection,
+    Policy,
+    build_policy,
+    parse_reservation,
+    thresholds_of,
+    validate,
+)
 from jettison.engine.node import image_collection as collection
 from jettison.engine.node import signals
-from jettison.engine.node.conditions import NodeCondition, report
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
-from jettison.engine.node.history import History
-from jettison.engine.node.notifier import memory_alarm_usage
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import rank
 from jettison.engine.node.snapshot import Layout, Snapshot
-from jettison.engine.node.thresholds import Amount, Percentage, Threshold, for_layout, parse_thresholds
-from jettison.engine.node.wording import Event, event_of, eviction_event
+from jettison.engine.node.thresholds import (
+    Amount,
+    Percentage,
+    Threshold,
+    for_layout,
+    memory_alarm_usage,
+    parse_thresholds,
+)
+from jettison.engine.node.wording import Event, NodeCondition, event_of, eviction_event, report_conditions
 from jettison.engine.numbers import quantity
 from jettison.engine.numbers.durations import duration_text, parse_duration
 from jettison.engine.pods import pod as pods
@@ -461,7 +472,7 @@ def answer_nodecondition(case: Json) -> Json:
     for step in case["steps"]:
         flags = zip(signals.Condition, (step["memory"], step["disk"], step["pid"]), strict=True)
         reported = frozenset(condition for condition, is_true in flags if is_true)
-        conditions, events = report(conditions, reported, parse_time(step["now"]), "node1")
+        conditions, events = report_conditions(conditions, reported, parse_time(step["now"]), "node1")
         steps.append(
             {
                 "conditions": [_node_condition(each) for each in conditions],

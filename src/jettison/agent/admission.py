@@ -15,7 +15,7 @@ from jettison.engine.numbers.quantity import Quantity
 from jettison.engine.pods.admission import Admission, admit_under_pressure, shortages
 from jettison.engine.pods.pod import ENDED_PHASES, Pod
 from jettison.engine.pods.preemption import handle_admission_failure
-from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, first_untolerated
+from jettison.engine.scheduling.placement import NO_EXECUTE, Taint, first_untolerated
 from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
 from jettison.manifests.placement import matches_node

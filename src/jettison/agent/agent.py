@@ -14,7 +14,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import HARD_GRACE, Eviction
 from jettison.engine.node.facts import GraceCutShort
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.node.survival import Trends, fatal, follow
 from jettison.errors import ActionError, JettisonError, ObservationError, PodGone, StillRunning

@@ -35,7 +35,7 @@ from jettison.apiserver.verbs.eviction import Settings
 from jettison.apiserver.verbs.log_query import LogSource
 from jettison.apiserver.verbs.remote_logs import RemoteLogs
 from jettison.clock import Clock, SystemClock
-from jettison.engine.budgets.switches import EXACT, ApiSwitches
+from jettison.engine.budgets.budget import EXACT, ApiSwitches
 from jettison.errors import InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
 

@@ -22,8 +22,7 @@ from jettison.controllers.machinery.revisions import RevisionHistory, Revisions,
 from jettison.engine.budgets.budget import scaled
 from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
 from jettison.engine.pods.pod import FAILED
-from jettison.engine.scheduling.node_affinity import NAME_FIELD
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import NAME_FIELD, Toleration
 from jettison.engine.workloads.daemon_sync import (
     AUTOMATIC_TOLERATIONS,
     HOST_NETWORK_TOLERATION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jettison.engine.budgets.switches import EXACT, ApiSwitches
+from jettison.engine.budgets.budget import EXACT, ApiSwitches
 
 
 @dataclass(frozen=True, slots=True)

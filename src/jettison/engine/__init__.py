@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jettison.engine.config.policy import Policy
     from jettison.engine.node.decide import Evict, Nothing, Outcome, Reclaim, decide
     from jettison.engine.node.evictions import Eviction
-    from jettison.engine.node.history import History
+    from jettison.engine.node.pressure import History
     from jettison.engine.node.ranking import rank
     from jettison.engine.node.signals import Signal
     from jettison.engine.node.snapshot import NodeStats, PodUsage, Snapshot

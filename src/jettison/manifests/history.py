@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Amount, Percentage, Threshold

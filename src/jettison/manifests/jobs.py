@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from jettison.engine.workloads.job_failures import FailureRule
-from jettison.engine.workloads.job_indexes import parse_indexes
-from jettison.engine.workloads.job_sync import JobGoal, JobState, JobVerdict
+from jettison.engine.workloads.job_sync import JobGoal, JobState, JobVerdict, parse_indexes
 from jettison.manifests.times import time_or_none
 
 FAILURE_TARGET: Final = "FailureTarget"

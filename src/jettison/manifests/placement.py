@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jettison.engine.labels.selectors import Operator, Requirement, require
-from jettison.engine.scheduling.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm, Preference
-from jettison.engine.scheduling.taints import Taint, Toleration
+from jettison.engine.scheduling.placement import NAME_FIELD, NodeAffinity, NodeTerm, Preference, Taint, Toleration
 from jettison.errors import InputError
 
 _OPERATORS = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from jettison.engine.numbers.quantity import EXPONENT_LIMIT, LENGTH_LIMIT, Format, Quantity, canonical, parse
 from jettison.engine.pods.pod import Container, Pod, Resources, Volume
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import Toleration
 from jettison.errors import QuantityError
 from jettison.manifests.pods import CONFIG_MIRROR, CONFIG_SOURCE
 

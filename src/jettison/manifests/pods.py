@@ -13,7 +13,7 @@ from msgspec import field
 from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.numbers.quantity import ZERO, Quantity, parse
 from jettison.engine.pods.pod import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import Toleration
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.files.decoding import Wire, convert, decode, shortened
 

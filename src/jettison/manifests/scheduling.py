@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from jettison.engine.numbers.quantity import ZERO, Quantity, parse
 from jettison.engine.pods.pod import CPU, EPHEMERAL_STORAGE, MEMORY
-from jettison.engine.scheduling.node_affinity import NOWHERE, NodeAffinity
 from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
+from jettison.engine.scheduling.placement import NOWHERE, NodeAffinity
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, claim_of, is_scalar
 from jettison.errors import InputError, ManifestError, QuantityError
 from jettison.manifests.placement import node_affinity_from, taints_from

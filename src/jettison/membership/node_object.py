@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from jettison import __version__
 from jettison.engine.config.allocatable import Allocatable
-from jettison.engine.node.conditions import NodeCondition, report
 from jettison.engine.node.signals import Condition
-from jettison.engine.node.wording import NORMAL, Event
+from jettison.engine.node.wording import NORMAL, Event, NodeCondition, report_conditions
 from jettison.engine.numbers.durations import MINUTE_NS, SECOND_NS
 from jettison.engine.numbers.quantity import Quantity
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.errors import ObservationError
 from jettison.manifests.pod_writer import present
 from jettison.manifests.times import time_or_none, time_text
@@ -136,7 +135,7 @@ def next_conditions(
     before: Sequence[NodeCondition], pressure: frozenset[Condition], complaint: str | None, now_ns: int, name: str
 ) -> tuple[list[NodeCondition], list[Event]]:
     """The pressure conditions and Ready, and an event for each that changed. `complaint` is why it is not ready."""
-    conditions, said = report(before, pressure, now_ns, name)
+    conditions, said = report_conditions(before, pressure, now_ns, name)
     index = next((i for i, each in enumerate(conditions) if each.type == READY), None)
     if index is None:
         conditions.append(NodeCondition(READY))

@@ -31,7 +31,7 @@ from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.agent.sinks.metrics import Metrics
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Signal
 from jettison.errors import WriteError
 from jettison.events import Fact, Sink

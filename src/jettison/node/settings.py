@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jettison.engine.config.policy import Policy
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
 from jettison.runtimes.host.settings import HostSettings, checked_node_name
 

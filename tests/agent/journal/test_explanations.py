@@ -19,7 +19,7 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.node.decide import Evict, decide
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import GraceCutShort
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import MemoryStats, NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.engine.numbers.quantity import parse

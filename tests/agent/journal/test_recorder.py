@@ -23,7 +23,7 @@ from jettison.agent.journal.recorder import (
 from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.node.decide import Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import Snapshot
 from jettison.errors import ObservationError

@@ -18,7 +18,7 @@ from jettison.agent.journal.records import Encoder, Look, Step, fact_record
 from jettison.engine.config.policy import IMPROVED, Policy
 from jettison.engine.node.decide import Evict, Nothing, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.facts import PodsRanked, ThresholdCrossed
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import Ranking
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage, Snapshot

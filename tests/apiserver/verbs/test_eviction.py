@@ -16,7 +16,7 @@ import pytest
 
 from jettison.apiserver.storage.log import Log
 from jettison.apiserver.verbs.eviction import Settings
-from jettison.engine.budgets.switches import BETTER
+from jettison.engine.budgets.budget import BETTER
 from tests.apiserver.served import BUDGETS, MERGE, PODS, Answer, Served
 
 Json = dict[str, Any]

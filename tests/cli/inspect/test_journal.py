@@ -15,7 +15,7 @@ from jettison.agent.journal.files import MAGIC, segment_path, segments
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder
 from jettison.engine.node.decide import decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.manifests.times import exact_time_text
 from tests.agent.scripted_runtime import HandClock
 from tests.cli.guarded import Guarded

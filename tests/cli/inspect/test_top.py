@@ -24,7 +24,7 @@ from jettison.cli.inspect.node_view import NodeView
 from jettison.cli.inspect.screen import Key, keys_of
 from jettison.cli.inspect.top_frame import gauge, page
 from jettison.engine.node.decide import decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import MemoryStats, NodeStats
 from tests import builders
 from tests.agent.scripted_runtime import HandClock

@@ -14,7 +14,7 @@ from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder
 from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.node.decide import Evict, decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from tests.agent.scripted_runtime import HandClock
 from tests.builders import MI, memory_used, node, pod, policy, snapshot
 from tests.cli.guarded import Guarded, as_nobody

@@ -8,10 +8,18 @@ import pytest
 
 from jettison.engine.drain.plan import stranded_pods
 from jettison.engine.labels.selectors import Operator, Requirement
-from jettison.engine.scheduling.node_affinity import NAME_FIELD, NodeAffinity, NodeTerm
 from jettison.engine.scheduling.nodes import NodeOffer
+from jettison.engine.scheduling.placement import (
+    NAME_FIELD,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    NodeAffinity,
+    NodeTerm,
+    Taint,
+    Toleration,
+)
 from jettison.engine.scheduling.pods import PlaceablePod
-from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 
 HERE = NodeOffer("n1")
 SSD = NodeAffinity(selector=(("disk", "ssd"),))

@@ -9,7 +9,7 @@ import pytest
 from jettison.engine.config.policy import Policy
 from jettison.engine.node import facts as say
 from jettison.engine.node.decide import Evict, Nothing, Outcome, Reclaim, decide, give_up_reclaim
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Reclaimable, Resource, Signal
 from jettison.engine.node.snapshot import NodeStats, PodUsage, Snapshot, VolumeUsage
 from jettison.engine.numbers.quantity import parse

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from jettison.engine.node.history import History
-from jettison.engine.node.pressure import Pressure, assess, in_order, still_starved
+from jettison.engine.node.pressure import History, Pressure, assess, in_order, still_starved
 from jettison.engine.node.signals import Condition, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Threshold

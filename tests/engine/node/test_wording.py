@@ -1,4 +1,4 @@
-"""What an evicted pod is told, word for word (spec §9.4, §16 examples 46 to 48)."""
+"""What an evicted pod is told, word for word (spec §9.4, §16 examples 46 to 48), and conditions in Node.status."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ import pytest
 
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import Fact, NothingToEvict, ReclaimAttempted, ReclaimSufficed
-from jettison.engine.node.signals import Resource, Signal
+from jettison.engine.node.signals import Condition, Resource, Signal
 from jettison.engine.node.snapshot import ContainerUsage, PodUsage, Reading
-from jettison.engine.node.wording import Event, PressureWording, event_of, eviction_event
+from jettison.engine.node.wording import (
+    Event,
+    NodeCondition,
+    PressureWording,
+    event_of,
+    eviction_event,
+    report_conditions,
+)
 from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.engine.pods.pod import Pod, PodResources
 from tests.builders import GI, MI, container, pod, resources, sidecar, threshold
@@ -35,6 +42,9 @@ SENTENCES = (
     "Container c was using 250Mi, request is 100Mi, has larger consumption of memory. "
     "Container sc was using 16777217, request is 0, has larger consumption of memory. "
 )
+
+READY = NodeCondition("Ready", "True", "KubeletReady", "", 1, 1)
+ALL = frozenset(Condition)
 
 
 def worded(
@@ -146,3 +156,59 @@ def test_the_event_of_an_eviction_for_a_limit_is_a_plain_one() -> None:
 def test_the_events_of_facts(fact: Fact, event: Event | None) -> None:
     """Kubernetes records one for the attempt and none for its result."""
     assert event_of(fact) == event
+
+
+@pytest.mark.parametrize(
+    ("reported", "texts"),
+    [
+        (
+            ALL,
+            [
+                ("True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+                ("True", "KubeletHasDiskPressure", "kubelet has disk pressure"),
+                ("True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+            ],
+        ),
+        (
+            frozenset(),
+            [
+                ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+                ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ],
+        ),
+    ],
+)
+def test_the_three_conditions_in_words(reported: frozenset[Condition], texts: list[tuple[str, str, str]]) -> None:
+    """A condition that the node never had starts as Unknown, so its first report is a change with an event."""
+    conditions, events = report_conditions([READY], reported, 5, "n1")
+    assert conditions[0] == READY
+    assert [(each.status, each.reason, each.message) for each in conditions[1:]] == texts
+    assert [each.transition_ns for each in conditions[1:]] == [5, 5, 5]
+    assert len(events) == 3
+
+
+def test_events_name_the_node_and_the_status() -> None:
+    """Normal ones, even for pressure."""
+    _, events = report_conditions([], frozenset({Condition.DISK_PRESSURE}), 5, "n1")
+    assert events == [
+        Event("Normal", reason, f"Node n1 status is now: {reason}")
+        for reason in ("NodeHasSufficientMemory", "NodeHasDiskPressure", "NodeHasSufficientPID")
+    ]
+
+
+def test_an_unchanged_status_is_only_a_heartbeat() -> None:
+    """Time of transition, reason and message stay; nothing is said."""
+    before, _ = report_conditions([], ALL, 5, "n1")
+    after, events = report_conditions(before, ALL, 9, "n1")
+    assert events == []
+    assert {(each.heartbeat_ns, each.transition_ns) for each in after} == {(9, 5)}
+
+
+def test_a_change_of_one_leaves_the_others() -> None:
+    """And the order of the list as it was."""
+    before, _ = report_conditions([], ALL, 5, "n1")
+    after, events = report_conditions([READY, *reversed(before)], ALL - {Condition.PID_PRESSURE}, 9, "n1")
+    assert [each.type for each in after] == ["Ready", "PIDPressure", "DiskPressure", "MemoryPressure"]
+    assert [each.transition_ns for each in after] == [1, 9, 5, 5]
+    assert [event.reason for event in events] == ["NodeHasSufficientPID"]

@@ -18,7 +18,7 @@ from jettison.engine.pods.admission import (
     shortages,
 )
 from jettison.engine.pods.pod import Container, Pod
-from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+from jettison.engine.scheduling.placement import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 from tests.builders import pod, resources
 
 MEMORY, DISK, PID = Condition.MEMORY_PRESSURE, Condition.DISK_PRESSURE, Condition.PID_PRESSURE

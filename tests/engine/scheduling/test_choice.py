@@ -6,13 +6,22 @@ import pytest
 
 from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.pods.pod import Pod, PodResources
-from jettison.engine.scheduling.choice import NO_NODES, Placed, Unplaced, fit_error, place
+from jettison.engine.scheduling.choice import NO_NODES, ZONE_LABEL, Placed, Unplaced, fit_error, place
 from jettison.engine.scheduling.filters import NodeRefusal, refusal, unsuitability
-from jettison.engine.scheduling.node_affinity import NAME_FIELD, NOWHERE, NodeAffinity, NodeTerm, Preference
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeOffer, NodeRoom
+from jettison.engine.scheduling.placement import (
+    NAME_FIELD,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOWHERE,
+    PREFER_NO_SCHEDULE,
+    NodeAffinity,
+    NodeTerm,
+    Preference,
+    Taint,
+    Toleration,
+)
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim, claim_of
-from jettison.engine.scheduling.scores import ZONE_LABEL
-from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from tests.builders import GI, MI, container, resources, sidecar
 
 ROOM = NodeRoom(cpu=4000, memory=8 * GI, storage=GI, pods=10, others={"example.com/gpu": 2})

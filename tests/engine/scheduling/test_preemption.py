@@ -10,9 +10,9 @@ from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.scheduling.choice import Unplaced, place
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom
+from jettison.engine.scheduling.placement import NO_SCHEDULE, Taint
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.preemption import NoPreemption, Preemption, preempt
-from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint
 
 ROOM = NodeRoom(cpu=4, pods=10)
 WEB = SelectorObject({"app": "web"})

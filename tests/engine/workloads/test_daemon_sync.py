@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.engine.workloads.daemon_sync import (
     AUTOMATIC_TOLERATIONS,
     NOT_HERE,

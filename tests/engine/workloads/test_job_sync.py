@@ -1,4 +1,7 @@
-"""Jobs: which pods count, what is decided, what is next. Played through with pods that end and vanish at any moment."""
+"""Jobs: which pods count, what is decided, what is next; and the short form of completed indexes.
+
+Played through with pods that end and vanish at any moment.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,66 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.job_failures import BackOff, FailureRule
-from jettison.engine.workloads.job_indexes import Indexes
 from jettison.engine.workloads.job_sync import (
     MOST_MADE,
     MOST_UNCOUNTED,
+    Indexes,
     JobGoal,
     JobState,
     JobStep,
     JobVerdict,
     next_step,
+    parse_indexes,
     success,
     tally,
     view_job,
 )
+
+INT32_MAX = 2**31 - 1
 
 SECOND_NS = 10**9
 RUNNING = ApiPod("r", uid="r", phase="Running", is_tracked=True)
 SUCCEEDED = ApiPod("s", uid="s", phase="Succeeded", is_tracked=True)
 FAILED = ApiPod("f", uid="f", phase="Failed", is_tracked=True)
 GOING = replace(RUNNING, uid="g", is_terminating=True)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "text"),
+    [
+        ((), ""),
+        ((3,), "3"),
+        ((0, 1), "0,1"),
+        ((0, 1, 2), "0-2"),
+        ((0, 2, 3, 5, 6, 7), "0,2,3,5-7"),
+    ],
+)
+def test_the_text_is_kubernetes_own(indexes: tuple[int, ...], text: str) -> None:
+    made = Indexes().with_indexes(indexes)
+    assert str(made) == text
+    assert parse_indexes(text, 10) == made
+
+
+@given(st.sets(st.integers(0, 60)), st.integers(0, 70), st.integers(0, 70))
+def test_it_is_a_set(indexes: set[int], count: int, end: int) -> None:
+    made = Indexes().with_indexes(indexes)
+    assert len(made) == len(indexes)
+    assert [each for each in range(62) if each in made] == sorted(indexes)
+    assert parse_indexes(str(made), 61) == made
+    assert made.first_missing(count, end) == [each for each in range(end) if each not in indexes][:count]
+
+
+def test_what_cannot_be_is_left_out() -> None:
+    """Also a status that names more than there are, or two thousand million."""
+    assert str(parse_indexes("x,1,-3,2-y,3-4,9-12", 10)) == "1,3,4,9"
+    everything = parse_indexes(f"0-{INT32_MAX}", INT32_MAX)
+    assert len(everything) == INT32_MAX
+    assert everything.first_missing(5, INT32_MAX) == []
 
 
 def _step(goal: JobGoal, *pods: ApiPod, state: JobState | None = None, now_ns: int = 10**15) -> JobStep:

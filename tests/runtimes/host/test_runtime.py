@@ -14,7 +14,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Evict, Nothing, Reclaim, decide
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Reclaimable
 from jettison.engine.node.snapshot import Reading
 from jettison.errors import WriteError

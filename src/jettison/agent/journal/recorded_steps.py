@@ -11,7 +11,7 @@ from msgspec import field
 from jettison.agent.journal.policy_records import policy_from
 from jettison.agent.journal.records import STEP, VERSION
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import Ranking
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Layout, Snapshot

@@ -14,7 +14,7 @@ from jettison.clock import Clock, Instant
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide
 from jettison.engine.node.facts import ConditionChanged, ThresholdCrossed, ThresholdMet, ThresholdResolved
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import Snapshot
 from jettison.errors import ManifestError, ObservationError
 from jettison.events import Emit

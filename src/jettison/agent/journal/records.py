@@ -30,7 +30,7 @@ from jettison.agent.journal.policy_records import policy_record
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Decision, Evict, Nothing, Outcome, Reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import Ranking
 from jettison.engine.node.snapshot import Reading, Snapshot
 from jettison.engine.node.thresholds import Threshold

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jettison import events
-from jettison.engine.node import conditions as node_conditions
 from jettison.engine.node import wording
+from jettison.engine.node import wording as node_conditions
 from jettison.engine.node.event_correlation import Correlator, Recorded, Subject
 from jettison.engine.node.facts import ConditionChanged, ReclaimAttempted
 from jettison.engine.node.signals import Condition, Reclaimable
@@ -92,7 +92,7 @@ class KubernetesEvents:
         ]
         before.append(node_conditions.NodeCondition(fact.condition.value, "False" if fact.is_true else "True"))
         (self._conditions.add if fact.is_true else self._conditions.discard)(fact.condition)
-        _, said = node_conditions.report(before, frozenset(self._conditions), time_ns, self._node)
+        _, said = node_conditions.report_conditions(before, frozenset(self._conditions), time_ns, self._node)
         return said
 
 

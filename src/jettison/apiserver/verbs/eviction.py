@@ -28,8 +28,7 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change, ChangeType, Stored
 from jettison.apiserver.verbs.deletion import DeleteOptions, Deletions, at_version, check_preconditions
 from jettison.clock import Clock
-from jettison.engine.budgets.budget import Budget, BudgetStatus
-from jettison.engine.budgets.switches import EXACT, ApiSwitches
+from jettison.engine.budgets.budget import EXACT, ApiSwitches, Budget, BudgetStatus
 from jettison.engine.budgets.verdict import (
     Allowance,
     Allowed,

@@ -15,7 +15,7 @@ import click
 
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.controllers.settings import ControllerSettings
-from jettison.engine.budgets.switches import API_PROFILES
+from jettison.engine.budgets.budget import API_PROFILES
 from jettison.errors import InputError
 
 CONTROLLERS: Mapping[str, str] = {

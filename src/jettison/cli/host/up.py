@@ -13,7 +13,7 @@ from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.options.guard_options import guard_options
 from jettison.cli.options.kubelet_flags import KubeletCommand
 from jettison.controllers.settings import ControllerSettings
-from jettison.engine.budgets.switches import API_PROFILES
+from jettison.engine.budgets.budget import API_PROFILES
 from jettison.errors import InputError
 from jettison.node.cluster_settings import ClusterSettings, HandOver
 from jettison.node.settings import NodeSettings

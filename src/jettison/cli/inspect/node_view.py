@@ -11,7 +11,7 @@ from jettison.agent.journal.reading import read_journal
 from jettison.agent.journal.recorded_steps import step_from
 from jettison.agent.journal.records import STEP
 from jettison.cli.inspect.watched_node import WatchedNode
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.times import parse_time
 

@@ -11,7 +11,7 @@ from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
 from jettison.cli.inspect.node_view import NodeView
 from jettison.cli.tables import NOTHING, UNBOUNDED, Squeeze, fitted
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Resource, Signal
 from jettison.engine.numbers.durations import SECOND_NS, duration_text
 

@@ -20,7 +20,7 @@ from jettison.agent.pods import holds
 from jettison.agent.pods.holds import read_holds
 from jettison.cli.options.host_options import Callback, state_dir_option
 from jettison.cli.output import remark
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.errors import InputError, JettisonError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import decode_anything
 from jettison.node.card import NodeCard, read_card

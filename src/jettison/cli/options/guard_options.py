@@ -21,7 +21,7 @@ from jettison.cli.policy.config_warnings import node_findings
 from jettison.cli.policy.policy_input import policy_error, read_policy
 from jettison.engine.config.policy import PROFILES
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.engine.scheduling.taints import Taint
+from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
 from jettison.node.settings import NodeSettings
 

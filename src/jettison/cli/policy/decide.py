@@ -34,8 +34,7 @@ from jettison.cli.policy.pressure_report import (
 )
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim, decide
-from jettison.engine.node.history import History
-from jettison.engine.node.pressure import still_starved
+from jettison.engine.node.pressure import History, still_starved
 from jettison.engine.node.signals import ROWS, readings
 from jettison.engine.node.snapshot import NodeStats, Snapshot
 from jettison.errors import ManifestError

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from jettison.cli.policy.node_input import shown
-from jettison.engine.node.history import History
+from jettison.engine.node.pressure import History
 from jettison.errors import InputError, WriteError
 from jettison.manifests.files.plain_files import LARGEST_STATE, read_plain
 from jettison.manifests.history import SavedHistory, encode_history, parse_history

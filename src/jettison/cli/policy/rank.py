@@ -21,8 +21,7 @@ from jettison.cli.policy.node_input import (
 from jettison.cli.policy.policy_input import read_policy
 from jettison.cli.policy.ranking_report import ranking_data, ranking_text
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.history import History
-from jettison.engine.node.pressure import assess, in_order
+from jettison.engine.node.pressure import History, assess, in_order
 from jettison.engine.node.ranking import Ranking, rank
 from jettison.engine.node.signals import ROWS, Resource, Signal, readings
 from jettison.engine.node.snapshot import Disks, Layout, Reading

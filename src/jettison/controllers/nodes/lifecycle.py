@@ -26,7 +26,7 @@ from jettison.controllers.nodes.taints import (
     taints_per_second,
     with_taints,
 )
-from jettison.engine.scheduling.taints import NO_EXECUTE
+from jettison.engine.scheduling.placement import NO_EXECUTE
 from jettison.errors import NotFound
 from jettison.manifests.pod_view import node_name_of
 from jettison.manifests.times import parse_time, time_text

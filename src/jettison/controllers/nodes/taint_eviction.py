@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from jettison.controllers.machinery.object_state import disruption_patch, is_terminating, keys_by_node
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.node.event_correlation import Subject
-from jettison.engine.scheduling.taints import NO_EXECUTE, Taint, no_execute_stay
+from jettison.engine.scheduling.placement import NO_EXECUTE, Taint, no_execute_stay
 from jettison.errors import NotFound
 from jettison.manifests.placement import taints_from, tolerations_from
 from jettison.manifests.pod_view import node_name_of

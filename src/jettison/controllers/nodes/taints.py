@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from jettison.controllers.machinery.object_state import condition_of
-from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE
+from jettison.engine.scheduling.placement import NO_EXECUTE, NO_SCHEDULE
 from jettison.runtimes.kube.client import Document
 
 _PREFIX: Final = "node.kubernetes.io/"

@@ -1,14 +1,14 @@
-"""Disruption budgets: their values, and the arithmetic of `minAvailable: 50%`.
+"""Disruption budgets: their values, the arithmetic of `minAvailable: 50%`, and where we may be better than upstream.
 
 The status is the only thing that the disruption controller (`sync`), which computes it, and the eviction
-handler (`verdict`), which spends it, have in common.
+handler (`verdict`), which spends it, have in common. The switches are explained in docs/faithfulness.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from jettison.engine.labels.selectors import SelectorObject
@@ -111,3 +111,24 @@ def scaled(value: int | str, total: int, *, round_up: bool) -> int:
     exact = float(percent) * float(total) / 100
     rounded = math.ceil(exact) if round_up else math.floor(exact)
     return rounded if INT64_MIN <= rounded <= INT64_MAX else INT64_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSwitches:
+    """All off is upstream."""
+
+    # Options and preconditions are checked before anything is written, a resourceVersion that the client gave counts,
+    # and what cannot succeed is not tried again. Upstream a wrong uid costs a disruption for two minutes, and ten
+    # seconds of the server.
+    strict_evictions: bool = False
+    # Where no healthy pod is required an unready one may go; upstream it may not, unless something is healthy.
+    free_unready_pods: bool = False
+    # A pod with several budgets goes when all of them let it, and is taken from each; upstream it never goes.
+    join_budgets: bool = False
+    # A budget that cannot be counted says why no pod may go; upstream it always claims to be still in process.
+    observe_failed_syncs: bool = False
+
+
+EXACT = ApiSwitches()
+BETTER = ApiSwitches(**{switch.name: True for switch in fields(ApiSwitches)})
+API_PROFILES: Mapping[str, ApiSwitches] = {"kubelet": EXACT, "improved": BETTER}

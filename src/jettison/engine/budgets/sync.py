@@ -8,13 +8,14 @@ from typing import Final
 
 from jettison.engine.budgets.budget import (
     DISRUPTION_ALLOWED,
+    EXACT,
     SYNC_FAILED,
+    ApiSwitches,
     Budget,
     BudgetCondition,
     BudgetStatus,
     scaled,
 )
-from jettison.engine.budgets.switches import EXACT, ApiSwitches
 from jettison.engine.labels.selectors import select
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod

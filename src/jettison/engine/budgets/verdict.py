@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from jettison.engine.budgets.budget import ALWAYS_ALLOW, SYNC_FAILED, Budget, BudgetStatus
-from jettison.engine.budgets.switches import EXACT, ApiSwitches
+from jettison.engine.budgets.budget import ALWAYS_ALLOW, EXACT, SYNC_FAILED, ApiSwitches, Budget, BudgetStatus
 from jettison.engine.labels.selectors import select
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod

@@ -1,14 +1,16 @@
-"""What a runtime has to do for a pod, in the order given. It answers with events.
+"""What a runtime has to do for a pod, in the order given, and how one call of `advance` gathers it.
 
-No effect names a process id, a path or another detail of a runtime.
+No effect names a process id, a path or another detail of a runtime. A runtime answers with events.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from jettison.engine.lifecycle.facts import LifeFact
-from jettison.engine.lifecycle.rules import ProbeKind
+from jettison.engine.lifecycle.rules import Moment, ProbeKind
+from jettison.engine.lifecycle.state import ContainerLife, PodLife
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +137,41 @@ Effect = (
     | Say
     | WakeAt
 )
+
+
+class Turn:
+    """The changes are not visible outside until `advance` returns the life."""
+
+    __slots__ = ("effects", "life", "now")
+
+    def __init__(self, life: PodLife, now: Moment) -> None:
+        self.life = life
+        self.now = now
+        self.effects: list[Effect] = []
+
+    @property
+    def now_ns(self) -> int:
+        """On the monotonic clock."""
+        return self.now.monotonic_ns
+
+    def do(self, *effects: Effect) -> None:
+        """In this order, after what was asked for before."""
+        self.effects += effects
+
+    def say(self, fact: LifeFact) -> None:
+        """Report a fact."""
+        self.effects.append(Say(fact))
+
+    def change(self, **fields: Any) -> None:
+        """Of the pod."""
+        self.life = replace(self.life, **fields)
+
+    def container(self, name: str) -> ContainerLife | None:
+        """As it is by now; None when the pod has none of this name."""
+        return next((each for each in self.life.containers if each.name == name), None)
+
+    def put(self, container: ContainerLife) -> None:
+        """In the place of what it was."""
+        name = container.name
+        containers = tuple(container if each.name == name else each for each in self.life.containers)
+        self.life = replace(self.life, containers=containers)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jettison.engine.lifecycle import phases, stopping
-from jettison.engine.lifecycle.effects import CancelSetUp, CancelStart, CleanUp, Save
+from jettison.engine.lifecycle.effects import CancelSetUp, CancelStart, CleanUp, Save, Turn
 from jettison.engine.lifecycle.events import ToldToEnd
 from jettison.engine.lifecycle.facts import DeadlineExceeded, PodCleanedUp
 from jettison.engine.lifecycle.rules import SECOND_NS
 from jettison.engine.lifecycle.state import Ending, PodLife, Verdict
-from jettison.engine.lifecycle.turn import Turn
 from jettison.engine.node import wording
 from jettison.engine.node.evictions import effective_grace
 from jettison.engine.pods.pod import FAILED

@@ -13,12 +13,11 @@ from typing import Any
 
 from jettison.engine.lifecycle import ending, probing, runs, stopping
 from jettison.engine.lifecycle import events as ev
-from jettison.engine.lifecycle.effects import Effect, Remove, Save, SetUp, Start, WakeAt
+from jettison.engine.lifecycle.effects import Effect, Remove, Save, SetUp, Start, Turn, WakeAt
 from jettison.engine.lifecycle.facts import ContainerBackOff, ContainerFinished, ContainerStarted, PodWaiting
-from jettison.engine.lifecycle.plan import plan
 from jettison.engine.lifecycle.rules import SECOND_NS
+from jettison.engine.lifecycle.runs import plan
 from jettison.engine.lifecycle.state import ContainerLife, PodLife, new_containers
-from jettison.engine.lifecycle.turn import Turn
 
 
 def advance(life: PodLife, event: ev.Event) -> tuple[PodLife, list[Effect]]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jettison.engine.lifecycle import stopping
-from jettison.engine.lifecycle.effects import Probe, Save
+from jettison.engine.lifecycle.effects import Probe, Save, Turn
 from jettison.engine.lifecycle.events import ProbeAnswered
 from jettison.engine.lifecycle.facts import ProbeFailed
 from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, probe_of
 from jettison.engine.lifecycle.state import ContainerLife, Probing
-from jettison.engine.lifecycle.turn import Turn
 
 _AFTER_STARTUP = (ProbeKind.LIVENESS, ProbeKind.READINESS)
 

@@ -1,8 +1,14 @@
-"""How a container goes from one run to the next: begun, running, ended, started again after a back-off."""
+"""How a container goes from one run to the next: begun, running, ended, started again; and which is next.
+
+Init containers run one after another; each must succeed before the next. A sidecar among them must be up before the
+next, and is kept running from then on. When all are through, the regular containers run together; when all of those
+have ended for good, so has the pod.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from jettison.engine.lifecycle.facts import NOT_STARTED
 from jettison.engine.lifecycle.rules import SECOND_NS, Moment, ProbeKind, RestartPolicy, probe_of
@@ -122,3 +128,57 @@ def due_ns(container: ContainerLife, now_ns: int) -> int:
     """When the next run may start, on the monotonic clock. A container that ended at an unknown time does not wait."""
     ended_ns = container.ended_monotonic_ns
     return now_ns if ended_ns is None else ended_ns + container.back_off * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`start` now, and look again when something changes or at `due_ns`. `waiting` are in back-off."""
+
+    start: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    due_ns: int | None = None
+    is_initialized: bool = False
+    is_over: bool = False
+
+
+def plan(
+    policy: RestartPolicy,
+    inits: Sequence[ContainerLife],
+    regulars: Sequence[ContainerLife],
+    now_ns: int,
+    *,
+    was_initialized: bool,
+) -> Plan:
+    """The next step. Now is on the monotonic clock, and so is what the plan says."""
+    wanted = list(inits) if was_initialized else _up_to_the_unfinished(inits)
+    is_initialized = was_initialized or wanted is None
+    if is_initialized:
+        if all(_is_over(each, policy) for each in regulars):
+            return Plan(is_initialized=True, is_over=True)
+        wanted = [*(each for each in inits if each.rules.is_sidecar), *regulars]
+    elif wanted and _is_over(wanted[-1], policy):
+        return Plan(is_over=True)
+    start, waiting, later = list[str](), list[str](), list[int]()
+    for each in wanted or ():
+        if each.has_processes or each.state in ("starting", "running"):
+            continue
+        if each.state == "waiting":
+            start.append(each.name)
+        elif is_to_restart(each, policy):
+            due = due_ns(each, now_ns)
+            (start if due <= now_ns else waiting).append(each.name)
+            later += [due] if due > now_ns else []
+    return Plan(tuple(start), tuple(waiting), min(later, default=None), is_initialized)
+
+
+def _up_to_the_unfinished(inits: Sequence[ContainerLife]) -> list[ContainerLife] | None:
+    """The init containers up to the first that is not done yet; None when all are."""
+    for index, each in enumerate(inits):
+        is_done = each.is_up if each.rules.is_sidecar else each.has_succeeded and not each.has_processes
+        if not is_done:
+            return list(inits[: index + 1])
+    return None
+
+
+def _is_over(each: ContainerLife, policy: RestartPolicy) -> bool:
+    return each.state == "terminated" and not each.has_processes and not is_to_restart(each, policy)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jettison.engine.lifecycle.effects import CancelHook, Kill, RunHook, Save, Signal, StopProbing
+from jettison.engine.lifecycle.effects import CancelHook, Kill, RunHook, Save, Signal, StopProbing, Turn
 from jettison.engine.lifecycle.facts import ContainerStopping
 from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind
 from jettison.engine.lifecycle.state import ContainerLife
-from jettison.engine.lifecycle.turn import Turn
 from jettison.engine.node.evictions import RUNTIME_MINIMUM
 
 KILL_AGAIN_NS = SECOND_NS

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, overload
 from jettison.engine.node import facts as say
 from jettison.engine.node.evictions import HARD_GRACE, Eviction, soft_grace
 from jettison.engine.node.facts import Fact
-from jettison.engine.node.history import History
 from jettison.engine.node.local_storage import over_limit
-from jettison.engine.node.pressure import Pressure, Readings, assess, in_order, still_starved
+from jettison.engine.node.pressure import History, Pressure, Readings, assess, in_order, still_starved
 from jettison.engine.node.ranking import Ranking, rank
 from jettison.engine.node.signals import ROWS, Condition, Reclaimable, readings
 from jettison.engine.node.snapshot import Reading, Snapshot

@@ -1,6 +1,7 @@
 """Thresholds: how the operator's maps become records, and when a record is met (spec §2, §5.4).
 
-"Hard" means a grace period of zero and nothing else: a soft threshold with `0s` is a hard one in every respect.
+"Hard" means a grace period of zero and nothing else: a soft threshold with `0s` is a hard one in every respect. For
+memory the kernel has an alarm; at which usage of a cgroup it is to ring is said here as well (spec §4).
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jettison.engine.node.signals import Signal
-from jettison.engine.node.snapshot import Layout, Reading
+from jettison.engine.node.snapshot import Layout, MemoryStats, Reading
 from jettison.engine.numbers.durations import duration_text, parse_duration
-from jettison.engine.numbers.percentages import fraction_of, parse_percentage
 from jettison.engine.numbers.quantity import NANO, Quantity, binary, parse
+from jettison.engine.numbers.strconv import fraction_of, parse_percentage
 from jettison.errors import Complaint, DurationError, InputError, PolicyError
+
+REARM_NS = 10 * 10**9
+"""An alarm is set anew once strictly more than this has passed: what is inactive changes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +251,19 @@ def _derive(thresholds: Iterable[Threshold], slot: tuple[Signal, bool], sources:
     if not found:
         return Threshold(signal, Percentage(0.0), is_inert=True)
     return replace(found[-1], signal=signal)
+
+
+def is_watched(threshold: Threshold) -> bool:
+    """Only memory has an alarm."""
+    return threshold.signal in (Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE)
+
+
+def memory_alarm_usage(threshold: Threshold, memory: MemoryStats | None) -> int | None:
+    """Capacity minus the threshold plus what is inactive; None when a number is missing.
+
+    The kernel counts usage, inactive page cache included; eviction counts the working set, without it.
+    """
+    if memory is None or memory.usage is None or memory.working_set is None or memory.available is None:
+        return None
+    capacity = memory.available + memory.working_set
+    return capacity - threshold.quantity(capacity).value + memory.usage - memory.working_set

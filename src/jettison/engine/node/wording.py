@@ -1,14 +1,17 @@
-"""Exactly what Kubernetes says: messages, annotations and events. Nearly every message ends in a dot and a space."""
+"""Exactly what Kubernetes says: messages, annotations, events, and the pressure conditions of Node.status (spec §10.1).
+
+Nearly every message ends in a dot and a space.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from jettison.engine.node.evictions import DISRUPTION_TARGET, TERMINATION_BY_KUBELET, Eviction, PodCondition
 from jettison.engine.node.facts import Fact, ReclaimAttempted
-from jettison.engine.node.signals import ROWS, Resource, Signal
+from jettison.engine.node.signals import ROWS, Condition, Resource, Signal
 from jettison.engine.node.snapshot import ContainerUsage, PodUsage, Reading
 from jettison.engine.numbers.quantity import NANO, Quantity, binary_text
 from jettison.engine.pods.pod import MEMORY, Pod
@@ -117,3 +120,57 @@ _USAGES: Mapping[Resource, Callable[[ContainerUsage], int | None]] = {
     Resource.MEMORY: attrgetter("working_set"),
     Resource.EPHEMERAL_STORAGE: _storage,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """One condition of a node's status."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    heartbeat_ns: int | None = None
+    transition_ns: int | None = None
+
+
+# Reason, message and event; first when the condition holds, then when it does not.
+_CONDITION_TEXTS: Mapping[Condition, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
+    Condition.MEMORY_PRESSURE: (
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+    ),
+    Condition.DISK_PRESSURE: (
+        ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+    ),
+    Condition.PID_PRESSURE: (
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+    ),
+}
+
+
+def report_conditions(
+    existing: Sequence[NodeCondition], reported: frozenset[Condition], now_ns: int, node_name: str
+) -> tuple[list[NodeCondition], list[Event]]:
+    """The node's conditions now, and an event for each that changed.
+
+    Every report is a heartbeat; reason, message and time of transition change only with the status. A condition that
+    the node never had starts as Unknown, so its first report is a change.
+    """
+    conditions = list(existing)
+    events = []
+    for condition, (when_true, when_false) in _CONDITION_TEXTS.items():
+        index = next((i for i, each in enumerate(conditions) if each.type == condition), None)
+        if index is None:
+            conditions.append(NodeCondition(condition.value))
+            index = len(conditions) - 1
+        status = "True" if condition in reported else "False"
+        current = replace(conditions[index], heartbeat_ns=now_ns)
+        if current.status != status:
+            reason, message, event = when_true if condition in reported else when_false
+            current = replace(current, status=status, reason=reason, message=message, transition_ns=now_ns)
+            events.append(Event(NORMAL, event, f"Node {node_name} status is now: {event}"))
+        conditions[index] = current
+    return conditions, events

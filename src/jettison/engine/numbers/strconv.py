@@ -1,11 +1,15 @@
 """How Go reads a number and quotes a text, where that shows in Kubernetes' answers.
 
-Kubernetes' error texts quote what they complain about with Go's `%q`, and its integers are 64 bits wide.
-Quantities and durations have grammars and quotes of their own.
+Kubernetes' error texts quote what they complain about with Go's `%q`, and its integers are 64 bits wide. A percentage
+has Go's float syntax, 32 bits and is truncated, and the 32 bits matter: 10 % of 100Gi is 10737418400 bytes and not
+…8240, and a threshold is met or not by that difference. Quantities and durations have grammars and quotes of their own.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import struct
 from typing import Final
 
 from jettison.errors import InputError
@@ -24,6 +28,14 @@ _ESCAPES: Final = {
     '"': r"\"",
     "\\": r"\\",
 }
+
+_DIGITS = r"[0-9](?:_?[0-9])*"
+_HEX = r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
+_DECIMAL_FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
+_HEX_FLOAT = re.compile(rf"[+-]?0[xX]_?(?:{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})[pP][+-]?{_DIGITS}", re.ASCII)
+_SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.ASCII | re.IGNORECASE)
+
+_INT64_MIN = -(2**63)
 
 
 def parse_int64(text: str) -> int | None:
@@ -79,3 +91,90 @@ def _escape(char: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def parse_percentage(text: str) -> float:
+    """`10%` → 0.1 as a 32-bit float, or an InputError with Go's words. Every trailing `%` is dropped, not only one."""
+    number = text.rstrip("%")
+    if _SPECIAL.fullmatch(number):
+        special = float(number)
+        return math.nan if math.isnan(special) else special  # one NaN, so that equal policies compare equal
+    if not (_DECIMAL_FLOAT.fullmatch(number) or _HEX_FLOAT.fullmatch(number)):
+        raise InputError(f"strconv.ParseFloat: parsing {quote(number)}: invalid syntax")
+    value = _nearest_float32(number.replace("_", ""))
+    if value is None:
+        raise InputError(f"strconv.ParseFloat: parsing {quote(number)}: value out of range")
+    return _float32(value / 100.0)
+
+
+def fraction_of(fraction: float, capacity: int) -> int:
+    """`fraction` of `capacity`, truncated; what does not fit becomes the smallest 64-bit integer, as on amd64."""
+    try:
+        product = float(capacity) * fraction
+    except OverflowError:
+        return _INT64_MIN
+    return int(product) if abs(product) < 2.0**63 else _INT64_MIN
+
+
+def _nearest_float32(number: str) -> float | None:
+    if "x" in number or "X" in number:
+        try:
+            return _float32(float.fromhex(number))
+        except OverflowError:
+            return None
+    double = float(number)
+    try:
+        single = _float32(double)
+    except OverflowError:
+        return None
+    if single == double or math.isinf(double):
+        return None if math.isinf(double) else single
+    # Rounding twice (text to 64 bits to 32 bits) goes wrong only when the 64-bit value lies exactly between two
+    # 32-bit ones and the text does not; then the text decides. Long texts are cut: a tie needs fewer digits.
+    from fractions import Fraction  # noqa: PLC0415  only here, and it costs more to import than the engine's own code
+
+    neighbour = _neighbour(single, double)
+    if neighbour is not None and len(number) <= 1000 and Fraction(double) * 2 == Fraction(single) + Fraction(neighbour):
+        exact = Fraction(number)
+        if exact != Fraction(double):
+            return max(single, neighbour) if exact > Fraction(double) else min(single, neighbour)
+    return single
+
+
+def _neighbour(single: float, towards: float) -> float | None:
+    (bits,) = struct.unpack("<i", struct.pack("<f", single))
+    step = 1 if (towards > single) == (single >= 0) else -1
+    try:
+        (value,) = struct.unpack("<f", struct.pack("<i", bits + step))
+    except struct.error:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _float32(value: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def count_cpus(text: str) -> int:
+    """How many different CPUs `text` names, or an InputError with Kubernetes' words."""
+    if not text:
+        return 0
+    ranges = sorted(_range(piece) for piece in text.split(","))
+    # Counted range by range: `0-9999999999` must not be walked.
+    count, counted_to = 0, None
+    for start, end in ranges:
+        if counted_to is not None and start <= counted_to:
+            start = counted_to + 1
+        if start <= end:
+            count += end - start + 1
+            counted_to = end
+    return count
+
+
+def _range(piece: str) -> tuple[int, int]:
+    first, dash, last = piece.partition("-")
+    start = atoi(first)
+    end = atoi(last) if dash else start
+    if start > end:
+        raise InputError(f"invalid range {quote(piece)} ({start} > {end})")
+    return start, end

@@ -9,7 +9,7 @@ from jettison.engine.node.evictions import EVICTED
 from jettison.engine.node.signals import Condition
 from jettison.engine.numbers.quantity import ZERO, Quantity
 from jettison.engine.pods.pod import CPU, Pod, Qos, requests
-from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, bearing_toleration
+from jettison.engine.scheduling.placement import NO_SCHEDULE, Taint, bearing_toleration
 
 PRESSURE_TAINTS: Mapping[Condition, Taint] = {
     Condition.MEMORY_PRESSURE: Taint("node.kubernetes.io/memory-pressure", "", NO_SCHEDULE),

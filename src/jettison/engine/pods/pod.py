@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from jettison.engine.numbers.quantity import ZERO, Format, Quantity
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import Toleration
 
 CPU = "cpu"
 MEMORY = "memory"

@@ -1,21 +1,40 @@
 """Where should this pod run? Nodes that refuse it are out; of the others the best score wins.
 
 Of equally good nodes upstream takes one at random. Here it is the one with the fewest pods, then the first by name:
-one of upstream's possible answers, and always the same.
+one of upstream's possible answers, and always the same. The scores are upstream's with upstream's weights, each from 0
+to 100:
+
+    3  taints that the pod would rather not meet (PreferNoSchedule)
+    2  the pod's preferred node affinity
+    2  spread: few pods of the same ReplicaSet or StatefulSet on the node, and in its zone
+    1  the least allocated node, by cpu and memory
+    1  cpu and memory allocated evenly
+
+Simplified against upstream: the spread goes by the controller of a pod rather than by its selector, which is the same
+unless two controllers share pods; in a zone only the pods on possible nodes are counted; every node is its own host,
+labelled so or not; what a pod wishes about its spread or about other pods, and where an image is at hand, counts for
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from jettison.engine.scheduling.filters import NodeRefusal, refusal
-from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad
+from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeOffer
+from jettison.engine.scheduling.placement import PREFER_NO_SCHEDULE, bearing_toleration
 from jettison.engine.scheduling.pods import PlaceablePod
-from jettison.engine.scheduling.scores import scores
 
 NO_NODES: Final = "no nodes available to schedule pods"
+
+BEST: Final = 100
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
+_HOST_SKEW: Final = 3
+_ZONE_SKEW: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +90,95 @@ def _best(pod: PlaceablePod, possible: list[NodeLoad]) -> str:
     judged = zip(scores(pod, possible), possible, strict=True)
     _, best = min(judged, key=lambda each: (-each[0], each[1].tally.pods, each[1].offer.name))
     return best.offer.name
+
+
+def scores(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    """One for each node, all weights included."""
+    totals = [0] * len(loads)
+    for weight, judge in _JUDGES:
+        for index, score in enumerate(judge(pod, loads)):
+            totals[index] += weight * score
+    return totals
+
+
+def _tainted(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    counts = [_unwelcome_taints(pod, load.offer) for load in loads]
+    most = max(counts)
+    return [BEST - BEST * count // most for count in counts] if most else [BEST] * len(loads)
+
+
+def _unwelcome_taints(pod: PlaceablePod, node: NodeOffer) -> int:
+    wishes = (taint for taint in node.taints if taint.effect == PREFER_NO_SCHEDULE)
+    return sum(bearing_toleration(taint, pod.tolerations) is None for taint in wishes)
+
+
+def _liked(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    if not pod.affinity.preferred:
+        return []
+    likings = [pod.affinity.liking(load.offer.labels, load.offer.name) for load in loads]
+    most = max(likings)
+    return [BEST * liking // most for liking in likings] if most else []
+
+
+def _spread(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    """The system's default constraints: a skew of 3 between hosts, and of 5 between zones."""
+    if not pod.group:
+        return []
+    zones: dict[str, int] = {}
+    for load in loads:
+        zone = load.offer.labels.get(ZONE_LABEL, "")
+        zones[zone] = zones.get(zone, 0) + load.groups.get(pod.group, 0)
+    host_weight, zone_weight = math.log(len(loads) + 2), math.log(len(zones) + 2)
+    crowds = []
+    for load in loads:
+        crowd = load.groups.get(pod.group, 0) * host_weight + _HOST_SKEW - 1
+        own_zone = load.offer.labels.get(ZONE_LABEL)
+        if own_zone is not None:
+            crowd += zones[own_zone] * zone_weight + _ZONE_SKEW - 1
+        crowds.append(math.floor(crowd + 0.5))
+    least, most = min(crowds), max(crowds)
+    return [BEST * (most + least - crowd) // most for crowd in crowds]
+
+
+def _least_allocated(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    found = []
+    for load in loads:
+        room, tally, claim = load.offer.room, load.tally, pod.claim
+        free = [
+            BEST * (whole - taken) // whole if taken <= whole else 0
+            for taken, whole in (
+                (tally.scored_cpu + claim.scored_cpu, room.cpu),
+                (tally.scored_memory + claim.scored_memory, room.memory),
+            )
+            if whole > 0
+        ]
+        found.append(sum(free) // len(free) if free else 0)
+    return found
+
+
+def _balanced(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    """Not for pods that ask for neither: the most lopsided node would stay so whatever they do."""
+    claim = pod.claim
+    if not claim.cpu and not claim.memory:
+        return []
+    found = []
+    for load in loads:
+        room, tally = load.offer.room, load.tally
+        deviation = 0.0
+        if room.cpu > 0 and room.memory > 0:
+            cpu = min((tally.cpu + claim.cpu) / room.cpu, 1.0)
+            memory = min((tally.memory + claim.memory) / room.memory, 1.0)
+            deviation = abs(cpu - memory) / 2
+        found.append(int((1 - deviation) * BEST))
+    return found
+
+
+_Judge = Callable[[PlaceablePod, Sequence[NodeLoad]], Sequence[int]]
+# None at all is the same for all: 0.
+_JUDGES: Final[tuple[tuple[int, _Judge], ...]] = (
+    (3, _tainted),
+    (2, _liked),
+    (2, _spread),
+    (1, _least_allocated),
+    (1, _balanced),
+)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from jettison.engine.scheduling.nodes import NodeLoad, NodeOffer, NodeRoom, Tally
+from jettison.engine.scheduling.placement import NO_SCHEDULE, Taint, bearing_toleration, first_untolerated
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
-from jettison.engine.scheduling.taints import NO_SCHEDULE, Taint, bearing_toleration, first_untolerated
 
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from jettison.engine.scheduling.placement import Taint
 from jettison.engine.scheduling.pods import Key, PlaceablePod, PodClaim
-from jettison.engine.scheduling.taints import Taint
 
 
 @dataclass(frozen=True, slots=True)

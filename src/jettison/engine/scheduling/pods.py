@@ -22,8 +22,7 @@ from jettison.engine.pods.pod import (
     requests,
 )
 from jettison.engine.pods.pod import aggregate as aggregated
-from jettison.engine.scheduling.node_affinity import ANYWHERE, NodeAffinity
-from jettison.engine.scheduling.taints import Toleration
+from jettison.engine.scheduling.placement import ANYWHERE, NodeAffinity, Toleration
 
 Key = tuple[str, str]
 """Namespace and name."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.engine.pods.api_pod import ApiPod
-from jettison.engine.scheduling.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_untolerated
+from jettison.engine.scheduling.placement import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_untolerated
 
 _PREFIX: Final = "node.kubernetes.io/"
 

@@ -8,10 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from jettison.clock import Clock
-from jettison.engine.node.notifier import is_watched
 from jettison.engine.node.signals import ROWS, Resource, Signal, readings
 from jettison.engine.node.snapshot import NodeStats, Reading
-from jettison.engine.node.thresholds import Threshold
+from jettison.engine.node.thresholds import Threshold, is_watched
 from jettison.errors import ObservationError
 from jettison.runtimes.host.notice.alarms import Wakeups
 from jettison.runtimes.host.notice.outlook import LONGEST_PAUSE, Growth, poll_pause

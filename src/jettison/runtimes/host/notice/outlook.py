@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jettison.engine.node.notifier import is_watched, memory_alarm_usage
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import MemoryStats, Reading
-from jettison.engine.node.thresholds import Threshold
+from jettison.engine.node.thresholds import Threshold, is_watched, memory_alarm_usage
 
 CLOSE = 4 * 2**20
 """Before a crossing, in bytes: 20 ms at 200 MiB/s, enough for a look at everything."""

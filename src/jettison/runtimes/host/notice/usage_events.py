@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from jettison.clock import Clock
-from jettison.engine.node.notifier import REARM_NS
+from jettison.engine.node.thresholds import REARM_NS
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.memcg_events import UsageAlarm
 

@@ -1,4 +1,4 @@
-"""Does a pod bear a node's taints, and for how long?
+"""Which nodes does a pod ask for, and does it bear a node's taints, and for how long?
 
 Three askers share one rule of tolerance: the kubelet's admission under memory pressure, the scheduler (which
 taint keeps a pod away first) and the taint-eviction controller (when must a pod leave).
@@ -7,10 +7,11 @@ taint keeps a pod away first) and the taint-eviction controller (when must a pod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.numbers.strconv import parse_int64
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -22,6 +23,9 @@ LONGEST_SECONDS: Final = (2**63 - 1) // 10**9
 
 # Stricter than what Go parses: `07`, `+7` and `-0` are no numbers here.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+
+NAME_FIELD = "metadata.name"
+"""The only field of a node that a term can ask for; DaemonSets pin their pods with it."""
 
 
 class Taint(NamedTuple):
@@ -130,3 +134,60 @@ def _compares(toleration: Toleration, taint: Taint) -> bool:
 
 def _canonical_integer(text: str) -> int | None:
     return parse_int64(text) if _CANONICAL_INTEGER.fullmatch(text) else None
+
+
+class NodeTerm(NamedTuple):
+    """All of it must hold: of the node's labels and of its name. A term that asks for nothing matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Does a node with these labels and this name satisfy it?"""
+        if not self.labels and not self.names:
+            return False
+        return all(each.matches({NAME_FIELD: name}) for each in self.names) and all(
+            each.matches(labels) for each in self.labels
+        )
+
+    @property
+    def pinned(self) -> frozenset[str] | None:
+        """The names that it allows at most; None where it names none."""
+        allowed = [frozenset(each.values) for each in self.names if each.operator is Operator.IN]
+        return frozenset.intersection(*allowed) if allowed else None
+
+
+class Preference(NamedTuple):
+    """A term that would be nice, and how much."""
+
+    weight: int
+    term: NodeTerm
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinity:
+    """Required terms are alternatives. None: nothing is required; none of them: no node will do."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[NodeTerm, ...] | None = None
+    preferred: tuple[Preference, ...] = ()
+
+    def admits(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether the pod may run on a node with these labels and this name."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.required is None or any(term.matches(labels, name) for term in self.required)
+
+    def liking(self, labels: Mapping[str, str], name: str) -> int:
+        """How much the pod would like it there: the weights of all preferences that hold."""
+        return sum(each.weight for each in self.preferred if each.term.matches(labels, name))
+
+    def pinned(self) -> frozenset[str] | None:
+        """The nodes that come into question by name alone, if every alternative names some."""
+        allowed = [term.pinned for term in self.required or ()]
+        named = [each for each in allowed if each is not None]
+        return frozenset[str]().union(*named) if allowed and len(named) == len(allowed) else None
+
+
+ANYWHERE = NodeAffinity()
+NOWHERE = NodeAffinity(required=())

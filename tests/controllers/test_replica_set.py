@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.controllers.machinery.owned_pods import Claims, selector_of
 from jettison.controllers.replica_set import OWNER_KIND
 from jettison.runtimes.kube.client import KubeClient, PatchType

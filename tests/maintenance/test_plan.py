@@ -12,7 +12,7 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.engine.drain.plan import PodFate
 from jettison.errors import ApiError
-from jettison.maintenance.plan import read_plan
+from jettison.maintenance.drain import read_plan
 from jettison.maintenance.settings import DrainSettings
 from jettison.runtimes.kube.client import CHUNK, KubeClient, Listing
 from jettison.runtimes.kube.kinds import NODES, Kind

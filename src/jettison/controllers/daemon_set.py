@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.clock import Clock
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, Claims, OwnerKind, WokenOwners, selector_of
 from jettison.controllers.machinery.pod_control import Failure, NewPod, PodBatches, is_namespace_ending
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings

@@ -13,7 +13,7 @@ from typing import Final
 
 from jettison.controllers.deployment.revisions import replicas_of
 from jettison.controllers.machinery.event_recorder import WARNING, subject_of
-from jettison.controllers.machinery.object_state import condition_of, is_terminating
+from jettison.controllers.machinery.objects import condition_of, is_terminating
 from jettison.controllers.machinery.owned_pods import (
     ByController,
     Claims,

@@ -9,11 +9,11 @@ from typing import Final
 from jettison.clock import Clock, SystemClock
 from jettison.controllers.daemon_set import DaemonSetController
 from jettison.controllers.deployment.deployment import DeploymentController
-from jettison.controllers.disruption.disruption import DisruptionController
+from jettison.controllers.disruption import DisruptionController
 from jettison.controllers.garbage.collector import GarbageCollector
 from jettison.controllers.garbage.pods import PodGarbageController
-from jettison.controllers.job.finished_jobs import FinishedJobController
 from jettison.controllers.job.job import JobController
+from jettison.controllers.job.leftovers import FinishedJobController
 from jettison.controllers.machinery.event_recorder import EventRecorder
 from jettison.controllers.machinery.reconciler import Controller, Surroundings
 from jettison.controllers.nodes.lifecycle import NodeLifecycleController

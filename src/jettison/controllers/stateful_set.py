@@ -20,8 +20,7 @@ from typing import Final, NamedTuple
 
 from jettison.controllers.deployment.revisions import replicas_of
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
-from jettison.controllers.machinery.expectations import Expectations
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.controllers.machinery.owned_pods import (
     ByController,
     Claims,
@@ -31,6 +30,7 @@ from jettison.controllers.machinery.owned_pods import (
     selector_of,
 )
 from jettison.controllers.machinery.pod_control import (
+    Expectations,
     Failure,
     delete_pod,
     is_namespace_ending,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jettison.controllers.deployment.revisions import REVISION
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.engine.workloads.template_hash import template_hash
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.errors import Conflict, NotFound
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, PatchType

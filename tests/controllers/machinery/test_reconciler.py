@@ -1,4 +1,4 @@
-"""Workers and their patience."""
+"""Workers and their patience, and the keys that they take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from jettison.controllers.machinery.reconciler import Postponed, Reconciler
+from jettison.controllers.machinery.reconciler import LONGEST_BACK_OFF_SECONDS, Postponed, Reconciler, WorkQueue
 from jettison.errors import ApiError
 
 Key = tuple[str, str]
@@ -37,3 +37,65 @@ def test_what_was_postponed_in_between_does_not_make_a_failure_the_first_again(
     # 5 ms, and twice as long each time: seven failures take 0.6 s.
     assert 6 <= calls <= 16
     assert "test: default/a: no; trying again in 0.010 s" in caplog.text
+
+
+async def _taken(queue: WorkQueue[str], count: int) -> list[str]:
+    return [await queue.take() for _ in range(count)]
+
+
+def test_a_key_named_often_is_taken_once() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        for key in "abacab":
+            queue.add(key)
+        assert await _taken(queue, 3) == ["a", "b", "c"]
+        assert queue.is_idle
+
+    asyncio.run(scene())
+
+
+def test_a_key_is_not_taken_by_two_at_a_time() -> None:
+    """Added while a worker has it, a key comes again after that worker is done."""
+
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        assert await queue.take() == "a"
+        queue.add("a")
+        queue.add("b")
+        assert await queue.take() == "b"
+        assert queue.is_idle
+        queue.done("a")
+        assert await queue.take() == "a"
+
+    asyncio.run(scene())
+
+
+def test_of_several_times_the_earliest_counts() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 30)
+        queue.add_after("a", 0.02)
+        queue.add_after("a", 60)
+        queue.add_after("b", 0.01)
+        async with asyncio.timeout(30):
+            assert await _taken(queue, 2) == ["b", "a"]
+        assert queue.is_idle
+        queue.close()
+
+    asyncio.run(scene())
+
+
+def test_failures_in_a_row_wait_longer_and_success_forgets_them() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        assert [queue.retry("a") for _ in range(4)] == [0.005, 0.01, 0.02, 0.04]
+        assert queue.retry("b") == 0.005
+        for _ in range(100):
+            longest = queue.retry("a")
+        assert longest == LONGEST_BACK_OFF_SECONDS
+        queue.forget("a")
+        assert queue.retry("a") == 0.005
+        queue.close()
+
+    asyncio.run(scene())

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.runtimes.kube.client import PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS
 from tests.controllers.staging import Json, controlled, told, until

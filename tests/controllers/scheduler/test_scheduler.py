@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jettison.controllers.machinery.object_state import condition_of, is_terminating
+from jettison.controllers.machinery.objects import condition_of, is_terminating
 from jettison.errors import ApiError, JettisonError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import NODES, PODS, PRIORITY_CLASSES, Kind

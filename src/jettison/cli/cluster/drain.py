@@ -35,8 +35,7 @@ from jettison.engine.drain.filters import DrainRules
 from jettison.engine.drain.plan import DrainPlan, NodePlan, PodFate, PodPlan
 from jettison.engine.labels.selector_text import parse_label_selector
 from jettison.errors import InputError, JettisonError
-from jettison.maintenance.drain import drain_nodes
-from jettison.maintenance.plan import read_plan
+from jettison.maintenance.drain import drain_nodes, read_plan
 from jettison.maintenance.settings import DrainSettings, EvictionSettings
 from jettison.runtimes.kube.client import CHUNK, Document, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides

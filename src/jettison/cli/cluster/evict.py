@@ -34,7 +34,7 @@ from jettison.cli.output import remark
 from jettison.clock import SystemClock
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import InputError, ObservationError
-from jettison.maintenance.evict import Evicted, evict_pods
+from jettison.maintenance.eviction import Evicted, evict_pods
 from jettison.maintenance.settings import DryRun, EvictionSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides

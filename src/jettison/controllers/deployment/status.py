@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from jettison.controllers.deployment.revisions import UNLIMITED, replicas_of, rollout_of
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.controllers.replica_set import REPLICA_FAILURE
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ManifestError

@@ -14,9 +14,18 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from jettison.controllers.garbage.owner_bonds import FOREGROUND, Bond, OwnerBonds, is_waiting
-from jettison.controllers.garbage.ownership import KINDS, Item, Ownership, owner_uids, references_of
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.garbage.owners import (
+    FOREGROUND,
+    KINDS,
+    Bond,
+    Item,
+    OwnerBonds,
+    Ownership,
+    is_waiting,
+    owner_uids,
+    references_of,
+)
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.errors import NotFound
 from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from jettison.controllers.machinery.object_state import disruption_patch, is_terminating
+from jettison.controllers.machinery.objects import disruption_patch, is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings, repeat
-from jettison.controllers.nodes.taints import is_ready
+from jettison.controllers.nodes.lifecycle import is_ready
 from jettison.engine.pods.pod import FAILED, PENDING, RUNNING
 from jettison.errors import ApiError, Conflict, NotFound
 from jettison.manifests.pod_view import has_ended, node_name_of

@@ -15,22 +15,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from jettison.controllers.job.orphans import OrphanedJobPods
-from jettison.controllers.job.pods import OWNER_KIND, SOURCE, Tracking, job_pod
-from jettison.controllers.job.status import (
+from jettison.controllers.job.documents import (
+    OWNER_KIND,
+    SOURCE,
     SUSPENDED,
+    Tracking,
     counted,
     decided,
     finished,
     has_notes,
     is_finished,
+    job_pod,
     noted,
     observed,
     suspended,
     with_status,
 )
+from jettison.controllers.job.leftovers import OrphanedJobPods
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
-from jettison.controllers.machinery.object_state import condition_of, is_terminating
+from jettison.controllers.machinery.objects import condition_of, is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, Claims, WokenOwners, selector_of
 from jettison.controllers.machinery.pod_control import PodBatches
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
 from jettison.errors import ApiError, InputError, NotFound
 from jettison.manifests.budgets import selector_from

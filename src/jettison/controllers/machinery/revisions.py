@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.controllers.machinery.owned_pods import ByController, Claims, OwnerKind, controller_of, selector_of
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.engine.workloads.template_hash import is_alike, template_hash

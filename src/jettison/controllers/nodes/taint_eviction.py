@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from jettison.controllers.machinery.object_state import disruption_patch, is_terminating, keys_by_node
+from jettison.controllers.machinery.objects import disruption_patch, is_terminating, keys_by_node
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.node.event_correlation import Subject
 from jettison.engine.scheduling.placement import NO_EXECUTE, Taint, no_execute_stay

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from jettison.controllers.machinery.event_recorder import NORMAL, WARNING, subject_of
-from jettison.controllers.machinery.object_state import condition_of, disruption_patch
+from jettison.controllers.machinery.objects import condition_of, disruption_patch
 from jettison.controllers.machinery.reconciler import Surroundings, repeat
 from jettison.controllers.scheduler.queue import SchedulingQueue
 from jettison.controllers.scheduler.world import World

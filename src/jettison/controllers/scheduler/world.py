@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import is_terminating
 from jettison.controllers.scheduler.queue import SchedulingQueue
 from jettison.engine.scheduling.nodes import ClusterLoad
 from jettison.engine.scheduling.pods import Key, PlaceablePod

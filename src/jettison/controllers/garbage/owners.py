@@ -1,37 +1,146 @@
-"""What an owner reference is worth: whether its owner is there, is gone, or waits for its dependents to go.
+"""Which object belongs to which, over all kinds that can have owners, and what an owner reference is worth.
 
-The caches are asked first, then the server. A set of 2,000 pods has one owner, and every dependent is looked at every
-45 seconds; so what the server said is remembered for one and a half times as long. An owner of a kind without
-a cache is asked for at every second look, not once per dependent, and its end is noticed within two.
+Whether an owner is there, is gone, or waits for its dependents to go: the caches are asked first, then the server. A
+set of 2,000 pods has one owner, and every dependent is looked at every 45 seconds; so what the server said is
+remembered for one and a half times as long. An owner of a kind without a cache is asked for at every second look, not
+once per dependent, and its end is noticed within two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import functools
+from collections.abc import Hashable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from jettison.clock import Clock
-from jettison.controllers.garbage.ownership import KINDS, Item, Ownership
-from jettison.controllers.machinery.object_state import is_terminating
+from jettison.controllers.machinery.objects import find_kind, is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings
-from jettison.controllers.machinery.served_kinds import find_kind
 from jettison.errors import InputError, NotFound
-from jettison.runtimes.kube.cache import RESYNC_SECONDS
+from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache, Caches, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
-from jettison.runtimes.kube.kinds import Kind
+from jettison.runtimes.kube.kinds import (
+    BUDGETS,
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    LEASES,
+    NODE_LEASES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
+    Kind,
+)
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "Pod": PODS,
+    "Node": NODES,
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "PodDisruptionBudget": BUDGETS,
+    "ControllerRevision": CONTROLLER_REVISIONS,
+    "DaemonSet": DAEMON_SETS,
+    "Deployment": DEPLOYMENTS,
+    "ReplicaSet": REPLICA_SETS,
+    "StatefulSet": STATEFUL_SETS,
+    "Job": JOBS,
+    "Lease": LEASES,
+    "PriorityClass": PRIORITY_CLASSES,
+}
+"""What is looked after. Events own nothing and have no owner; namespaces have an end of their own."""
 
 FOREGROUND: Final = "foregroundDeletion"
 
 REMEMBERED_SECONDS: Final = 1.5 * RESYNC_SECONDS
 """Longer than any one pause between resyncs, which vary by a quarter, and no longer than any two of them."""
 
-
 MOST_ANSWERS: Final = 4096
 """Of one kind of question, some 300 bytes each: references to a million owners must not fill the memory."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Item(NamedTuple):
+    """An object, wherever it is in its life."""
+
+    kind: Kind
+    key: Key
+
+
+class Ownership:
+    """Dependents by the uid of their owner, and objects by their own."""
+
+    def __init__(self, caches: Caches) -> None:
+        # Leases change every few seconds, and only those of nodes have owners.
+        self.caches: Mapping[Kind, Cache] = {
+            kind: caches.of(kind, NODE_LEASES if kind is LEASES else "") for kind in KINDS.values()
+        }
+        self._items: dict[str, Item] = {}
+        self._dependents: dict[str, dict[Item, None]] = {}
+        self._owners: dict[Item, frozenset[str]] = {}
+        for kind, cache in self.caches.items():
+            cache.listen(functools.partial(self._take, kind))
+
+    def get(self, item: Item) -> Document | None:
+        """The object as it was last told of."""
+        return self.caches[item.kind].get(item.key)
+
+    def dependents(self, uid: str) -> list[Item]:
+        """All that name this uid among their owners."""
+        return list(self._dependents.get(uid, ()))
+
+    def touched(self, kind: Kind, change: Change) -> Iterator[Item]:
+        """Which objects a change concerns: the object itself, its dependents, and owners that wait for its end."""
+        item = Item(kind, key_of(change.newest))
+        if change.new is not None and (change.is_resync or change.differs(_bonds)):
+            yield item
+        if change.is_resync:
+            return
+        if change.new is None:
+            yield from self.dependents(change.newest["metadata"]["uid"])
+        if change.old is not None and change.differs(owner_uids):
+            for uid in owner_uids(change.old):
+                if uid in self._items:
+                    yield self._items[uid]
+
+    def _take(self, kind: Kind, change: Change) -> None:
+        if change.is_resync:
+            return
+        item = Item(kind, key_of(change.newest))
+        if change.old is not None:
+            known = self._items.get(change.old["metadata"]["uid"])
+            if known == item:
+                del self._items[change.old["metadata"]["uid"]]
+        owners = frozenset() if change.new is None else owner_uids(change.new)
+        for uid in self._owners.pop(item, frozenset()) - owners:
+            self._dependents[uid].pop(item, None)
+            if not self._dependents[uid]:
+                del self._dependents[uid]
+        if change.new is not None:
+            self._items[change.new["metadata"]["uid"]] = item
+        if owners:
+            self._owners[item] = owners
+        for uid in owners:
+            self._dependents.setdefault(uid, {})[item] = None
+
+
+def references_of(document: Document) -> list[Document]:
+    """Its owner references."""
+    return document["metadata"].get("ownerReferences") or []
+
+
+def owner_uids(document: Document) -> frozenset[str]:
+    """Of all owners, controllers or not."""
+    return frozenset(each.get("uid") or "" for each in references_of(document))
+
+
+def _bonds(document: Document) -> object:
+    metadata = document["metadata"]
+    return metadata["uid"], references_of(document), metadata.get("finalizers"), metadata.get("deletionTimestamp")
 
 
 class Bond(Enum):

@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from jettison.controllers.garbage.owner_bonds import REMEMBERED_SECONDS, Bond, OwnerBonds
-from jettison.controllers.garbage.ownership import Item, Ownership
+from jettison.controllers.garbage.owners import (
+    MOST_ANSWERS,
+    REMEMBERED_SECONDS,
+    Bond,
+    Item,
+    OwnerBonds,
+    Ownership,
+    RecentAnswers,
+)
 from jettison.controllers.machinery.event_recorder import EventRecorder
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.controllers.settings import ControllerSettings
@@ -22,7 +29,7 @@ from jettison.runtimes.kube.cache import RESYNC_SECONDS, Caches
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from jettison.runtimes.kube.kubeconfig import Access
-from tests.controllers.staging import ForwardClock, Json
+from tests.controllers.staging import ForwardClock, Json, StandingClock
 from tests.controllers.workloads import replica_set
 from tests.maintenance.playground import Playground, play
 
@@ -208,3 +215,41 @@ def test_a_namespaced_owner_of_an_object_without_a_namespace_is_not_judged(kubec
             assert await stage.bonds.judge(item, _reference("v1", "Namespace", space, "another")) is Bond.DANGLING
 
     _staged(kubeconfig, scene)
+
+
+def test_an_answer_is_good_for_its_time_only() -> None:
+    """Counted from when it was given: looking it up makes it no younger."""
+    clock = StandingClock()
+    answers: RecentAnswers[str, int] = RecentAnswers(clock, 10.0)
+    assert answers.get("q") is None
+    answers.note("q", 1)
+    clock.forward(9.5)
+    assert answers.get("q") == 1
+    clock.forward(0.5)
+    assert answers.get("q") is None
+    answers.note("q", 2)
+    assert answers.get("q") == 2
+
+
+def test_the_latest_answer_counts() -> None:
+    clock = StandingClock()
+    answers: RecentAnswers[str, int] = RecentAnswers(clock, 10.0)
+    answers.note("q", 1)
+    clock.forward(6)
+    answers.note("q", 2)
+    clock.forward(6)
+    assert answers.get("q") == 2
+
+
+def test_there_are_never_more_than_so_many() -> None:
+    """The oldest make room."""
+    clock = StandingClock()
+    answers: RecentAnswers[int, int] = RecentAnswers(clock, 10.0)
+    for number in range(3 * MOST_ANSWERS):
+        answers.note(number, number)
+    assert len(answers._answers) == MOST_ANSWERS
+    assert answers.get(2 * MOST_ANSWERS - 1) is None
+    assert answers.get(2 * MOST_ANSWERS) == 2 * MOST_ANSWERS
+    clock.forward(10)
+    answers.note(-1, 1)
+    assert len(answers._answers) == 1

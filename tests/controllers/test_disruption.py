@@ -8,16 +8,26 @@ from pathlib import Path
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.controllers.disruption.disruption import DisruptionController
+from jettison.controllers.disruption import (
+    BURST_NS,
+    LONGEST_REST_NS,
+    REST,
+    REST_OF_ALL,
+    SHORTEST_REST_NS,
+    DisruptionController,
+    GuardedPods,
+    Pace,
+)
 from jettison.controllers.machinery.event_recorder import EventRecorder
-from jettison.controllers.machinery.object_state import condition_of
+from jettison.controllers.machinery.objects import condition_of
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.budgets.budget import Budget, BudgetStatus
+from jettison.engine.labels.selectors import SelectorObject, select
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Caches, Change
-from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
+from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
 from jettison.runtimes.kube.kubeconfig import Access
 from tests.controllers.staging import DeafClient, Json, StandingClock, controlled, told, until, until_status
@@ -319,3 +329,129 @@ def test_a_grant_for_a_pod_unheard_of_is_waited_for(pod: str, seconds_ago: int, 
 
 def _document(name: str) -> Json:
     return {"metadata": {"name": name, "namespace": "s", "uid": name, "resourceVersion": "1"}}
+
+
+WEB = select(SelectorObject({"app": "web"}))
+ALL = select(SelectorObject())
+
+
+def _pod(name: str, namespace: str = "a", **labels: str) -> Document:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": {}}
+
+
+def test_pods_move_between_shelves() -> None:
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+
+    def names(namespace: str = "a") -> tuple[list[str], list[str]]:
+        web, everything = (guarded.matching(namespace, each) for each in (WEB, ALL))
+        return sorted(pod.name for pod in web), sorted(pod.name for pod in everything)
+
+    one, two, three = _pod("1", app="web", tier="x"), _pod("2", app="web"), _pod("3")
+    bare = {"metadata": {"name": "4", "namespace": "a"}}
+    for each in (one, two, three, bare, _pod("5", "b", app="web")):
+        cache._store((each["metadata"]["namespace"], each["metadata"]["name"]), Change(None, each))
+    assert names() == (["1", "2"], ["1", "2", "3", "4"])
+    assert names("b") == (["5"], ["5"])
+    assert names("c") == ([], [])
+    moved = _pod("1", app="db")
+    cache._store(("a", "1"), Change(one, moved))
+    cache._store(("a", "2"), Change(two, None))
+    assert names() == ([], ["1", "3", "4"])
+    cache._store(("a", "1"), Change(moved, one))
+    assert names() == (["1"], ["1", "3", "4"])
+
+
+def test_a_mirror_counts_for_no_budget() -> None:
+    """Or else a node that was broken into makes a hundred of them, and every budget has room."""
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    mirror = _pod("m", app="web")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "u"}
+    for name, pod in (("m", mirror), ("1", _pod("1", app="web"))):
+        cache._store(("a", name), Change(None, pod))
+    assert [pod.name for pod in guarded.matching("a", WEB)] == ["1"]
+    cache._store(("a", "1"), Change(_pod("1", app="web"), None))
+    cache._store(("a", "m"), Change(mirror, None))
+    assert (guarded.matching("a", ALL), guarded._shelves) == ([], {})
+
+
+def test_what_goes_leaves_nothing_behind_whatever_its_last_words_are() -> None:
+    """Every Job has labels of its own, and a pod may lose its finalizer and change its labels in one breath."""
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    for number in range(100):
+        pod = _pod("p", app="web", run=str(number))
+        cache._store(("a", "p"), Change(None, pod))
+        cache._store(("a", "p"), Change(_pod("p", app="other"), None))
+    assert guarded.matching("a", ALL) == []
+    assert guarded._shelves == {}
+
+
+MS = 10**6
+
+
+class StoppedClock(SystemClock):
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 5 * 10**9
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.clock = StoppedClock()
+        self.pace: Pace[str] = Pace(self.clock)
+
+    def work(self, key: str, duration_ns: int) -> None:
+        with self.pace.working(key):
+            self.clock.now += duration_ns
+
+    def wait_ms(self, key: str) -> float:
+        return self.pace.wait_seconds(key) * 1e3
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "rest_ns"),
+    [(1, SHORTEST_REST_NS), (20 * MS, REST * 20 * MS)],
+)
+def test_rest_follows_work_that_goes_on(duration_ns: int, rest_ns: int) -> None:
+    """A few times in a row no key waits; then every piece of work is followed by its rest."""
+    worker = Worker()
+    for _ in range(BURST_NS // rest_ns):
+        assert worker.wait_ms("a") <= 0
+        worker.work("a", duration_ns)
+    while worker.wait_ms("a") <= 0:
+        worker.work("a", duration_ns)
+    for _ in range(3):
+        worker.clock.now += round(worker.wait_ms("a") * MS)
+        worker.work("a", duration_ns)
+        assert worker.wait_ms("a") == pytest.approx((rest_ns - duration_ns) / MS)
+
+
+def test_nobody_rests_for_longer_than_a_second() -> None:
+    worker = Worker()
+    worker.work("a", 10**9)
+    assert worker.wait_ms("a") == LONGEST_REST_NS / MS
+
+
+def test_many_keys_share_a_quarter_of_the_time() -> None:
+    worker = Worker()
+    keys = [str(number) for number in range(100)]
+    for key in keys:
+        assert worker.wait_ms(key) <= 0, "one that was left alone does not wait"
+        worker.work(key, 4 * MS)
+    assert worker.wait_ms("0") == 4 + REST_OF_ALL * 400 - 400 - BURST_NS / MS
+    worker.clock.now += 10**9
+    assert all(worker.wait_ms(key) <= 0 for key in keys)
+
+
+def test_what_is_no_more_is_forgotten() -> None:
+    worker = Worker()
+    worker.work("a", 200 * MS)
+    assert worker.wait_ms("a") > 0
+    worker.pace.forget("a")
+    assert worker.wait_ms("a") <= 0

@@ -1,10 +1,17 @@
-"""What controllers read off a pod or a node, and how they write its conditions: a list with one entry per type."""
+"""What controllers read off any object, and how they write its conditions: a list with one entry per type.
+
+Owner references know a kind by its name alone; where such objects live is what discovery says.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from jettison.errors import NotFound
 from jettison.manifests.pod_view import DISRUPTION_TARGET, node_name_of
 from jettison.runtimes.kube.cache import Cache, Key, View, key_of
-from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.client import Document, KubeClient
+from jettison.runtimes.kube.kinds import Kind
 
 
 def condition_of(document: Document, condition_type: str) -> Document | None:
@@ -42,3 +49,32 @@ def disruption_patch(pod: Document, reason: str, message: str, now: str) -> Docu
         "lastTransitionTime": known["lastTransitionTime"] if known and known.get("status") == "True" else now,
     }
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
+
+
+async def read_resources(client: KubeClient, api_version: str) -> list[Document]:
+    """What the server has in this group and version; nothing where it does not serve it."""
+    group, _, version = api_version.rpartition("/")
+    # As a kind without a name: the path, with the text of an owner reference, which may be anything, quoted.
+    path = Kind(group, "", version=version).path().rstrip("/")
+    try:
+        found = await client.request("GET", path)
+    except NotFound:
+        return []
+    return found.get("resources") or []
+
+
+def plural_of(kind: str, resources: Iterable[Document]) -> str | None:
+    """The name in paths of a kind such as `Pod`."""
+    names = (each["name"] for each in resources if each.get("kind") == kind)
+    return next((name for name in names if "/" not in name), None)
+
+
+async def find_kind(client: KubeClient, api_version: str, kind: str) -> Kind | None:
+    """A kind by its name in references; None where the server does not have it."""
+    resources = await read_resources(client, api_version)
+    plural = plural_of(kind, resources)
+    if plural is None:
+        return None
+    group, _, version = api_version.rpartition("/")
+    is_namespaced = any(each["name"] == plural and each.get("namespaced") for each in resources)
+    return Kind(group, plural, is_namespaced, version)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jettison.apiserver.access.auth import Authenticator
-from jettison.apiserver.access.tokens import TokenEntry
+from jettison.apiserver.access.auth import Authenticator, TokenEntry
 from jettison.apiserver.cluster import ensure_system_objects
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.http.app import Application

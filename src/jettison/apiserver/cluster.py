@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator
+from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator, ensure_tokens, write_kubeconfig
 from jettison.apiserver.access.identity import IdentityMaker, ServerIdentity
-from jettison.apiserver.access.tokens import ensure_tokens, write_kubeconfig
 from jettison.apiserver.connections.endpoint import Endpoint
 from jettison.apiserver.connections.server import listen, serve
 from jettison.apiserver.housekeeping import Housekeeping
@@ -31,9 +30,9 @@ from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.writing import prepare_new
 from jettison.apiserver.storage.private_files import make_private_folder
 from jettison.apiserver.storage.store import Store
+from jettison.apiserver.verbs.container_logs import RemoteLogs
 from jettison.apiserver.verbs.eviction import Settings
 from jettison.apiserver.verbs.log_query import LogSource
-from jettison.apiserver.verbs.remote_logs import RemoteLogs
 from jettison.clock import Clock, SystemClock
 from jettison.engine.budgets.budget import EXACT, ApiSwitches
 from jettison.errors import InputError

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User
-from jettison.apiserver.access.authorization import Authorizer
-from jettison.apiserver.access.reviews import answer_review
-from jettison.apiserver.access.tokens import TokenEntry
+from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, TokenEntry, User
+from jettison.apiserver.access.authorization import Authorizer, answer_review
 from jettison.apiserver.objects.resources import (
     ACCESS_REVIEWS,
     LOCAL_ACCESS_REVIEWS,

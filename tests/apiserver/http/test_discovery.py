@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jettison.apiserver.http import discovery, openapi
+from jettison.apiserver.http import discovery
 from jettison.apiserver.http.forms import parse_accept
 from jettison.apiserver.objects.protobuf import fields
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES
@@ -141,13 +141,13 @@ def test_the_version_is_a_semantic_one() -> None:
 
 def test_openapi_3_says_that_the_server_validates() -> None:
     """The presence of fieldValidation on PATCH is all that kubectl 1.27 and later look for."""
-    index = openapi.document("/openapi/v3", "application/json")
+    index = discovery.document("/openapi/v3", "application/json")
     assert index is not None
     parts = json.loads(index.body)["paths"]
     assert len(parts) == len(GROUP_VERSIONS)
     kinds = set()
     for part in parts.values():
-        found = openapi.document(part["serverRelativeURL"].partition("?")[0], "application/json")
+        found = discovery.document(part["serverRelativeURL"].partition("?")[0], "application/json")
         assert found is not None
         for item in json.loads(found.body)["paths"].values():
             assert "fieldValidation" in {each["name"] for each in item["patch"]["parameters"]}
@@ -156,7 +156,7 @@ def test_openapi_3_says_that_the_server_validates() -> None:
 
 
 def test_openapi_2_comes_in_protobuf_for_old_kubectls() -> None:
-    found = openapi.document("/openapi/v2", openapi.PROTOBUF_V2)
+    found = discovery.document("/openapi/v2", discovery.PROTOBUF_V2)
     assert found is not None
     assert found.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
     document = dict(fields(found.body))
@@ -165,13 +165,13 @@ def test_openapi_2_comes_in_protobuf_for_old_kubectls() -> None:
     assert isinstance(paths, bytes)
     names = [dict(fields(item))[1] for _, item in fields(paths) if isinstance(item, bytes)]
     assert b"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}" in names
-    plain = openapi.document("/openapi/v2", "application/json")
+    plain = discovery.document("/openapi/v2", "application/json")
     assert plain is not None
     assert [each.encode() for each in json.loads(plain.body)["paths"]] == names
 
 
 def test_openapi_has_nothing_elsewhere() -> None:
-    assert openapi.document("/openapi/v3/apis/nope/v1", "*/*") is None
+    assert discovery.document("/openapi/v3/apis/nope/v1", "*/*") is None
 
 
 def test_an_accept_header_keeps_its_order_and_parameters() -> None:

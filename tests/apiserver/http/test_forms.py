@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import encode
 from jettison.apiserver.http.requests import Request
-from jettison.apiserver.http.yaml_texts import yaml_of
+from jettison.apiserver.http.texts import yaml_of
 from jettison.errors import ApiError
 from tests.apiserver.served import MERGE, PODS, Served, pod_document
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jettison.apiserver.objects.cells import age, short_duration
 from jettison.apiserver.objects.resources import RESOURCES, Resource
-from jettison.apiserver.objects.tables import render
-from jettison.apiserver.objects.tables.cells import age, short_duration
-from jettison.apiserver.objects.tables.printers import PRINTERS
+from jettison.apiserver.objects.tables import PRINTERS, render
 from jettison.errors import ApiError
 from jettison.manifests.times import parse_time
 

@@ -1,9 +1,20 @@
-"""What may be asked of a log, and how the rest is refused."""
+"""What may be asked of a log, how the rest is refused, and logs of nodes elsewhere."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
 import pytest
 
+from jettison.apiserver.access.certificates import ensure_identity, self_signed
+from jettison.apiserver.verbs import container_logs
+from jettison.apiserver.verbs.container_logs import RemoteLogs
+from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION, LogQuery
+from jettison.errors import ApiError
 from tests.apiserver.served import PODS, Served
 
 NO_SOURCE = "no node of this server keeps logs"
@@ -36,3 +47,205 @@ def test_times(api: Served, query: str, code: int, text: str) -> None:
     answer = api.get(f"{PODS}/p/log", query=query)
     assert answer.code == code
     assert text in answer.message
+
+
+OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+POD = {"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": {"nodeName": "n1"}}
+WHOLE = LogQuery("main")
+
+
+class Peer:
+    """The server at the address that the node has: it gives every client the same answer, and records the requests."""
+
+    def __init__(self, directory: Path, answer: bytes, *, stays: bool = False) -> None:
+        self._chain = directory / "node.pem"
+        self._chain.write_bytes(self_signed("node"))
+        self._answer = answer
+        self._stays = stays
+        self.heard = b""
+        self.port = 0
+
+    @property
+    def certificate(self) -> str:
+        text = self._chain.read_text()
+        return text[text.index("-----BEGIN CERT") :]
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heard = await reader.readuntil(b"\r\n\r\n")
+        writer.write(self._answer)
+        if self._stays:
+            await reader.read()
+        writer.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._chain)
+        server = await asyncio.start_server(self._meet, "127.0.0.1", 0, ssl=context)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+
+
+async def know(api: Served, port: int, certificate: str, address: str = "127.0.0.1") -> None:
+    """The node as it would make itself known."""
+    metadata = {"name": "n1", "annotations": {CERTIFICATE_ANNOTATION: certificate}}
+    endpoint = {"kubeletEndpoint": {"Port": port}}
+    status = {"addresses": [{"type": "InternalIP", "address": address}], "daemonEndpoints": endpoint}
+    created = await api.ask("POST", "/api/v1/nodes", {"metadata": metadata, "status": status})
+    assert created.code == 201, created.content
+
+
+async def read(api: Served, directory: Path, query: LogQuery = WHOLE) -> bytes:
+    """All of it; or the refusal, raised."""
+    logs = RemoteLogs(api.store, ensure_identity(directory / "pki").client)
+    return b"".join([piece async for piece in logs.read_log(POD, query)])
+
+
+def ask(api: Served, directory: Path, peer: Peer, query: LogQuery = WHOLE) -> bytes:
+    async def scenario() -> bytes:
+        async with peer.open():
+            await know(api, peer.port, peer.certificate)
+            return await read(api, directory, query)
+
+    return api.run(scenario())
+
+
+def refusal(api: Served, directory: Path, answer: bytes, *, stays: bool = False) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        ask(api, directory, Peer(directory, answer, stays=stays))
+    return caught.value
+
+
+def test_what_the_node_says_is_passed_on(api: Served, tmp_path: Path) -> None:
+    peer = Peer(tmp_path, OK + b"3\r\none\r\n4\r\n two\r\n0\r\n\r\n")
+    assert (
+        ask(
+            api,
+            tmp_path,
+            peer,
+            LogQuery("main", 5, 7, is_previous=True, is_followed=True, since_ns=10**18 + 5, has_times=True),
+        )
+        == b"one two"
+    )
+    line = peer.heard.partition(b"\r\n")[0]
+    parameters = (
+        b"uid=u1&sinceTime=2001-09-09T01%3A46%3A40.000000005Z&tailLines=5&limitBytes=7&follow=true&previous=true"
+        b"&timestamps=true"
+    )
+    assert line == b"GET /containerLogs/default/web/main?" + parameters + b" HTTP/1.1"
+
+
+def test_a_node_that_is_gone(api: Served, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        peer = Peer(tmp_path, OK)
+        async with peer.open():
+            await know(api, peer.port, peer.certificate)
+        with pytest.raises(ApiError, match=f'^node "n1" does not answer at 127.0.0.1:{peer.port}: ') as caught:
+            await read(api, tmp_path)
+        assert (caught.value.code, caught.value.reason) == (503, "ServiceUnavailable")
+
+    api.run(scenario())
+
+
+def test_somebody_else_in_its_place_is_not_believed(api: Served, tmp_path: Path) -> None:
+    """Nor told anything: the request is not even sent."""
+
+    async def scenario() -> None:
+        peer = Peer(tmp_path, OK + b"3\r\nlie\r\n0\r\n\r\n")
+        expected = peer.certificate
+        impostor = Peer(tmp_path, OK + b"3\r\nlie\r\n0\r\n\r\n")
+        assert impostor.certificate != expected
+        async with impostor.open():
+            await know(api, impostor.port, expected)
+            with pytest.raises(ApiError, match="certificate verify failed") as caught:
+                await read(api, tmp_path)
+        assert caught.value.code == 503
+        assert impostor.heard == b""
+
+    api.run(scenario())
+
+
+def test_a_node_that_nobody_knows(api: Served, tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match='there is no node "n1"') as caught:
+        api.run(read(api, tmp_path))
+    assert caught.value.code == 503
+
+
+@pytest.mark.parametrize(
+    ("port", "certificate", "address", "code"),
+    [
+        (1, "nonsense", "127.0.0.1", 502),
+        (0, "nonsense", "127.0.0.1", 503),
+        (1, "é", "127.0.0.1", 502),
+        (1, "", "127.0.0.1", 503),
+        (1, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "127.0.0.1", 502),
+        (1, "x", "localhost", 503),
+        (1, "x", "127.0.0.1/x?", 503),
+        (1, "x", "user@127.0.0.1", 503),
+    ],
+)
+def test_a_node_that_tells_nonsense(
+    api: Served, tmp_path: Path, port: int, certificate: str, address: str, code: int
+) -> None:
+    async def scenario() -> None:
+        await know(api, port, certificate, address)
+        with pytest.raises(ApiError) as caught:
+            await read(api, tmp_path)
+        assert caught.value.code == code
+
+    api.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("port", "address", "text"),
+    [
+        (99999, "127.0.0.1", "has the port `99999`"),
+        (-1, "127.0.0.1", "has the port `-1`"),
+        (1, "::1%é", "means something only on itself"),
+    ],
+)
+def test_a_place_that_cannot_be(api: Served, tmp_path: Path, port: int, address: str, text: str) -> None:
+    async def scenario() -> None:
+        await know(api, port, Peer(tmp_path, b"").certificate, address)
+        with pytest.raises(ApiError, match=text) as caught:
+            await read(api, tmp_path)
+        assert caught.value.code == 503
+
+    api.run(scenario())
+
+
+def test_its_refusals_are_passed_on(api: Served, tmp_path: Path) -> None:
+    told = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 11\r\n\r\nno \x1b[31m red"
+    found = refusal(api, tmp_path, told)
+    assert (found.code, found.reason, found.message) == (400, "BadRequest", "no \\x1b[31m re")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
+        # The last chunk is missing.
+        OK + b"3\r\none\r\n",
+    ],
+)
+def test_an_answer_that_is_none(api: Served, tmp_path: Path, answer: bytes) -> None:
+    found = refusal(api, tmp_path, answer)
+    assert (found.code, found.message.startswith('node "n1"')) == (502, True)
+
+
+def test_a_refusal_without_end_is_cut(api: Served, tmp_path: Path) -> None:
+    found = refusal(api, tmp_path, b"HTTP/1.1 500 Oh\r\nConnection: close\r\n\r\n" + b"x" * 1_000_000)
+    assert (found.code, found.message) == (500, "x" * 2048)
+
+
+def test_a_node_that_says_nothing(api: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_logs, "_ANSWER_SECONDS", 0.3)
+    found = refusal(api, tmp_path, b"", stays=True)
+    assert (found.code, "does not answer" in found.message) == (503, True)

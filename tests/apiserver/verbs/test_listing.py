@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.objects.resources import EVENTS, JOBS, NODES, PODS
-from jettison.apiserver.objects.selection import field_text
+from jettison.apiserver.verbs.listing import field_text
 from tests.apiserver.served import BUDGETS, Served, pod_document
 from tests.apiserver.served import PODS as POD_PATH
 

@@ -18,17 +18,15 @@ from typing import Any, Final
 import msgspec
 
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
-from jettison.apiserver.access.authorization import Authorizer
-from jettison.apiserver.access.reviews import answer_review
+from jettison.apiserver.access.authorization import Authorizer, answer_review
 from jettison.apiserver.connections.limits import Answers, Receive, Scope, Send, read_body
-from jettison.apiserver.http import discovery, health, openapi
+from jettison.apiserver.http import discovery, health
 from jettison.apiserver.http.bodies import read_object
 from jettison.apiserver.http.forms import JSON, PLAIN, YAML, form_of, wants_yaml
-from jettison.apiserver.http.options import write_options
 from jettison.apiserver.http.presenting import Response, encode, show_document
-from jettison.apiserver.http.requests import Request, Target, method_not_allowed
+from jettison.apiserver.http.requests import Request, Target, method_not_allowed, write_options
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
-from jettison.apiserver.http.yaml_texts import yaml_of
+from jettison.apiserver.http.texts import yaml_of
 from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS
 from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.storage.store import Store
@@ -278,7 +276,7 @@ async def _wait_for_end(receive: Receive, close: Callable[[], object]) -> None:
 def _find_document(path: str, accept: str) -> discovery.Document | None:
     if path.rstrip("/") == "/version":
         return discovery.version_document()
-    return discovery.document(path, accept) or openapi.document(path, accept)
+    return discovery.document(path, accept)
 
 
 def _failure(error: ApiError) -> Response:

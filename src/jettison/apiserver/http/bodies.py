@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jettison.apiserver.http.json_texts import duplicate_keys, parse_json
 from jettison.apiserver.http.statuses import bad_request
-from jettison.apiserver.http.yaml_texts import parse_yaml
+from jettison.apiserver.http.texts import duplicate_keys, parse_json, parse_yaml
 from jettison.apiserver.objects import protobuf
 from jettison.apiserver.objects.resources import RESOURCES
 from jettison.apiserver.objects.schema import found_kind, read_document

@@ -12,8 +12,7 @@ from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import JSON, form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.objects import tables
-from jettison.apiserver.objects.event_forms import shown_event
-from jettison.apiserver.objects.resources import NEW_EVENTS, Resource
+from jettison.apiserver.objects.resources import NEW_EVENTS, Resource, shown_event
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.listing import Page
 

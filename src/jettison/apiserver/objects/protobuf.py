@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jettison.apiserver.http.json_texts import parse_json
 from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.http.texts import parse_json
 from jettison.errors import ApiError, InputError
 from jettison.manifests.files.kinds import Struct, Type, structs
 from jettison.manifests.times import time_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from jettison.apiserver.objects import rules
 from jettison.apiserver.objects.rules import Rules
@@ -16,6 +16,23 @@ from jettison.apiserver.objects.rules import Rules
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _READ_AND_WRITE: Final = ("get", "patch", "update")
 _METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
+
+_EVENT_FIELDS: Final = (
+    *_METADATA_FIELDS, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+    "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+    "reportingComponent", "source", "type",
+)  # fmt: skip
+# Events have two forms, one for each group, and are kept in the older one. New name → name in the core group.
+_EVENT_NAMES: Final = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_OLD_EVENT_NAMES: Final = {old: new for new, old in _EVENT_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +149,6 @@ NAMESPACES: Final = Resource(
     selectable_fields=("metadata.name", "status.phase"),
     answers_with_object=True,
     rules=rules.NAMESPACE_RULES,
-)  # fmt: skip
-_EVENT_FIELDS: Final = (
-    *_METADATA_FIELDS, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-    "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-    "reportingComponent", "source", "type",
 )  # fmt: skip
 EVENTS: Final = Resource(
     "", "v1", "Event", "events", "event",
@@ -264,3 +276,13 @@ GROUP_VERSIONS: Final[tuple[tuple[str, str], ...]] = tuple(
 def find_resource(group: str, version: str, plural: str) -> Resource | None:
     """The row that a path such as `/apis/policy/v1/poddisruptionbudgets` names."""
     return _BY_PATH.get((group, version, plural))
+
+
+def stored_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event of events.k8s.io as it is kept."""
+    return {_EVENT_NAMES.get(key, key): value for key, value in event.items()}
+
+
+def shown_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """A kept event as events.k8s.io shows it."""
+    return {_OLD_EVENT_NAMES.get(key, key): value for key, value in event.items()}

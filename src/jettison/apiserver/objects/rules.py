@@ -22,14 +22,16 @@ from jettison.apiserver.objects.validation.budgets import (
 )
 from jettison.apiserver.objects.validation.jobs import validate_job, validate_job_update
 from jettison.apiserver.objects.validation.metadata import (
+    NameRule,
+    label_name,
+    path_segment_name,
+    subdomain_name,
     validate_known_metadata,
     validate_known_metadata_update,
     validate_metadata,
     validate_metadata_update,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake
-from jettison.apiserver.objects.validation.names import NameRule, label_name, path_segment_name, subdomain_name
-from jettison.apiserver.objects.validation.nodes import validate_node, validate_node_status, validate_node_update
 from jettison.apiserver.objects.validation.pods import validate_pod, validate_pod_status, validate_pod_update
 from jettison.apiserver.objects.validation.resources import fractional_bytes
 from jettison.apiserver.objects.validation.small_kinds import (
@@ -39,6 +41,9 @@ from jettison.apiserver.objects.validation.small_kinds import (
     validate_lease_update,
     validate_new_event,
     validate_new_event_update,
+    validate_node,
+    validate_node_status,
+    validate_node_update,
     validate_priority_class,
     validate_priority_class_update,
     validate_revision,

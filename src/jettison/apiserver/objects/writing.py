@@ -9,9 +9,12 @@ from typing import Any, Final
 
 from jettison.apiserver.http.statuses import bad_request, conflict
 from jettison.apiserver.objects.resources import Resource
-from jettison.apiserver.objects.validation.metadata import validate_metadata, validate_metadata_update
+from jettison.apiserver.objects.validation.metadata import (
+    path_segment_name,
+    validate_metadata,
+    validate_metadata_update,
+)
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
-from jettison.apiserver.objects.validation.names import path_segment_name
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError
 from jettison.manifests.times import time_text

@@ -30,12 +30,10 @@ import msgspec
 
 from jettison.apiserver.http.statuses import expired, internal_error, not_found, too_large
 from jettison.apiserver.objects.resources import RESOURCES, Resource
-from jettison.apiserver.storage.commits import Batch, Disk
-from jettison.apiserver.storage.feed import Feed
+from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
 from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
-from jettison.apiserver.storage.reserve import DiskReserve, is_disk_full
-from jettison.apiserver.storage.stored import Change, ChangeType, Json, Stored
+from jettison.apiserver.storage.stored import Change, ChangeType, Feed, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import ApiError
 

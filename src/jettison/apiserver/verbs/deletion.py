@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, decode_body, kind_of
-from jettison.apiserver.http.options import boolean, dry_run_mistakes, integer, invalid_options
-from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.requests import Request, boolean, dry_run_mistakes, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, conflict, not_found
 from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, Resource
 from jettison.apiserver.objects.schema import read_document

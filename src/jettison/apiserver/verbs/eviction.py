@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, read_object
-from jettison.apiserver.http.options import WriteOptions
-from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.requests import Request, WriteOptions
 from jettison.apiserver.http.statuses import bad_request, not_found
 from jettison.apiserver.objects.resources import BUDGETS, PODS
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.http.bodies import YAML, Expected, check_object, parse_body
-from jettison.apiserver.http.json_texts import parse_json
 from jettison.apiserver.http.presenting import encode
 from jettison.apiserver.http.statuses import bad_request, undecodable_patch
-from jettison.apiserver.objects.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_PATCH
+from jettison.apiserver.http.texts import parse_json
+from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, STRATEGIC_PATCH
 from jettison.apiserver.objects.schema import found_kind, read_document
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.engine.numbers.strconv import quote

@@ -14,14 +14,19 @@ from jettison.apiserver.access.authorization import Authorizer
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
 from jettison.apiserver.http.bodies import Expected, check_object, read_object
 from jettison.apiserver.http.forms import form_of
-from jettison.apiserver.http.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.http.presenting import Response, encode, show_object, show_page, show_value
-from jettison.apiserver.http.requests import Request, Target
+from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
 from jettison.apiserver.http.statuses import already_exists, success_status
 from jettison.apiserver.objects.admission import Admission, check_class_deletion, check_namespace_deletion
-from jettison.apiserver.objects.event_forms import shown_event, stored_event
-from jettison.apiserver.objects.patch import APPLY_PATCH, PATCHERS
-from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, NEW_EVENTS, Resource
+from jettison.apiserver.objects.patches import APPLY_PATCH, PATCHERS
+from jettison.apiserver.objects.resources import (
+    GROUP_VERSIONS,
+    NAMESPACES,
+    NEW_EVENTS,
+    Resource,
+    shown_event,
+    stored_event,
+)
 from jettison.apiserver.objects.writing import (
     called,
     check_address,

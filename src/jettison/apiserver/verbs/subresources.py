@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from jettison.apiserver.http.bodies import Expected, check_object, read_object
 from jettison.apiserver.http.forms import form_of
-from jettison.apiserver.http.options import WriteOptions, patch_options, write_options
 from jettison.apiserver.http.presenting import Response, encode, show_document
-from jettison.apiserver.http.requests import Request, Target
+from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
-from jettison.apiserver.objects.patch import PATCHERS
+from jettison.apiserver.objects.patches import PATCHERS
 from jettison.apiserver.objects.resources import BUDGETS, PODS
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal, required, unsupported
 from jettison.apiserver.objects.writing import check_address, check_namespace, check_unchanged, check_version

@@ -16,17 +16,15 @@ from typing import Any, Final
 
 from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
-from jettison.apiserver.http.options import boolean, integer, invalid_options
 from jettison.apiserver.http.presenting import document, encode
-from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.requests import Request, boolean, integer, invalid_options
 from jettison.apiserver.http.statuses import expired, failure_status
 from jettison.apiserver.objects import tables
 from jettison.apiserver.objects.resources import Resource
-from jettison.apiserver.objects.selection import Selection
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change, ChangeType, Stored
-from jettison.apiserver.verbs.listing import selection_of, wait_for_version, watched_version
+from jettison.apiserver.verbs.listing import Selection, selection_of, wait_for_version, watched_version
 from jettison.clock import Clock
 from jettison.errors import ApiError
 

@@ -15,7 +15,7 @@ import msgspec
 
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
-from jettison.apiserver.objects.tables.cells import age
+from jettison.apiserver.objects.cells import age
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.output import JSON, TABLE, remark
 from jettison.cli.program import INTERRUPTED

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from jettison.apiserver.objects.tables.cells import UNKNOWN
-from jettison.apiserver.objects.tables.pods import cells
+from jettison.apiserver.objects.cells import UNKNOWN, pod_cells
 from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_records
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.output import TABLE, output_option, print_document, remark
@@ -84,7 +83,7 @@ def _row(item: Mapping[str, Any], endings: Mapping[str, str], now_ns: int) -> tu
     priority = (item.get("spec") or {}).get("priority") or 0
     # Manifests from files have no time of creation, and nothing is waited for between that and the start.
     dated = {"creationTimestamp": status.get("startTime"), **metadata}
-    name, ready, state, restarts, age, *_ = map(str, cells({**item, "metadata": dated}, now_ns))
+    name, ready, state, restarts, age, *_ = map(str, pod_cells({**item, "metadata": dated}, now_ns))
     # kubectl prefers the state of a container, and calls an evicted pod `Error`.
     state = endings.get(metadata["uid"]) or status.get("reason") or state
     age = NOTHING if age == UNKNOWN else age

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.metadata import validate_annotations, validate_labels, validate_selector
+from jettison.apiserver.objects.validation.metadata import (
+    label_name,
+    validate_annotations,
+    validate_labels,
+    validate_selector,
+)
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
-from jettison.apiserver.objects.validation.names import label_name
 from jettison.apiserver.objects.validation.pods import validate_pod_spec
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select

@@ -1,28 +1,31 @@
-"""Reserved disk space, so that deletions and evictions go on when the disk is full and all other writes are refused.
+"""The disk: writes that share a transaction, the thread that waits for them, and space for deletions when it is full.
 
-Kubernetes' store has a quota below the size of its disk, and takes only deletions once it is reached. Here a file keeps
-blocks for that time. When the disk is nearly full, ordinary writes are refused; when it is full, the blocks go to the
-write-ahead log, in one step, because whatever fills the disk would take them too. The last of them are
-used to checkpoint that log into the store, so that it starts again in its own space. As deletions also shorten the
-history that is kept for watches, this can go on without end. Once there is space again, the reserve is restored, and
-all writes are accepted.
+The event loop does not wait: it takes the next requests meanwhile, whose writes are the next batch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Final
 
 from jettison.apiserver.http.statuses import internal_error
 from jettison.apiserver.storage.private_files import open_private, tighten
+from jettison.apiserver.storage.stored import Change
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
-FILE: Final = "store.reserve"
-MOST_BYTES: Final = 4 * 2**20
+Job = Callable[[], None]
+Report = Callable[[Exception | None], None]
+
+RESERVE_FILE: Final = "store.reserve"
+MOST_RESERVED_BYTES: Final = 4 * 2**20
 """An eviction takes three rows, or 25 kB of pages in the write-ahead log until that begins again."""
 _SHARE: Final = 16
 """On a small disk the reserve is at most this part of it."""
@@ -30,16 +33,97 @@ _LOOK_NS: Final = 10_000_000
 _FEWEST_BYTES: Final = 64 * 2**10
 
 
+class Batch:
+    """What was written, and the requests that wait for it."""
+
+    __slots__ = ("_waiting", "changes", "failure", "is_done", "superseded")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        # Versions with the checksums of their rows.
+        self.superseded: list[tuple[int, int]] = []
+        self.failure: ApiError | None = None
+        self.is_done = False
+        # One for each request, so that one that stops waiting does not cancel it for the others.
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def done(self) -> None:
+        """Wait for the disk; raises what it refused."""
+        if not self.is_done:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+        if self.failure is not None:
+            raise self.failure
+
+    def end(self, failure: ApiError | None) -> None:
+        """It is on disk, or was refused."""
+        self.is_done, self.failure = True, failure
+        if failure is not None:
+            for change in self.changes:
+                change.stored.is_given_up = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def holds(self, version: int) -> bool:
+        """Whether the write of this version is one of them."""
+        return self.changes[0].stored.version <= version <= self.changes[-1].stored.version
+
+
+class Disk:
+    """The thread: one job at a time, in the order in which they were given.
+
+    A thread pool does the same for 40 µs a job in futures and locks, which a single client pays with every write.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[asyncio.AbstractEventLoop, Job, Report] | None] = SimpleQueue()
+        # It begins with the first job: a store that is only read needs none, and there may be no event loop yet.
+        self._thread: Thread | None = None
+
+    def do(self, job: Job, report: Report) -> None:
+        """Have it done; `report` is called in this event loop, with the error if there was one."""
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="store", daemon=True)
+            self._thread.start()
+        self._jobs.put((asyncio.get_running_loop(), job, report))
+
+    def close(self) -> None:
+        """To be called when all jobs are reported."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (given := self._jobs.get()) is not None:
+            loop, job, report = given
+            error: Exception | None = None
+            try:
+                job()
+            except Exception as failure:  # noqa: BLE001  the job's owner is told, and the next job is done
+                error = failure
+            loop.call_soon_threadsafe(report, error)
+
+
 class DiskReserve:
-    """Beside the store, for one server."""
+    """Reserved disk space, so that deletions and evictions go on when the disk is full and other writes are refused.
+
+    Kubernetes' store has a quota below the size of its disk, and takes only deletions once it is reached. Here a file
+    beside the store keeps blocks for that time. When the disk is nearly full, ordinary writes are refused; when it is
+    full, the blocks go to the write-ahead log, in one step, because whatever fills the disk would take them too. The
+    last of them are used to checkpoint that log into the store, so that it starts again in its own space. As deletions
+    also shorten the history that is kept for watches, this can go on without end. Once there is space again, the
+    reserve is restored, and all writes are accepted.
+    """
 
     def __init__(self, folder: Path, wal: Path, clock: Clock) -> None:
         self._clock = clock
         self._folder = folder
-        self._path = folder / FILE
+        self._path = folder / RESERVE_FILE
         self._wal = wal
         disk = os.statvfs(folder)
-        self._size = min(MOST_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
+        self._size = min(MOST_RESERVED_BYTES, disk.f_blocks * disk.f_frsize // _SHARE)
         # Below this, ordinary writes stop; above twice as much they go on.
         self._least = self._size // 8
         self._next_look_ns = 0

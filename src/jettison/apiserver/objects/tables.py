@@ -1,17 +1,23 @@
-"""The columns of each resource and how its cells are filled; the names and their order are kubectl's, as people know.
+"""Objects as the rows that `kubectl get` prints. The server draws the table: kubectl alone knows only NAME and AGE.
 
-A column is written `Name`, with `:integer` or `:boolean` behind it where it is no text, and with `*` where only
-`-o wide` shows it. All cells are always sent, kubectl hides.
+A printer has the columns of a resource and the function that fills its cells from a plain object and the time; the
+names and their order are kubectl's, as people know. A column is written `Name`, with `:integer` or `:boolean` behind it
+where it is no text, and with `*` where only `-o wide` shows it. All cells are always sent, kubectl hides. Nothing in
+here looks into the store or refuses anything but a wrong `includeObject`; an object with nonsense in it is drawn with
+empty cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from jettison.apiserver.objects.tables import pods
-from jettison.apiserver.objects.tables.cells import (
+from jettison.apiserver.http.forms import TABLE, metadata_of
+from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.objects.cells import (
+    POD_COLUMNS,
     UNKNOWN,
     Json,
     age,
@@ -21,9 +27,12 @@ from jettison.apiserver.objects.tables.cells import (
     number,
     part,
     parts,
+    pod_cells,
     text,
 )
+from jettison.apiserver.objects.resources import Resource
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import InputError
 
 Cells = Callable[[Json, int], list[object]]
@@ -32,6 +41,29 @@ _TEMPLATE_COLUMNS = ("Containers*", "Images*", "Selector*")
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _ROLE_LABEL = "kubernetes.io/role"
 _NONE = "<none>"
+
+_DAEMON_COUNTS = (
+    "desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable",
+)  # fmt: skip
+
+_JOB_STATES = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+
+_EVENT_COLUMNS = (
+    "Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*",
+)  # fmt: skip
+_NODE_COLUMNS = (
+    "Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*",
+    "Container-Runtime*",
+)  # fmt: skip
+_DAEMON_COLUMNS = (
+    "Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
+    "Node Selector", "Age", *_TEMPLATE_COLUMNS,
+)  # fmt: skip
+_REPLICA_SET_COLUMNS = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age", *_TEMPLATE_COLUMNS)
+_BUDGET_COLUMNS = ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age")
+_CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy")
+
+_GROUP_VERSION = "meta.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +177,11 @@ def _ready_replicas(value: Json) -> str:
     return f"{number(value, 'status.readyReplicas')}/{number(value, 'spec.replicas')}"
 
 
-_DAEMON_COUNTS = (
-    "desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable",
-)  # fmt: skip
-
-
 def _daemon_set(value: Json, now_ns: int) -> list[object]:
     counts = (number(value, f"status.{key}") for key in _DAEMON_COUNTS)
     where = labels_text(part(value, "spec.template.spec.nodeSelector"))
     wide = (*_template(value), selector_text(value) or _NONE)
     return [_name(value), *counts, where, _age(value, now_ns), *wide]
-
-
-_JOB_STATES = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
 def _job(value: Json, now_ns: int) -> list[object]:
@@ -191,26 +215,11 @@ def _revision(value: Json, now_ns: int) -> list[object]:
     return [_name(value), shown, number(value, "revision"), _age(value, now_ns)]
 
 
-_EVENT_COLUMNS = (
-    "Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*",
-)  # fmt: skip
-_NODE_COLUMNS = (
-    "Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*",
-    "Container-Runtime*",
-)  # fmt: skip
-_DAEMON_COLUMNS = (
-    "Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
-    "Node Selector", "Age", *_TEMPLATE_COLUMNS,
-)  # fmt: skip
-_REPLICA_SET_COLUMNS = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age", *_TEMPLATE_COLUMNS)
-_BUDGET_COLUMNS = ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age")
-_CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy")
-
 PLAIN = Printer(("Name", "Age"), _plain)
 """For a resource without columns of its own."""
 
 PRINTERS: Mapping[str, Printer] = {
-    "pods": Printer(pods.COLUMNS, pods.cells),
+    "pods": Printer(POD_COLUMNS, pod_cells),
     "nodes": Printer(_NODE_COLUMNS, _node),
     "namespaces": Printer(("Name", "Status", "Age"), _namespace),
     "events": Printer(_EVENT_COLUMNS, _event),
@@ -250,3 +259,60 @@ def labels_text(labels: Mapping[str, Any]) -> str:
 
 def _texts(values: object) -> list[str]:
     return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
+
+
+def check_include(include_object: str) -> None:
+    """400 for any other value."""
+    if include_object not in ("", "Metadata", "Object", "None"):
+        raise bad_request(
+            f"Unable to convert to Table as requested: includeObject: Invalid value: {quote(include_object)}:"
+            " must be 'Metadata', 'Object', 'None', or empty"
+        )
+
+
+def render(
+    resource: Resource,
+    objects: Iterable[Mapping[str, Any]],
+    now_ns: int,
+    *,
+    metadata: Mapping[str, Any],
+    include_object: str = "",
+    has_columns: bool = True,
+    api_version: str = _GROUP_VERSION,
+) -> dict[str, Any]:
+    """A table. In a watch only the first one has columns; later events carry rows alone."""
+    check_include(include_object)
+    printer = PRINTERS.get(resource.qualified, PLAIN)
+    rows = [
+        {"cells": printer.cells(each, now_ns), "object": _row_object(resource, each, include_object, api_version)}
+        for each in objects
+    ]
+    columns = _columns(printer.columns) if has_columns else None
+    head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
+    return {**head, "columnDefinitions": columns, "rows": rows}
+
+
+def _row_object(
+    resource: Resource, value: Mapping[str, Any], include_object: str, api_version: str
+) -> dict[str, Any] | None:
+    if include_object == "None":
+        return None
+    if include_object == "Object":
+        return {"kind": resource.kind, "apiVersion": resource.api_version, **value}
+    return metadata_of(value, api_version)
+
+
+@cache
+def _columns(texts: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [_column(each) for each in texts]
+
+
+def _column(text: str) -> dict[str, Any]:
+    name, _, kind = text.removesuffix("*").partition(":")
+    return {
+        "name": name,
+        "type": kind or "string",
+        "format": "name" if name == "Name" else "",
+        "description": "",
+        "priority": int(text.endswith("*")),
+    }

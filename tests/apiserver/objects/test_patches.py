@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.apiserver.objects.patch import apply_merge_patch
-from jettison.apiserver.objects.patch.json_patch import apply_json_patch
-from jettison.apiserver.objects.patch.strategic import apply_strategic_patch
+from jettison.apiserver.objects.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from jettison.errors import ApiError
 
 Json = dict[str, Any]

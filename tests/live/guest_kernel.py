@@ -14,13 +14,13 @@ from pathlib import Path
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import MemoryStats
-from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups, Watched
-from jettison.runtimes.host.notice.outlook import MemoryPair
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
 from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.proc import Machine
+from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups, Watched
+from jettison.runtimes.machine.outlook import MemoryPair
 from jettison.runtimes.protocol import CLOSE_ALARM
 from tests.emptying import kill_until_empty
 from tests.live.guest_side import CGROUPS, MIB, counters, report, start_in

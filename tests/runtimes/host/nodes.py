@@ -17,9 +17,9 @@ from jettison.engine.config.policy import Policy
 from jettison.events import Fact
 from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgroup_parent
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
+from jettison.runtimes.host.cgroups.oom import OomWatch
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.measure.capacity import measure_capacity
-from jettison.runtimes.host.notice.oom import OomWatch
 from jettison.runtimes.host.pods.reports import ActiveContainer, ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup

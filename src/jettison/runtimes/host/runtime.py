@@ -18,12 +18,7 @@ from jettison.events import Emit, Fact
 from jettison.runtimes.host.cgroups.containment import Builder, Containment, rehearse_kill
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.measure.capacity import measure_capacity
-from jettison.runtimes.host.measure.disks import DiskWatch
-from jettison.runtimes.host.measure.observer import LAYOUT, Observer
-from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups
-from jettison.runtimes.host.notice.level_watch import LevelWatch
-from jettison.runtimes.host.notice.outlook import MemoryPair
-from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
+from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.processes import Entrance
 from jettison.runtimes.host.settings import HostSettings
@@ -31,6 +26,11 @@ from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.linux import proc
+from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups
+from jettison.runtimes.machine.background_tasks import BackgroundTasks
+from jettison.runtimes.machine.disks import ONE_FILESYSTEM, DiskWatch
+from jettison.runtimes.machine.level_watch import LevelWatch
+from jettison.runtimes.machine.outlook import MemoryPair
 from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, Reclaimed
 
 COLLECT_SECONDS = 60.0
@@ -79,7 +79,7 @@ class HostRuntime:
             self._alarm_pool,
             self._containment.watched,
         )
-        self._levels = LevelWatch(policy.layouts[LAYOUT].all, self._observer.levels, self._wakeups, clock)
+        self._levels = LevelWatch(policy.layouts[ONE_FILESYSTEM].all, self._observer.levels, self._wakeups, clock)
         self._collector = Collector(
             settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
         )
@@ -123,7 +123,7 @@ class HostRuntime:
         """Watch for these thresholds from now on, with alarms at their amounts, and collect by these marks."""
         self._observer.use(policy)
         self._alarms.use(policy.thresholds)
-        self._levels.use(policy.layouts[LAYOUT].all)
+        self._levels.use(policy.layouts[ONE_FILESYSTEM].all)
         self._collector.use(policy.containers)
 
     async def observe(self) -> Snapshot:

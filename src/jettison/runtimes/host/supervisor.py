@@ -35,7 +35,6 @@ from jettison.errors import (
 )
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.cgroups.places import Place
-from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.pod_worker import PodWorker
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_this_boot
 from jettison.runtimes.host.pods.reports import ActivePod
@@ -47,6 +46,7 @@ from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDire
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import Process, read_process
+from jettison.runtimes.machine.background_tasks import BackgroundTasks
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 CLEAN_UP_WAIT = 30

@@ -15,11 +15,11 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import Signal, readings
 from jettison.engine.pods.pod import Pod, Volume
 from jettison.errors import ObservationError
-from jettison.runtimes.host.measure.disks import DiskWatch
 from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness, PodNumbers
 from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.pods.reports import ActivePod, ActiveVolume
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.machine.disks import DiskWatch
 from jettison.runtimes.protocol import PodManifest
 from tests.builders import MI, pod, policy
 from tests.runtimes.host.nodes import PLAIN, SLEEPS, Node, active, needs_root, node, python, running, settings

@@ -22,16 +22,16 @@ from jettison.events import Emit
 from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgroup_parent
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.kubepods import Kubepods, kubepods_limits
+from jettison.runtimes.host.cgroups.oom import OomWatch
 from jettison.runtimes.host.cgroups.places import Places, ProcessGroups
 from jettison.runtimes.host.measure.meter import CgroupMeter, Meter, ProcessMeter
-from jettison.runtimes.host.notice.alarms import Watched
-from jettison.runtimes.host.notice.oom import OomWatch
 from jettison.runtimes.host.processes.forking import Launch
 from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import proc
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import lowest_oom_score_adj
+from jettison.runtimes.machine.alarms import Watched
 
 _PATIENCE = 5.0
 

@@ -24,8 +24,8 @@ from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
+from jettison.runtimes.host.cgroups.oom import OomWatch, Tenancy
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
-from jettison.runtimes.host.notice.oom import OomWatch, Tenancy
 from jettison.runtimes.host.settings import HostSettings, checked_uid
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits

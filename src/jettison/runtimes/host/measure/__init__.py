@@ -1,4 +1,4 @@
 """What the node and its pods use, read as one consistent instant.
 
-Nothing here waits: alarms are in `runtimes/host/notice`.
+Nothing here waits: alarms are in `runtimes/machine`.
 """

@@ -18,7 +18,6 @@ from jettison.errors import ObservationError
 from jettison.runtimes.host.cgroups.families import Census
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.cgroups.places import ProcessGroups
-from jettison.runtimes.host.notice.outlook import MemoryPair
 from jettison.runtimes.host.pods.reports import ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import proc
@@ -27,6 +26,7 @@ from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import Process
+from jettison.runtimes.machine.outlook import MemoryPair
 
 # Bytes by which two counters may differ that mean the same: each processor charges in batches of 64 pages.
 _BATCH = 256 * 1024

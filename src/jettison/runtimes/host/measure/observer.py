@@ -15,18 +15,17 @@ from jettison.engine.node.signals import ROWS, Resource, readings
 from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
-    Layout,
     NodeStats,
     PodUsage,
     Snapshot,
     VolumeUsage,
 )
 from jettison.errors import ObservationError
-from jettison.runtimes.host.measure.disks import DiskWatch, Targets
 from jettison.runtimes.host.measure.meter import Exactness, Meter, PodNumbers
 from jettison.runtimes.host.pods.reports import ActiveContainer, ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.files.filesystems import read_filesystem
+from jettison.runtimes.machine.disks import ONE_FILESYSTEM, DiskWatch, Targets
 
 _REFRESH_NS = 10 * 10**9
 # How long a full disk may make the agent wait for the pods' directories to be measured; never when memory is short too.
@@ -34,16 +33,13 @@ _DISK_PATIENCE = 0.5
 
 _DISK = frozenset({Resource.EPHEMERAL_STORAGE, Resource.INODES})
 
-# Images, writable layers and the node share one filesystem. Their readings exist all the same, as with a kubelet.
-LAYOUT = Layout(has_image_fs=False, is_split=False)
-
 
 class Observer:
     """Puts a snapshot together."""
 
     def __init__(self, settings: HostSettings, policy: Policy, meter: Meter, disks: DiskWatch, clock: Clock) -> None:
         self._settings = settings
-        self._thresholds = policy.layouts[LAYOUT].all
+        self._thresholds = policy.layouts[ONE_FILESYSTEM].all
         self._meter = meter
         self._disks = disks
         self._clock = clock
@@ -53,7 +49,7 @@ class Observer:
 
     def use(self, policy: Policy) -> None:
         """From the next observation on: how exactly is measured depends on what is short."""
-        self._thresholds = policy.layouts[LAYOUT].all
+        self._thresholds = policy.layouts[ONE_FILESYSTEM].all
 
     async def observe(self, active: Sequence[ActivePod]) -> Snapshot:
         """Raises ObservationError when the node's memory or its filesystem cannot be read; pods may come and go."""
@@ -75,7 +71,7 @@ class Observer:
                 for each in active
                 if (known := numbers.get(each.manifest.pod.uid)) is not None
             },
-            LAYOUT,
+            ONE_FILESYSTEM,
         )
 
     def _want(self, active: Sequence[ActivePod]) -> None:

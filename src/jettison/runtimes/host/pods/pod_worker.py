@@ -20,7 +20,6 @@ from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.state import PodLife
 from jettison.errors import RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
-from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
@@ -29,6 +28,7 @@ from jettison.runtimes.host.specs.spec import FAILED_MOUNT, NO_CGROUP, PodSpec, 
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import clean_up
+from jettison.runtimes.machine.background_tasks import BackgroundTasks
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
 
 _SECOND_NS = 10**9

@@ -12,8 +12,8 @@ from jettison.engine.node.signals import ROWS, Resource, Signal, readings
 from jettison.engine.node.snapshot import NodeStats, Reading
 from jettison.engine.node.thresholds import Threshold, is_watched
 from jettison.errors import ObservationError
-from jettison.runtimes.host.notice.alarms import Wakeups
-from jettison.runtimes.host.notice.outlook import LONGEST_PAUSE, Growth, poll_pause
+from jettison.runtimes.machine.alarms import Wakeups
+from jettison.runtimes.machine.outlook import LONGEST_PAUSE, Growth, poll_pause
 
 # While it would be used up within a second, and else.
 _SHORTEST_PAUSE, _QUIET_PAUSE = 0.02, 0.1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from jettison.clock import SystemClock
 from jettison.runtimes.host.cgroups.places import CgroupPlace
-from jettison.runtimes.host.notice.usage_events import UsageEvents
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.machine.usage_events import UsageEvents
 from tests.builders import MI
 from tests.runtimes.host.nodes import descriptors, needs_memory_events, needs_root, node, running, settings
 from tests.runtimes.linux.crowding import crowded

@@ -4,7 +4,7 @@ import pytest
 
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import MemoryStats
-from jettison.runtimes.host.notice.outlook import CLOSE, Growth, MemoryPair, look_ahead, poll_pause, watched
+from jettison.runtimes.machine.outlook import CLOSE, Growth, MemoryPair, look_ahead, poll_pause, watched
 from tests.builders import GI, MI, threshold
 
 HARD = threshold(Signal.MEMORY_AVAILABLE, "100Mi")

@@ -24,7 +24,8 @@ from pathlib import Path
 from jettison.clock import Clock
 from jettison.engine.node.thresholds import Threshold
 from jettison.errors import ObservationError
-from jettison.runtimes.host.notice.outlook import (
+from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
+from jettison.runtimes.machine.outlook import (
     LONGEST_PAUSE,
     Growth,
     MemoryPair,
@@ -33,8 +34,7 @@ from jettison.runtimes.host.notice.outlook import (
     poll_pause,
     watched,
 )
-from jettison.runtimes.host.notice.usage_events import UsageEvents
-from jettison.runtimes.linux.psi import PressureFile, PressureTrigger
+from jettison.runtimes.machine.usage_events import UsageEvents
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
 
 _SHORTEST_PAUSE = 0.02

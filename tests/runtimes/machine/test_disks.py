@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.runtimes.host.measure.disks import DiskWatch
 from jettison.runtimes.linux.files.disk_usage import DiskUsage, measure
+from jettison.runtimes.machine.disks import DiskWatch
 from tests.builders import MI
 from tests.runtimes.host.nodes import descriptors
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jettison.events import OutOfMemoryKill
-from jettison.runtimes.host.notice.oom import OomWatch
+from jettison.runtimes.host.cgroups.oom import OomWatch
 from tests.builders import container, pod
 from tests.runtimes.host.nodes import SLEEPS, Node, descriptors, needs_root, node, python, running, settings
 

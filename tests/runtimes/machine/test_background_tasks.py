@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from jettison.events import ActionFailed, Fact
-from jettison.runtimes.host.pods.background_tasks import BackgroundTasks
+from jettison.runtimes.machine.background_tasks import BackgroundTasks
 
 
 def test_what_fails_unforeseen_becomes_a_fact() -> None:

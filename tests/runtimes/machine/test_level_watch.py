@@ -11,8 +11,8 @@ from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import FsStats, NodeStats, ProcessStats
 from jettison.errors import ObservationError
-from jettison.runtimes.host.notice.alarms import Wakeups
-from jettison.runtimes.host.notice.level_watch import LevelWatch
+from jettison.runtimes.machine.alarms import Wakeups
+from jettison.runtimes.machine.level_watch import LevelWatch
 from tests.builders import GI, MI, policy
 
 RULES = policy(

@@ -15,9 +15,13 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from jettison.clock import Clock
+from jettison.engine.node.snapshot import Layout
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage, NoQuota, project_usage
+
+ONE_FILESYSTEM = Layout(has_image_fs=False, is_split=False)
+"""Images, writable layers and the node share it. Their readings exist all the same, as with a kubelet."""
 
 _BLOCK = 512
 _PORTION = 1000

@@ -14,10 +14,10 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.snapshot import MemoryStats
 from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.measure.meter import CgroupMeter
-from jettison.runtimes.host.notice.alarms import MemoryAlarms, Wakeups, Watched
-from jettison.runtimes.host.notice.outlook import MemoryPair
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
+from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups, Watched
+from jettison.runtimes.machine.outlook import MemoryPair
 from jettison.runtimes.protocol import Alarm
 from tests.builders import MI, policy
 from tests.runtimes.host.nodes import needs_memory_events, needs_root, node, running, settings

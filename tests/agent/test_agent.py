@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.agent.agent import Agent
-from jettison.agent.broadcast import Broadcast
+from jettison.agent.agent import Agent, Broadcast
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import Policy, build_policy

@@ -13,15 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from tests.agent.scripted_runtime import HandClock, ScriptedRuntime, pod
 from tests.builders import policy
-from jettison.agent.agent import Agent
-from jettison.agent.broadcast import Broadcast
+from jettison.agent.agent import Agent, Broadcast
 from jettison.agent.http.endpoints import Sources, routes
 from jettison.agent.http.server import HttpServer
 from jettison.agent.http.client import fetch
 from jettison.agent.journal.journal import Journal
-from jettison.agent.late_imports import LateImports
 from jettison.agent.journal.recorder import JournalRecorder
-from jettison.agent.self_protection import protect
+from jettison.agent.self_protection import LateImports, protect
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.log import LogSink

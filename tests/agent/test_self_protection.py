@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jettison.agent.late_imports import LateImports
+from jettison.agent.self_protection import LateImports
 from jettison.errors import JettisonError
 from jettison.runtimes.linux.processes import Capability, read_capabilities
 

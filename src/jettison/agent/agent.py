@@ -1,4 +1,7 @@
-"""The loop of spec §5: one step at a time, alarms and ticks coalesced, at most one victim for pressure under way."""
+"""The loop of spec §5: one step at a time, alarms and ticks coalesced, at most one victim for pressure under way.
+
+What it says goes to all sinks of the node through one `Broadcast`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.node.survival import Trends, fatal, follow
 from jettison.errors import ActionError, JettisonError, ObservationError, PodGone, StillRunning
-from jettison.events import Emit, Fact
+from jettison.events import Emit, Fact, Sink
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, EndingPod, Runtime
 
 TICK_SECONDS = 10.0
@@ -375,3 +378,20 @@ class Agent:
 def _outlives(history: History) -> tuple[object, ...]:
     """The part of a history that a restart must not lose; readings change with every look and are not part of it."""
     return history.conditions, history.met, history.first_observed, history.knows_layout
+
+
+class Broadcast:
+    """The node's `Emit`: every sink gets each fact, with the same time."""
+
+    def __init__(self, clock: Clock, *sinks: Sink) -> None:
+        self._clock = clock
+        self._sinks = list(sinks)
+
+    def add(self, sink: Sink) -> None:
+        """A sink that is made later, because it needs what the first facts are about."""
+        self._sinks.append(sink)
+
+    def __call__(self, fact: Fact) -> None:
+        now_ns = self._clock.now_ns()
+        for sink in self._sinks:
+            sink.take(fact, now_ns)

@@ -2,8 +2,12 @@
 
 Its memory stays in memory, the kernel's OOM killer looks elsewhere first, it is not counted among the pods, it need not
 wait for a processor, it does not run out of descriptors, and the garbage collector leaves what will never be garbage
-alone. None of this is
-guaranteed to be permitted: each measure takes what it can get and says in one line what it could not.
+alone. None of this is guaranteed to be permitted: each measure takes what it can get and says in one line what it could
+not.
+
+And nothing is imported once the agent is ready. An import reads files, compiles and allocates. Under memory pressure
+each of these can take seconds, and on a full disk or without descriptors it fails. So whatever is missing is loaded
+before, and what was forgotten is found out here.
 """
 
 from __future__ import annotations
@@ -12,9 +16,13 @@ import ctypes
 import gc
 import os
 import resource
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Container, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Self
 
-from jettison.errors import RuntimeFailure
+from jettison.errors import JettisonError, RuntimeFailure
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy, own_cgroup
@@ -164,3 +172,38 @@ class OwnCgroup:
             name = own_cgroup(tree)
             if name is not None:
                 yield tree, name
+
+
+class LateImports:
+    """While it is in place every import of something new but `expected` is reported; with `is_strict` it fails."""
+
+    def __init__(
+        self, report: Callable[[str], None], *, expected: Container[str] = (), is_strict: bool = False
+    ) -> None:
+        self.names: list[str] = []
+        self._report = report
+        self._expected = expected
+        self._is_strict = is_strict
+
+    def __enter__(self) -> Self:
+        sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  the import system's signature
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """Asked by Python for every module that is not loaded yet; we never know where it is."""
+        if fullname in self._expected:
+            return None
+        if self._is_strict:
+            raise JettisonError(f"`{fullname}` is imported though the agent is ready")
+        if fullname not in self.names:  # to report may import something itself
+            self.names.append(fullname)
+            self._report(fullname)
+        return None

@@ -43,7 +43,7 @@ def carry_out(settings: ClusterSettings) -> None:
         return
     cluster = LocalCluster(settings, owns_process=True)
     # All of them or none: while some are still to come there is nothing to compare.
-    reloader = import_module("jettison.node.reloading").Reloader
+    reloader = import_module("jettison.node.guarding").Reloader
     reload = reloader(lambda: cluster.nodes if len(cluster.nodes) == len(settings.nodes) else ()).reload
     until_told(partial(_run, cluster), is_verbose=settings.nodes[0].is_verbose, reload=reload)
 

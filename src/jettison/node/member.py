@@ -18,11 +18,10 @@ from jettison.errors import ApiError, RuntimeFailure
 from jettison.membership.member import Guarded, Member
 from jettison.membership.node_object import NodeProfile, machine_labels
 from jettison.node.cluster_settings import MemberSettings
-from jettison.node.guarding import say_where
-from jettison.node.logs.log_service import LogOffer, LogService
+from jettison.node.guarding import Reloader, say_where
+from jettison.node.logs.log_server import LogOffer, LogService
 from jettison.node.node import Node
 from jettison.node.process import Tell, greet, until_one_ends, until_told
-from jettison.node.reloading import Reloader
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 

@@ -14,8 +14,7 @@ from typing import Self
 
 from jettison import events
 from jettison.agent.admission import Admitter, NodeIdentity
-from jettison.agent.agent import Agent
-from jettison.agent.broadcast import Broadcast
+from jettison.agent.agent import Agent, Broadcast
 from jettison.agent.http.controls import Controls
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder, take_over_history

@@ -7,8 +7,7 @@ import os
 import sys
 
 from jettison import events
-from jettison.agent.late_imports import LateImports
-from jettison.agent.self_protection import OwnCgroup, protect
+from jettison.agent.self_protection import LateImports, OwnCgroup, protect
 from jettison.events import Emit
 from jettison.runtimes.host.pods import probes
 from jettison.runtimes.host.settings import HostSettings

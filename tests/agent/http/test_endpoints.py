@@ -16,8 +16,7 @@ import pytest
 
 from jettison import events
 from jettison.agent.http.client import Response, fetch
-from jettison.agent.http.endpoints import MOST_RECORDS, Sources, public_routes, routes
-from jettison.agent.http.node_gauges import MOST_PODS
+from jettison.agent.http.endpoints import MOST_PODS, MOST_RECORDS, Sources, public_routes, routes
 from jettison.agent.http.server import HttpServer
 from jettison.agent.journal.journal import Journal
 from jettison.agent.sinks.journal import JournalSink

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jettison.agent.late_imports import LateImports
 from jettison.agent.pods import manifest_reader
 from jettison.agent.pods.manifest_reader import Documents, ManifestReader
+from jettison.agent.self_protection import LateImports
 from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files import document_files
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from jettison.manifests.times import exact_time_text, parse_time
-from jettison.node.logs.log_files import last_lines, read_from
-from jettison.node.logs.log_follower import Fate, LogFollower
+from jettison.node.logs.log_files import Fate, LogFollower, last_lines, read_from
 from jettison.runtimes.host.volumes.logs import rotate
 from tests.cli.guarded import FLAGS, PATIENCE, Guarded, as_nobody, pod, shell
 from tests.cli.running import run

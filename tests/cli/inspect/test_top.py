@@ -20,9 +20,8 @@ import pytest
 from jettison.agent.http.endpoints import rank_document
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder
-from jettison.cli.inspect.node_view import NodeView
-from jettison.cli.inspect.screen import Key, keys_of
-from jettison.cli.inspect.top_frame import gauge, page
+from jettison.cli.inspect.top import Key, keys_of
+from jettison.cli.inspect.top_frame import NodeView, gauge, page
 from jettison.engine.node.decide import decide
 from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import MemoryStats, NodeStats

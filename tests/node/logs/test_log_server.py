@@ -21,8 +21,7 @@ from jettison.engine.pods.pod import Pod
 from jettison.errors import ServeError
 from jettison.node.logs import log_server
 from jettison.node.logs.host_logs import HostLogs
-from jettison.node.logs.log_server import LogServer
-from jettison.node.logs.log_service import LogService, server_context
+from jettison.node.logs.log_server import LogServer, LogService, server_context
 from jettison.node.logs.node_certificate import CertificateInTheMaking, certificate_part
 from jettison.runtimes.host.volumes.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import ContainerStatus, PodStatus

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 import msgspec
 
-from jettison.agent.late_imports import LateImports
+from jettison.agent.self_protection import LateImports
 from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.plain_files import plain_text, read_plain

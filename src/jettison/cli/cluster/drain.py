@@ -28,8 +28,7 @@ from jettison.cli.cluster.connection import (
 )
 from jettison.cli.cluster.cordon import check_nodes, node_arguments, read_nodes
 from jettison.cli.options.go_flags import WholeNumber, go_switch
-from jettison.cli.output import Remarks, emit, output_option
-from jettison.cli.tables import NOTHING, table
+from jettison.cli.output import NOTHING, Remarks, emit, output_option, table
 from jettison.clock import SystemClock
 from jettison.engine.drain.filters import DrainRules
 from jettison.engine.drain.plan import DrainPlan, NodePlan, PodFate, PodPlan

@@ -14,9 +14,9 @@ from jettison.agent.safe_text import printable
 from jettison.apiserver.storage.log import shown_text
 from jettison.apiserver.storage.repair import Repaired, Report, examine, held, repair
 from jettison.apiserver.storage.store import shown
-from jettison.cli.lazy import LazyGroup
 from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
+from jettison.cli.program import LazyGroup
 
 COMMANDS = {
     "check": ("cluster.store:check_command", "Say what is wrong with the store; exits with 3 if anything is."),

@@ -17,9 +17,8 @@ from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
 from jettison.apiserver.objects.cells import age
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
-from jettison.cli.output import JSON, TABLE, remark
+from jettison.cli.output import JSON, TABLE, remark, table
 from jettison.cli.program import INTERRUPTED
-from jettison.cli.tables import table
 from jettison.errors import JettisonError, ObservationError
 
 _PAUSE_SECONDS = 0.5

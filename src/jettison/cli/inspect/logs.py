@@ -17,8 +17,16 @@ from jettison.cli.output import remark
 from jettison.cli.program import INTERRUPTED
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import InputError, JettisonError, ManifestError
-from jettison.node.logs.log_files import PodLogs, Stamper, find_pod_logs, last_written, log_blocks, runs_of
-from jettison.node.logs.log_follower import Fate, LogFollower
+from jettison.node.logs.log_files import (
+    Fate,
+    LogFollower,
+    PodLogs,
+    Stamper,
+    find_pod_logs,
+    last_written,
+    log_blocks,
+    runs_of,
+)
 from jettison.runtimes.host.volumes.logs import log_file
 from jettison.runtimes.protocol import PodStatus
 

@@ -11,8 +11,7 @@ import click
 from jettison.apiserver.objects.cells import UNKNOWN, pod_cells
 from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_records
 from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
-from jettison.cli.output import TABLE, output_option, print_document, remark
-from jettison.cli.tables import NOTHING, table
+from jettison.cli.output import NOTHING, TABLE, output_option, print_document, remark, table
 from jettison.runtimes.host.pods.records import PodRecord
 
 # Named in one note; all of them are in the table.

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from jettison.agent.http.server import LOOPBACK
 from jettison.cli.options.host_options import Callback, pair, quantity, state_options
 from jettison.cli.options.kubelet_flags import ConfigArguments, config_option, kubelet_options
-from jettison.cli.options.listen_address import address
 from jettison.cli.output import Remarks, remark
 from jettison.cli.policy.config_input import on_host
 from jettison.cli.policy.config_warnings import node_findings
@@ -26,6 +26,17 @@ from jettison.errors import InputError
 from jettison.node.settings import NodeSettings
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def address(text: str) -> tuple[str, int]:
+    """`127.0.0.1:8080` or `[::1]:8080`; only the loopback, because requests are not authenticated."""
+    host, separator, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_port = port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 2**16
+    if not separator or host not in LOOPBACK or not is_port:
+        raise click.BadParameter(f"`{text}`: expected a host of {', '.join(LOOPBACK)}, a colon and a port")
+    return host, int(port)
+
 
 _OPTIONS = (
     click.option(

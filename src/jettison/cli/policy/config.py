@@ -12,9 +12,8 @@ from typing import Any
 import click
 
 from jettison.agent.amounts import amount_data, precise, short
-from jettison.cli.lazy import LazyGroup
 from jettison.cli.options.kubelet_flags import ConfigArguments, KubeletCommand
-from jettison.cli.output import Remarks, emit
+from jettison.cli.output import NOTHING, Remarks, emit, table
 from jettison.cli.policy.config_input import (
     ConfigInput,
     NodeArguments,
@@ -35,7 +34,7 @@ from jettison.cli.policy.policy_input import (
 )
 from jettison.cli.policy.pressure_report import amount_text
 from jettison.cli.policy.provenance import GRACE, RECLAIM, Provenance, thresholds_with_provenance
-from jettison.cli.tables import NOTHING, table
+from jettison.cli.program import LazyGroup
 from jettison.engine.config.kubelet_config import to_document
 from jettison.engine.config.kubelet_fields import FIELDS, Field, Kind, KubeletConfig
 from jettison.engine.config.policy import build_policy

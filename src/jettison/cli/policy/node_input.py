@@ -1,11 +1,14 @@
 """What a node measured and which pods it runs: from the files that kubectl prints to one `Snapshot`.
 
-The options that `rank` and `decide` share are here too.
+The options that `rank` and `decide` share are here too, and `--history FILE`: what one call remembers for the next.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +19,15 @@ import click
 from jettison.cli.options.kubelet_flags import config_option, kubelet_options
 from jettison.cli.output import output_option
 from jettison.engine.config.policy import PROFILES
+from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
 from jettison.engine.pods.pod import Pod
-from jettison.errors import InputError, ManifestError
-from jettison.manifests.files.plain_files import BYTE_ORDER_MARK, read_given, unreadable
+from jettison.errors import InputError, ManifestError, WriteError
+from jettison.manifests.files.plain_files import BYTE_ORDER_MARK, LARGEST_STATE, read_given, read_plain, unreadable
+from jettison.manifests.history import SavedHistory, encode_history, parse_history
 from jettison.manifests.node_files import LARGEST_LIST, joined, pods_in, summary_in
 from jettison.manifests.summary import layout_of
+from jettison.runtimes.linux.files.kernel_files import reason
 
 STANDARD_INPUT = "-"
 LAYOUTS: Mapping[str, Layout] = {
@@ -138,3 +144,39 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def load_history(path: str, node: str) -> History:
+    """The history in the file; an empty one if there is no file yet. Another node's history is refused."""
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            # It will be replaced, and root could replace /dev/null.
+            raise InputError(f"--history: `{shown(path)}` is not a regular file")
+        saved = parse_history(read_plain(Path(path), LARGEST_STATE), shown(path))
+    except FileNotFoundError:
+        return History()
+    except OSError as error:
+        raise InputError(f"cannot read `{shown(path)}`: {reason(error)}") from error
+    if saved.node and node and saved.node != node:
+        raise InputError(f"--history: `{shown(path)}` is about node `{saved.node}`, the summary about `{node}`")
+    return saved.history
+
+
+def save_history(path: str, history: History, node: str) -> None:
+    """Atomically: a reader finds the old history or the new one, also after a crash."""
+    target = Path(path).resolve()
+    temporary: Path | None = None
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(encode_history(SavedHistory(history, node)))
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(target)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise WriteError(f"cannot write `{shown(path)}`: {reason(error)}") from error

@@ -16,8 +16,7 @@ from jettison.engine.pods.pod import Pod
 from jettison.errors import ApiError, ObservationError
 from jettison.manifests.pods import is_mirror
 from jettison.membership.mirrors import mirror_name
-from jettison.node.logs.log_files import Stamper, log_blocks, runs_of
-from jettison.node.logs.log_follower import Fate, LogFollower
+from jettison.node.logs.log_files import Fate, LogFollower, Stamper, log_blocks, runs_of
 from jettison.runtimes.host.volumes.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import PodStatus
 

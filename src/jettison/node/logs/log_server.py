@@ -1,5 +1,8 @@
 """Answers an API server that asks for logs, as a kubelet does: GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTPS.
 
+It is prepared before the agent is ready, and opened when there is a node; whatever is in the way is one line, and the
+node goes on without.
+
 It listens where other machines may reach it, on a node that has better things to do. So only a client with a
 certificate of the cluster's authority and the one right name is answered. Until that is known a connection is a
 stranger's. Strangers are few, of one address fewer still, and where there are too many the oldest is dropped: an API
@@ -16,15 +19,27 @@ from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
-from jettison.agent.http.requests import Request, parse_head
-from jettison.agent.http.server import HEAD_BYTES, Query, encode_answer, plain, read_head, read_query
+from jettison.agent.http.server import (
+    HEAD_BYTES,
+    Query,
+    Request,
+    encode_answer,
+    parse_head,
+    plain,
+    read_head,
+    read_query,
+)
 from jettison.apiserver.access.identity import CLIENT_NAME
 from jettison.apiserver.verbs.log_query import LogQuery
-from jettison.errors import ApiError, ManifestError, ServeError
+from jettison.errors import ApiError, ManifestError, RuntimeFailure, ServeError
 from jettison.manifests.times import parse_time
 from jettison.node.logs.host_logs import HostLogs
+from jettison.node.logs.node_certificate import CertificateInTheMaking, certificate_part
+from jettison.node.node import Node
+from jettison.runtimes.kube.credentials import memory_file
 from jettison.runtimes.linux.files.kernel_files import reason
 
 MOST_STREAMS: Final = 32
@@ -243,3 +258,74 @@ def _moment(asked: Query, name: str) -> int | None:
 
 def _is_set(asked: Query, name: str) -> bool:
     return asked.get(name) in ("true", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffer:
+    """Where the API can ask this node for logs, and the certificate by which it knows that it is us."""
+
+    port: int
+    certificate_pem: str
+
+
+class LogService:
+    """Of one node. `authority_pem` signs the certificates of clients; without it no client could be authenticated."""
+
+    def __init__(self, authority_pem: bytes | None) -> None:
+        self._authority_pem = authority_pem
+        self._context: ssl.SSLContext | None = None
+        self._certificate = ""
+        self._lack: str | None = None
+        self._server: LogServer | None = None
+
+    def prepare(self) -> None:
+        """To be done before the agent is ready."""
+        try:
+            if not self._authority_pem:
+                raise ServeError("the kubeconfig has no certificate authority")
+            made = CertificateInTheMaking().wait()
+            self._certificate = certificate_part(made)
+            self._context = server_context(made, self._authority_pem)
+        except RuntimeFailure as error:
+            self._lack = _lack(error)
+
+    def open(self, node: Node, host: str, port: int) -> LogOffer | None:
+        """What the cluster is to be told; None where there is nothing to tell."""
+        offer = None
+        if self._context is not None:
+            settings = node.settings
+            logs = HostLogs(settings.node_name, settings.logs_dir, node.runtime.statuses)
+            server = LogServer(logs, self._context)
+            try:
+                offer = LogOffer(server.listen(host, port), self._certificate)
+                self._server = server
+            except ServeError as error:
+                self._lack = _lack(error)
+        if self._lack is not None:
+            node.lacks += (self._lack,)
+        return offer
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            await self._server.close()
+
+
+def server_context(chain_pem: bytes, authority_pem: bytes) -> ssl.SSLContext:
+    """For servers whose clients must show a certificate of the authority, and of no other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # Tickets would let a client come back without showing it again.
+    context.num_tickets = 0
+    try:
+        with memory_file(chain_pem) as chain:
+            context.load_cert_chain(chain)
+        context.load_verify_locations(cadata=authority_pem.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise ServeError(f"a certificate cannot be used: {error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _lack(error: RuntimeFailure) -> str:
+    return f"the API cannot ask for logs: {error}"

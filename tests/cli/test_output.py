@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.cli.tables import table
+from jettison.cli.output import table
 
 
 def test_columns_line_up_and_numbers_end_together() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.cli.policy.history_file import load_history, save_history
+from jettison.cli.policy.node_input import load_history, save_history
 from jettison.engine.node.pressure import History
 from jettison.errors import InputError, ManifestError, WriteError
 from tests.cli.running import DISK, MEMORY, process, run

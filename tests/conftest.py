@@ -7,6 +7,7 @@ To look for trouble on purpose: `pytest --hypothesis-profile=explore`.
 from __future__ import annotations
 
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -55,6 +56,8 @@ def _is_worker(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """What tests left behind is cleared and told. It fails no run: an agent that a test kills leaves its cgroup."""
+    if "tests.live.quick_start" in sys.modules:
+        sys.modules["tests.live.quick_start"].leave()
     run = session.config.stash.get(_RUN, None)
     if run is not None and session.exitstatus == pytest.ExitCode.OK:
         session.config.stash[_LEFT] = run.settle()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any, TypeVar
 
 from jettison.cli.inspect.recorded_pods import read_records
 from tests.janitor import fresh_name
+from tests.live.quick_start import Process, jettison
 from tests.live.served import Served, announced_port
 
 Json = dict[str, Any]
@@ -35,7 +34,7 @@ class LiveCluster:
     flags: Sequence[str] = ()
     count: int = 2
     port: int = 0
-    process: subprocess.Popen[str] | None = None
+    process: Process | None = None
 
     def __post_init__(self) -> None:
         self.name = fresh_name()
@@ -53,12 +52,9 @@ class LiveCluster:
 
     def start(self) -> None:
         """And wait until the API answers."""
-        command = [sys.executable, "-m", "jettison", "up", "--nodes", str(self.count), "--state-dir", str(self.state)]
-        command += ["--node-name", self.name, "--listen", f"127.0.0.1:{self.port}", *self.flags]
+        words = ["up", "--nodes", str(self.count), "--state-dir", str(self.state), "--node-name", self.name]
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
-            )
+            self.process = jettison([*words, "--listen", f"127.0.0.1:{self.port}", *self.flags], log)
         self.port = announced_port(self.process, self.log)
 
     def kill(self) -> None:

@@ -8,13 +8,14 @@ import select
 import signal
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+
+from tests.live.quick_start import Process, jettison
 
 _START_SECONDS = 60
 _STOP_SECONDS = 60
@@ -25,7 +26,7 @@ class Served:
     """A running server, and what its clients need."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    process: Process
     port: int
 
     @property
@@ -67,9 +68,8 @@ class Served:
 def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Served:
     """A server that is ready; the caller ends it."""
     log = folder.parent / f"{folder.name}.log"
-    command = (sys.executable, "-m", "jettison", "serve", "--state-dir", str(folder), "--listen", listen)
     with log.open("w") as errors:
-        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = jettison(["serve", "--state-dir", str(folder), "--listen", listen, *arguments], errors)
     try:
         return Served(folder, process, announced_port(process, log))
     except BaseException:
@@ -77,7 +77,7 @@ def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Served:
         raise
 
 
-def end(process: subprocess.Popen[str], how: signal.Signals) -> int:
+def end(process: Process, how: signal.Signals) -> int:
     """The exit code; a server that does not end in time is killed, and a failure."""
     if process.poll() is None:
         process.send_signal(how)
@@ -104,7 +104,7 @@ def serving(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Itera
     assert code == 0, f"the server ended with {code}: {log.read_text()[-2000:]}"
 
 
-def announced_port(process: subprocess.Popen[str], log: Path) -> int:
+def announced_port(process: Process, log: Path) -> int:
     """From the line that it prints when it is ready."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _START_SECONDS)

@@ -1,4 +1,4 @@
-"""200 clients evict 2,000 pods under budgets of ten shapes, while the server is killed and started again.
+"""Many clients evict pods under budgets of ten shapes, while the server is killed and started again.
 
 No budget is ever exceeded, by a count from the watch alone.
 """
@@ -21,8 +21,6 @@ from tests.live.served import Served, end, start
 
 Json = dict[str, Any]
 
-CLIENTS = 200
-EACH = 200
 HANDS = 24
 SECONDS = 100.0
 SPACE = "/api/v1/namespaces/crowd"
@@ -32,9 +30,9 @@ CONTROLLERS = "--controllers=disruption-controller"
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """200 pods and their budget: how many healthy ones it promises, and how many of the first 200 go in the end.
+    """Pods and their budget: how many healthy ones it promises, and how many of the first pods go in the end.
 
-    Pods of an application that `replaces` belong to a ReplicaSet of 200, and a pod that goes is replaced.
+    Pods of an application that `replaces` belong to a ReplicaSet, and a pod that goes is replaced.
     """
 
     spec: Json
@@ -44,18 +42,24 @@ class Application:
     unhealthy: int = 0
 
 
-APPLICATIONS = {
-    "least": Application({"minAvailable": 120}, 120, 80),
-    "none": Application({"minAvailable": 0}, 0, 200),
-    "more": Application({"minAvailable": 250}, 200, 0),
-    "share": Application({"minAvailable": "61%"}, 122, 200, replaces=True),
-    "whole": Application({"minAvailable": "100%"}, 200, 0, replaces=True),
-    "most": Application({"maxUnavailable": 30}, 170, 200, replaces=True),
-    "zero": Application({"maxUnavailable": 0}, 200, 0, replaces=True),
-    "part": Application({"maxUnavailable": "33%"}, 134, 200, replaces=True),
-    "sick": Application({"minAvailable": 150, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 150, 50, unhealthy=40),
-    "ill": Application({"minAvailable": 170, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 160, 40, unhealthy=40),
-}
+def applications(each: int) -> dict[str, Application]:
+    """Of ten shapes, each with so many pods: a number that twenty divides."""
+    least, many, most, ill = each * 3 // 5, each * 3 // 4, each * 3 // 20, each * 17 // 20
+    unhealthy = each // 5
+    share, part = -(-each * 61 // 100), -(-each * 33 // 100)
+    if_healthy, always = ({"unhealthyPodEvictionPolicy": policy} for policy in ("IfHealthyBudget", "AlwaysAllow"))
+    return {
+        "least": Application({"minAvailable": least}, least, each - least),
+        "none": Application({"minAvailable": 0}, 0, each),
+        "more": Application({"minAvailable": each * 5 // 4}, each, 0),
+        "share": Application({"minAvailable": "61%"}, share, each, replaces=True),
+        "whole": Application({"minAvailable": "100%"}, each, 0, replaces=True),
+        "most": Application({"maxUnavailable": most}, each - most, each, replaces=True),
+        "zero": Application({"maxUnavailable": 0}, each, 0, replaces=True),
+        "part": Application({"maxUnavailable": "33%"}, each - part, each, replaces=True),
+        "sick": Application({"minAvailable": many, **if_healthy}, many, each - many, unhealthy=unhealthy),
+        "ill": Application({"minAvailable": ill, **always}, each - unhealthy, unhealthy, unhealthy=unhealthy),
+    }
 
 
 @dataclass(slots=True)
@@ -77,14 +81,17 @@ class Count:
             self.healthy[app].discard(name)
         if is_going:
             self.ended.add(name)
-        self.fewest[app] = min(self.fewest.get(app, EACH), len(self.healthy[app]))
+        healthy = len(self.healthy[app])
+        self.fewest[app] = min(self.fewest.get(app, healthy), healthy)
 
 
 class Crowd:
     """All clients of the server."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, each: int) -> None:
         self._served = served
+        self.each = each
+        self.applications = applications(each)
         self._trust = served.trust()
         self._token = served.token()
         self._owners: dict[str, Json] = {}
@@ -120,20 +127,20 @@ class Crowd:
     async def gather(self) -> str:
         """Make everything; the version to count from."""
         await self.insist("POST", "/api/v1/namespaces", {"metadata": {"name": "crowd"}})
-        for app, shape in APPLICATIONS.items():
+        for app, shape in self.applications.items():
             labels = {"app": app}
             selector = {"selector": {"matchLabels": labels}}
             if shape.replaces:
                 container = {"name": "c", "image": "i"}
                 template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-                body = {"metadata": {"name": app}, "spec": {"replicas": EACH, "template": template, **selector}}
+                body = {"metadata": {"name": app}, "spec": {"replicas": self.each, "template": template, **selector}}
                 _, made = await self.insist("POST", "/apis/apps/v1/namespaces/crowd/replicasets", body)
                 reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "controller": True}
                 self._owners[app] = {**reference, "uid": made["metadata"]["uid"]}
             body = {"metadata": {"name": app}, "spec": {**shape.spec, **selector}}
             code, made = await self.insist("POST", "/apis/policy/v1/namespaces/crowd/poddisruptionbudgets", body)
             assert code == 201, made
-        names = [(app, number) for app in APPLICATIONS for number in range(EACH)]
+        names = [(app, number) for app in self.applications for number in range(self.each)]
         await asyncio.gather(*(self._make(app, f"{app}-{number}", number) for app, number in names))
         _, found = await self.insist("GET", f"{SPACE}/pods")
         for pod in found["items"]:
@@ -143,14 +150,15 @@ class Crowd:
         version: str = found["metadata"]["resourceVersion"]
         return version
 
-    async def _make(self, app: str, name: str, number: int = EACH) -> None:
+    async def _make(self, app: str, name: str, number: int | None = None) -> None:
         metadata: Json = {"name": name, "labels": {"app": app}}
         if app in self._owners:
             metadata["ownerReferences"] = [self._owners[app]]
         spec = {"nodeName": "n", "containers": [{"name": "c", "image": "registry.example/app:1"}]}
         code, answer = await self.insist("POST", f"{SPACE}/pods", {"metadata": metadata, "spec": spec})
         assert code in (201, 409), answer
-        ready = "False" if number < APPLICATIONS[app].unhealthy else "True"
+        is_unhealthy = number is not None and number < self.applications[app].unhealthy
+        ready = "False" if is_unhealthy else "True"
         status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}
         code, answer = await self.insist("PATCH", f"{SPACE}/pods/{name}/status", status, MERGE)
         assert code == 200, answer
@@ -172,7 +180,7 @@ class Crowd:
     async def _finish(self, pod: Json) -> None:
         name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
         await self.insist("DELETE", f"{SPACE}/pods/{name}", {"gracePeriodSeconds": 0})
-        if APPLICATIONS[app].replaces:
+        if self.applications[app].replaces:
             await self._make(app, f"{name}x")
 
     async def evict(self, names: list[str]) -> None:
@@ -221,8 +229,8 @@ async def _await(look: Callable[[], bool], what: Callable[[], object], tasks: li
         await asyncio.sleep(0.05)
 
 
-async def _play(mortal: Mortal, kills: int) -> Crowd:
-    crowd = Crowd(mortal.served)
+async def _play(mortal: Mortal, kills: int, each: int) -> Crowd:
+    crowd = Crowd(mortal.served, each)
     try:
         await _evict_all(crowd, mortal, kills)
     finally:
@@ -232,10 +240,11 @@ async def _play(mortal: Mortal, kills: int) -> Crowd:
 
 async def _evict_all(crowd: Crowd, mortal: Mortal, kills: int) -> None:
     since = await crowd.gather()
-    names = [f"{app}-{number}" for app in APPLICATIONS for number in range(EACH)]
-    wanted = Counter({app: shape.going for app, shape in APPLICATIONS.items() if shape.going})
+    shapes = crowd.applications.items()
+    names = [f"{app}-{number}" for app in crowd.applications for number in range(crowd.each)]
+    wanted = Counter({app: shape.going for app, shape in shapes if shape.going})
     tasks = [asyncio.create_task(crowd.follow(since))]
-    tasks += [asyncio.create_task(crowd.evict(names)) for _ in range(CLIENTS)]
+    tasks += [asyncio.create_task(crowd.evict(names)) for _ in range(crowd.each)]
 
     def gone() -> Counter[str]:
         return Counter(name.partition("-")[0] for name in crowd.count.ended if not name.endswith("x"))
@@ -254,18 +263,23 @@ async def _evict_all(crowd: Crowd, mortal: Mortal, kills: int) -> None:
     assert gone() == wanted
 
 
-def evict_in_a_crowd(folder: Path, kills: int) -> Tally:
-    """Pods that are replaced all go, the others as far as their budget lets them, and never one more."""
+def evict_in_a_crowd(folder: Path, kills: int, each: int = 200) -> Tally:
+    """So many clients, and ten times as many pods.
+
+    Pods that are replaced all go, the others as far as their budget lets them, and never one more.
+    """
     tally = Tally("budgets under kills", kills)
     mortal = Mortal(folder)
     try:
-        crowd = asyncio.run(_play(mortal, kills))
+        crowd = asyncio.run(_play(mortal, kills, each))
     finally:
         end(mortal.served.process, signal.SIGKILL)
-    for app, shape in APPLICATIONS.items():
-        fewest = crowd.count.fewest.get(app, EACH)
+    for app, shape in crowd.applications.items():
+        fewest = crowd.count.fewest.get(app, each)
         tally.check(fewest >= shape.promised, f"{app}: {fewest} healthy pods, {shape.promised} were promised")
     tally.check(crowd.granted <= crowd.count.ended, "an acknowledged eviction was forgotten")
+    going = sum(shape.going for shape in crowd.applications.values())
+    tally.check(len(crowd.count.ended) >= going, f"{len(crowd.count.ended)} pods went, {going} may")
     tally.seen["evictions"] = len(crowd.count.ended)
     tally.seen["refusals"] = crowd.refusals
     return tally

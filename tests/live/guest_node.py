@@ -21,7 +21,7 @@ from jettison.runtimes.linux.cgroups.usage import ROOT, UsageReader
 from jettison.runtimes.linux.files.kernel_files import read_number
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.psi import PressureFile
-from tests.live import guest_kernel
+from tests.live import guest_kernel, guest_probe
 from tests.live.guest_side import CGROUPS, MIB, counters, report
 
 HOLD = "import time; held = bytearray(b'x') * ({mib} << 20); time.sleep(600)"
@@ -218,4 +218,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    guest_probe.system()
+    guest_probe.imports()
     asyncio.run(main())
+    sys.exit(7)

@@ -1,16 +1,21 @@
-"""A cgroup v2 machine, for real: what is read there, who is evicted, what is killed and what rings the alarm."""
+"""A cgroup v2 machine, for real: what it is, what is read there, evicted and killed, and what rings the alarm."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live.guest import Guest, GuestResult
+from tests.live.guest import SOURCE, Guest, GuestResult
 
 MIB = 1024 * 1024
+EVERY_BYTE = bytes(range(256))
 # What an interpreter's child has beside what it was told to hold: page tables, stacks, its share of the heap.
 OTHER = 6 * MIB
 POLLED = "no memory threshold events: memory is polled every 20 ms to 10 s, by its headroom"
@@ -24,16 +29,47 @@ pytestmark = pytest.mark.timeout(800)
 def seen(guest: Guest) -> GuestResult:
     """One boot for all."""
     root = Path(__file__).parents[2]
-    needed = ("tests/live/guest_side.py", "tests/live/guest_kernel.py", "tests/emptying.py")
-    files = {name: (root / name).read_bytes() for name in needed}
+    needed = ("guest_side.py", "guest_kernel.py", "guest_probe.py")
+    files = {f"tests/live/{name}": (root / "tests/live" / name).read_bytes() for name in needed}
+    files |= {"tests/emptying.py": (root / "tests/emptying.py").read_bytes(), "cargo/bytes": EVERY_BYTE}
     result = guest.run((root / "tests/live/guest_node.py").read_text(), files, timeout=700, disk_mib=64)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 7, result.output
     return result
 
 
 def said(seen: GuestResult, node: str, name: str) -> list[dict[str, Any]]:
     """The facts of this name, in order."""
     return [values for each, values in seen.values[f"{node}_facts"] if each == name]
+
+
+def test_the_exit_code_and_the_files_pass_through(seen: GuestResult) -> None:
+    """A script's failure is seen as such: the script ends with 7, which only its own last line can produce."""
+    assert seen.exit_code == 7, seen.output
+    assert bytes.fromhex(seen.values["cargo"]) == EVERY_BYTE
+
+
+def test_cgroup_v2_alone_with_the_controllers_of_a_node(seen: GuestResult) -> None:
+    """The cgroup v2 machine: one unified hierarchy, no v1 beside it, memory, cpu and pids in it."""
+    assert seen.values["cgroup_mounts"] == ["cgroup2"]
+    assert {"memory", "cpu", "pids"} <= set(seen.values["controllers"])
+
+
+def test_the_interpreter_and_the_code_are_those_under_test(seen: GuestResult) -> None:
+    """What runs inside is this checkout on this interpreter, with its requirements and their compiled parts."""
+    own = SOURCE / "jettison" / "__init__.py"
+    assert seen.values["python"] == sys.version
+    assert seen.values["jettison"] == ["/src/jettison/__init__.py", hashlib.sha256(own.read_bytes()).hexdigest()]
+    assert seen.values["engine"] == ["/src/jettison/engine"]
+    assert seen.values["bytecode_flags"] == 1, "compiled inside the guest, which costs seconds"
+    for name, version in seen.values["requirements"].items():
+        assert version == importlib.metadata.version(name)
+    assert seen.values["answers"] == ["plain", [1], [1]]
+
+
+def test_the_clock_and_the_loopback_work(seen: GuestResult) -> None:
+    """An agent writes times and serves on a local socket; a machine without either would hide that."""
+    assert abs(seen.values["time"] - time.time()) < 3600
+    assert seen.values["loopback"]
 
 
 def test_limits_are_written_as_version_2_has_them(seen: GuestResult) -> None:

@@ -19,6 +19,7 @@ from jettison.events import Fact
 from jettison.node.member import run_member
 from jettison.node.node import Node
 from jettison.node.settings import NodeSettings
+from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
@@ -94,7 +95,8 @@ def condition(document: Json, kind: str) -> Json:
 
 
 def client_of(served: Served, user: str = "admin") -> KubeClient:
-    return KubeClient(load_access(Overrides(kubeconfig=str(served.kubeconfig(user)))))
+    answers = None if user == "admin" else BoundedAnswers()
+    return KubeClient(load_access(Overrides(kubeconfig=str(served.kubeconfig(user)))), answers=answers)
 
 
 def settings_of(name: str, directory: Path, *taints: Taint, **more: Any) -> NodeSettings:

@@ -94,9 +94,10 @@ class Admitter:
 
     async def _fit(self, manifest: PodManifest) -> Admission:
         pod = manifest.pod
+        # Aside: an affinity may have thousands of terms.
+        elsewhere = await asyncio.to_thread(self._misplaced, manifest)
         others = [status.pod for status in self.runtime.statuses() if status.phase not in ENDED_PHASES]
         short = shortages(pod, others, self.allocatable)
-        elsewhere = self._misplaced(manifest)
         if not short and elsewhere is None:
             return Admission(True)
         recovery = handle_admission_failure(pod, others, short, () if elsewhere is None else (elsewhere.reason,))

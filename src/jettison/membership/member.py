@@ -19,6 +19,7 @@ from jettison.engine.node.signals import Condition
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import JettisonError
 from jettison.events import Emit
+from jettison.manifests.files.bounds import REFUSED
 from jettison.manifests.placement import taints_from
 from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
 from jettison.membership.mirrors import Mirrors
@@ -121,7 +122,7 @@ class Member:
     def _hear_of_node(self, change: Change) -> None:
         """Labels and taints may change in the API, and count for pods that are admitted from now on."""
         node = change.new
-        if node is None:
+        if node is None or REFUSED in node:
             return
         metadata = node["metadata"]
         if self._lease.node_uid != metadata["uid"]:

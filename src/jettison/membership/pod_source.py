@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from jettison import events
@@ -9,7 +10,7 @@ from jettison.agent.pods.sources import Wish
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
 from jettison.events import Emit
-from jettison.manifests.files.bounds import check_document, stand_in
+from jettison.manifests.files.bounds import REFUSED, check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Document
@@ -44,6 +45,7 @@ class ApiPods:
         self._leaving: dict[str, Wish] = {}
         # Made once per pod: what may change in a spec (tolerations, labels) does not matter to a bare host.
         self._manifests: dict[str, PodManifest | None] = {}
+        self._wishes: Mapping[str, Wish] = {}
         self._has_changed = True
         cache.listen(self._hear)
 
@@ -53,14 +55,26 @@ class ApiPods:
         return self._cache.is_listed
 
     async def look(self) -> bool:
-        """Whether the API had news."""
+        """Whether the API had news. New pods are read one by one and aside: a list may have hundreds of them."""
         changed, self._has_changed = self._has_changed, False
+        if changed:
+            while new := {uid: each for uid, each in self._shown().items() if uid not in self._manifests}:
+                for uid, document in new.items():
+                    self._manifests[uid] = await self._read(document)
+            self._wishes = self._current()
         return changed
 
     def wishes(self) -> Mapping[str, Wish]:
-        """By uid."""
-        documents = {uid_of(each): each for each in self._cache if not is_mirror(each)}
-        self._manifests = {uid: self._manifest(uid, each) for uid, each in documents.items()}
+        """By uid, as of the last look."""
+        return self._wishes
+
+    def _shown(self) -> dict[str, Document]:
+        return {uid_of(each): each for each in self._cache if not is_mirror(each)}
+
+    def _current(self) -> Mapping[str, Wish]:
+        """Without a pause, so that no pod is neither in the cache nor among the missing ones."""
+        documents = self._shown()
+        self._manifests = {uid: self._manifests[uid] for uid in documents}
         self._leaving = {uid: wish for uid, wish in self._leaving.items() if not self._is_finished(uid)}
         here = {uid: _wish(found, documents[uid]) for uid, found in self._manifests.items() if found is not None}
         return {**self._missing(), **self._leaving, **here}
@@ -79,26 +93,31 @@ class ApiPods:
                 self._leaving[manifest.pod.uid] = _wish(manifest, change.old)
         self.look_again()
 
-    def _manifest(self, uid: str, document: Document) -> PodManifest | None:
-        if uid in self._manifests:
-            return self._manifests[uid]
+    async def _read(self, document: Document) -> PodManifest | None:
         try:
-            check_document(document.get("spec"), "spec")
-            check_document(document["metadata"].get("annotations"), "metadata.annotations")
+            return await asyncio.to_thread(_manifest, document)
         except ManifestError as error:
-            bare = stand_in(document, str(error))
-            return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
-        # Without the status, which the API has, and without managedFields, which are half of a pod.
-        metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
-        # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
-        annotations = metadata.get("annotations") or {}
-        metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
-        bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
-        try:
-            return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
-        except ManifestError as error:
+            metadata = document["metadata"]
             self._emit(events.ActionFailed(f"read pod {metadata.get('namespace')}/{metadata['name']}", str(error)))
             return None
+
+
+def _manifest(document: Document) -> PodManifest:
+    try:
+        if REFUSED in document:
+            raise ManifestError(document[REFUSED])
+        check_document(document.get("spec"), "spec")
+        check_document(document["metadata"].get("annotations"), "metadata.annotations")
+    except ManifestError as error:
+        bare = stand_in(document, str(error))
+        return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
+    # Without the status, which the API has, and without managedFields, which are half of a pod.
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
+    annotations = metadata.get("annotations") or {}
+    metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
+    return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
 
 
 def uid_of(document: Document) -> str:

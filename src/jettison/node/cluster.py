@@ -25,6 +25,7 @@ from jettison.events import Sink
 from jettison.node.cluster_settings import ClusterSettings
 from jettison.node.controller_process import ControllerProcess, split
 from jettison.node.process import Tell, ended, greet, started, until_one_ends, until_told
+from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
@@ -97,9 +98,9 @@ class LocalCluster:
         """For kubectl and every other client; written when the API is ready."""
         return self._api.kubeconfig(user)
 
-    def client(self, user: str = "admin") -> KubeClient:
+    def client(self, user: str = "admin", answers: AnswerReader | None = None) -> KubeClient:
         """To be used with `async with`. Over TLS and with a token, as every other client's requests are."""
-        return KubeClient(load_access(Overrides(kubeconfig=str(self.kubeconfig(user)))))
+        return KubeClient(load_access(Overrides(kubeconfig=str(self.kubeconfig(user)))), answers=answers)
 
     async def __aenter__(self) -> Self:
         self._running = await started(lambda tell: self.run(tell=lambda _: tell()))

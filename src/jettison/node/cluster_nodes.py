@@ -17,6 +17,7 @@ from jettison.node.node import Node
 from jettison.node.process import Tell
 from jettison.node.protection import HostProtection
 from jettison.node.settings import NodeSettings
+from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.client import KubeClient
 
 
@@ -34,7 +35,8 @@ async def joined_nodes(
         node = await _opened(settings, sinks, stack)
         cluster.nodes.append(node)
         logs[settings.node_name] = HostLogs(settings.node_name, settings.logs_dir, node.runtime.statuses)
-        clients.append(await stack.enter_async_context(cluster.client(f"{NODE_PREFIX}{settings.node_name}")))
+        client = cluster.client(f"{NODE_PREFIX}{settings.node_name}", BoundedAnswers())
+        clients.append(await stack.enter_async_context(client))
     await knock(controllers)
     address = cluster.settings.listen[0]
     return [run_member(node, client, address, tell=tell) for node, client in zip(cluster.nodes, clients, strict=True)]

@@ -22,6 +22,7 @@ from jettison.node.guarding import Reloader, say_where
 from jettison.node.logs.log_server import LogOffer, LogService
 from jettison.node.node import Node
 from jettison.node.process import Tell, greet, until_one_ends, until_told
+from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 
@@ -44,7 +45,7 @@ async def _join(settings: MemberSettings, log: LogSink, nodes: list[Node]) -> No
     address = settings.address or await _address(access.server)
     logs = LogService(None if access.is_insecure else access.authority_pem)
     logs.prepare()
-    async with KubeClient(access) as client:
+    async with KubeClient(access, answers=BoundedAnswers()) as client:
         await knock(client)
         node = await Node(settings.node, log, owns_process=True, is_member=True).open()
         nodes.append(node)

@@ -147,3 +147,11 @@ def test_what_keeps_the_whole_pod_from_starting_is_said_of_each_container() -> N
     )
     (found,) = phases.container_statuses(life, lambda name, run: f"{name}/{run}")
     assert (found.state, found.reason, found.message) == ("waiting", "CreateContainerConfigError", "no secrets")
+
+
+def test_a_pod_that_has_no_containers_to_say_it_says_itself_why_it_waits() -> None:
+    trouble = Trouble("CreateContainerConfigError", "more than 524288 bytes", "Failed", "Error", is_refusal=True)
+    found = phases.verdict(replace(pod_of(), trouble=trouble, is_initialized=False))
+    assert (found.phase, found.reason, found.message) == ("Pending", trouble.reason, trouble.message)
+    with_containers = phases.verdict(replace(pod_of(NEW), trouble=trouble))
+    assert (with_containers.reason, with_containers.message) == ("", "")

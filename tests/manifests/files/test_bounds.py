@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from jettison.errors import ManifestError
-from jettison.manifests.files.bounds import LARGEST_DOCUMENT, MOST_VALUES, REFUSED, check_document, stand_in
+from jettison.manifests.files.bounds import (
+    LARGEST_DOCUMENT,
+    LARGEST_MEMORY,
+    MOST_VALUES,
+    REFUSED,
+    check_document,
+    check_memory,
+    stand_in,
+)
 
 
 def test_values_are_counted_at_every_depth() -> None:
@@ -47,3 +55,18 @@ def test_of_what_is_too_large_the_names_are_left() -> None:
     assert len(left["spec"]["containers"]) == 62
     assert stand_in({"metadata": {}, "spec": None}, "why")["spec"] == {"containers": []}
     assert stand_in({"metadata": {}, "spec": {"containers": {"a": 1}}}, "why")["spec"] == {"containers": []}
+
+
+def test_memory_is_what_python_takes_and_shared_texts_count_once() -> None:
+    long = "x" * (LARGEST_MEMORY // 2)
+    check_memory({"a": [long, long, long]}, "pod")
+    check_memory([{"name": "a", "value": f"v{number}"} for number in range(1500)], "pod")
+    larger: list[Any] = [
+        [long, long + "y"],
+        {long: 1, long + "y": 2},
+        [{"k": []} for _ in range(4000)],
+        "\N{GRINNING FACE}" * 160_000,
+    ]
+    for large in larger:
+        with pytest.raises(ManifestError, match="pod: takes more than 640000 bytes of memory"):
+            check_memory(large, "pod")

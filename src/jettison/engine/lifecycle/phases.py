@@ -55,7 +55,10 @@ def verdict(life: PodLife) -> Verdict:
         return life.verdict
     was_initialized = life.is_initialized or (bool(life.regulars) and not life.inits)
     its_phase = phase(life.regulars, was_initialized=was_initialized)
-    return Verdict(its_phase, conditions=conditions(life, its_phase, was_initialized=was_initialized))
+    # A pod that is too large to be read has no containers here whose statuses could say why it waits.
+    trouble = None if life.containers else life.trouble
+    reason, message = ("", "") if trouble is None else (trouble.reason, trouble.message)
+    return Verdict(its_phase, reason, message, conditions(life, its_phase, was_initialized=was_initialized))
 
 
 def phase(regulars: Iterable[ContainerLife], *, was_initialized: bool) -> str:

@@ -2,11 +2,13 @@
 
 An agent reads manifests while it guards a node, in one thread with its memory locked: a document must not cost it more
 than a millisecond or a megabyte. These bounds are ten times what a big pod needs. Files are measured by the child that
-reads them, before the agent sees anything of them; the pods of an API as they come.
+reads them, before the agent sees anything of them; the pods of an API before they are decoded
+(`runtimes.kube.bounded_answers`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +28,18 @@ MOST_DOCUMENTS = 500
 
 LARGEST_TOTAL = 4 * 2**20
 
+LARGEST_MEMORY = 640_000
+"""Bytes that the documents of one file may take once they are decoded, or a part of a pod from an API; with all that is
+made of them it is a megabyte. A text of 256 KiB takes four times as much as soon as it has an emoji."""
+
+LARGEST_OBJECT = 512 * 1024
+"""Bytes of an object as an API sends it, with its status and managedFields, which say every field's name once more."""
+
+MOST_OBJECT_VALUES = 4 * MOST_VALUES
+
 REFUSED = "jettison.dev/refused"
-"""The annotation of a stand-in, with the reason; notes of this kind are taken off what an API says."""
+"""The annotation of a stand-in, with the reason; notes of this kind are taken off what an API says. As a field beside
+`metadata` it marks an object of an API that was too large to be decoded."""
 
 _DEEPEST = 32
 _MOST_NAMES = 64
@@ -57,6 +69,26 @@ def check_document(document: object, name: str, most: int = MOST_VALUES) -> int:
             return values
         level = below
     raise ManifestError(f"{name}: nested more than {_DEEPEST} levels deep")
+
+
+def check_memory(document: object, name: str) -> None:
+    """A ManifestError when what was decoded takes too much. For a thread or another process: it takes a millisecond."""
+    size = 0
+    seen: set[int] = set()
+    pending: list[Any] = [document]
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        size += sys.getsizeof(value)
+        if size > LARGEST_MEMORY:
+            raise ManifestError(f"{name}: takes more than {LARGEST_MEMORY} bytes of memory")
+        if isinstance(value, dict):
+            pending += value
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
 
 
 def stand_in(document: Mapping[str, Any], why: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def parse_documents(text: str, source: str) -> list[dict[str, Any]]:
     values = sum(bounds.check_document(each, _named(each, source)) for each in documents)
     if values > bounds.MOST_FILE_VALUES:
         raise ManifestError(f"{source}: {values} values, a file has at most {bounds.MOST_FILE_VALUES}")
+    bounds.check_memory(documents, source)
     for document in documents:
         _refuse_unknown(document, source)
     return documents

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,10 @@ from jettison.manifests.files.decoding import decode
 
 if TYPE_CHECKING:
     import httpx2
+
+Document = dict[str, Any]
+ToldEvents = list[tuple[str, Document]]
+"""ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and the object."""
 
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
@@ -35,9 +39,50 @@ _REASONS: Final = {
 }
 
 
-def document(data: bytes, source: str) -> dict[str, Any]:
-    """The JSON object that the server sent."""
-    return decode(_DOCUMENT, data, source)
+class Page(NamedTuple):
+    """Some objects of a list, and the list's own metadata."""
+
+    items: list[Document]
+    metadata: Document
+
+
+class AnswerReader:
+    """How what the server sends becomes objects: at once and whole. `bounded_answers` has another way."""
+
+    # What the server may do to shorten it; None: whatever the client understands.
+    encoding: str | None = None
+
+    async def document(self, response: httpx2.Response, source: str) -> Document:
+        """The object that the server sent."""
+        return decode(_DOCUMENT, await response.aread(), source)
+
+    async def page(self, response: httpx2.Response, source: str) -> Page:
+        """A list, or a part of one."""
+        found = await self.document(response, source)
+        return Page(found.get("items") or [], found.get("metadata") or {})
+
+    async def events(self, response: httpx2.Response) -> AsyncIterator[ToldEvents]:
+        """What a watch tells, as it comes together."""
+        async for lines in _lines(response):
+            found = [decode(_DOCUMENT, line, "watch") for line in lines]
+            yield [(each.get("type") or "", each.get("object") or {}) for each in found]
+
+    async def refusal(self, response: httpx2.Response) -> ApiError:
+        """Why the server refused."""
+        return refusal(response.status_code, await response.aread())
+
+
+async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
+    """Whole ones, as they come together."""
+    pieces: list[bytes] = []
+    async for chunk in response.aiter_bytes():
+        first, *others = chunk.split(b"\n")
+        pieces.append(first)
+        if others:
+            whole = [line for line in (b"".join(pieces), *others[:-1]) if line]
+            pieces = [others[-1]]
+            if whole:
+                yield whole
 
 
 def refusal(code: int, data: bytes) -> ApiError:

@@ -7,17 +7,17 @@ and a read whose connection broke is repeated. Every wait is an `await`: a calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
 from jettison.errors import ApiError, InputError, RuntimeFailure
-from jettison.runtimes.kube.answers import document, refusal, status_error, translated
+from jettison.runtimes.kube.answers import AnswerReader, Page, status_error, translated
 from jettison.runtimes.kube.kinds import PODS, Kind
 from jettison.runtimes.kube.kubeconfig import Access
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx2
 
 Document = dict[str, Any]
+T = TypeVar("T")
 Notice = Callable[[ApiError, int], None]
 """Told that the server asked for patience: why, and for how many seconds."""
 
@@ -92,13 +93,19 @@ AS_IT_SAYS: Final = DeleteOptions()
 class KubeClient:
     """One API, as one user. An asynchronous context manager: it holds connections open."""
 
-    def __init__(self, access: Access, request_seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self, access: Access, request_seconds: float = REQUEST_SECONDS, answers: AnswerReader | None = None
+    ) -> None:
         # Not before: it is in an extra, and commands without it must be able to say so.
         import httpx2  # noqa: PLC0415
 
         from jettison.runtimes.kube.credentials import authentication, trust  # noqa: PLC0415
 
         self.access = access
+        self._answers = answers or AnswerReader()
+        headers = {"Accept": "application/json", "User-Agent": "jettison"}
+        if self._answers.encoding is not None:
+            headers["Accept-Encoding"] = self._answers.encoding
         self._broken = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
         self._extensions = {"sni_hostname": access.tls_server_name} if access.tls_server_name else None
         with translated(access.server), _proxied(access.proxy):
@@ -112,7 +119,7 @@ class KubeClient:
                 trust_env=host not in _LOOPBACK,
                 timeout=httpx2.Timeout(request_seconds, connect=min(10.0, request_seconds), pool=None),
                 limits=httpx2.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
-                headers={"Accept": "application/json", "User-Agent": "jettison"},
+                headers=headers,
             )
 
     async def __aenter__(self) -> Self:
@@ -136,17 +143,16 @@ class KubeClient:
         token = ""
         while True:
             try:
-                page = await self.request("GET", kind.path(namespace), {**params, "continue": token})
+                page = await self._page(kind.path(namespace), {**params, "continue": token})
             except ApiError as error:
                 if error.code != 410 or not token:
                     raise
                 items, token, params["limit"] = [], "", ""
                 continue
-            items += page.get("items") or []
-            metadata = page.get("metadata") or {}
-            token = metadata.get("continue") or ""
+            items += page.items
+            token = page.metadata.get("continue") or ""
             if not token:
-                return Listing(items, metadata.get("resourceVersion") or "")
+                return Listing(items, page.metadata.get("resourceVersion") or "")
 
     async def watch(
         self, kind: Kind, since: str = "", namespace: str = "", *, labels: str = "", fields: str = ""
@@ -168,10 +174,9 @@ class KubeClient:
             response = await self._http.send(request, stream=True)
             try:
                 if response.status_code != 200:
-                    raise refusal(response.status_code, await response.aread())
-                async for lines in _lines(response):
-                    found = [document(line, "watch") for line in lines]
-                    events = [WatchEvent(each.get("type") or "", each.get("object") or {}) for each in found]
+                    raise await self._answers.refusal(response)
+                async for told in self._answers.events(response):
+                    events = [WatchEvent(*each) for each in told]
                     # An error is the last thing that a watch tells.
                     error = events.pop() if events[-1].kind == "ERROR" else None
                     if events:
@@ -252,18 +257,31 @@ class KubeClient:
     ) -> Document:
         """Any request with a JSON answer."""
         request = self._build(method, path, params or {}, body, content_type)
+        source = f"{method} {path}"
+        return await self._exchange(request, lambda response: self._answers.document(response, source), notice)
+
+    async def _page(self, path: str, params: Mapping[str, str]) -> Page:
+        request = self._build("GET", path, params, None, "")
+        return await self._exchange(request, lambda response: self._answers.page(response, f"GET {path}"))
+
+    async def _exchange(
+        self, request: httpx2.Request, read: Callable[[httpx2.Response], Awaitable[T]], notice: Notice | None = None
+    ) -> T:
         for left in range(MOST_RETRIES, -1, -1):
             try:
                 with translated(self.access.server):
-                    response = await self._http.send(request)
+                    response = await self._http.send(request, stream=True)
+                    try:
+                        if response.is_success:
+                            return await read(response)
+                        error = await self._answers.refusal(response)
+                    finally:
+                        await response.aclose()
             except RuntimeFailure as failure:
-                if not left or method != "GET" or not isinstance(failure.__cause__, self._broken):
+                if not left or request.method != "GET" or not isinstance(failure.__cause__, self._broken):
                     raise
                 await asyncio.sleep(1)
                 continue
-            if response.is_success:
-                return document(response.content, f"{method} {path}")
-            error = refusal(response.status_code, response.content)
             seconds = _patience(response)
             if seconds is None or not left:
                 raise error
@@ -299,16 +317,3 @@ def _patience(response: httpx2.Response) -> int | None:
         return None
     text = response.headers.get("Retry-After", "")
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
-    """Whole ones, as they come together."""
-    pieces: list[bytes] = []
-    async for chunk in response.aiter_bytes():
-        first, *others = chunk.split(b"\n")
-        pieces.append(first)
-        if others:
-            whole = [line for line in (b"".join(pieces), *others[:-1]) if line]
-            pieces = [others[-1]]
-            if whole:
-                yield whole

@@ -167,6 +167,12 @@ def test_every_length_and_count_has_a_bound(more: dict[str, Any], complaint: str
             {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(65)]},
             "spec.volumes: must have at most 64 items",
         ),
+        ({"tolerations": [{"operator": "Exists"}] * 101}, "spec.tolerations: must have at most 100 items, got 101"),
+        ({"overhead": {f"r{n}": "1" for n in range(51)}}, "spec.overhead: must have at most 50 items, got 51"),
+        (
+            {"resources": {"limits": {f"r{n}": "1" for n in range(51)}}},
+            "spec.resources.limits: must have at most 50 items, got 51",
+        ),
     ],
 )
 def test_a_pod_has_so_many_containers_and_volumes(spec: dict[str, Any], complaint: str) -> None:

@@ -225,6 +225,8 @@ class SpecWire(Wire):
     active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     security_context: PodSecurityWire | None = None
     resources: ResourcesWire | None = None
+    overhead: dict[str, Any] | None = None
+    tolerations: list[Any] | None = None
     host_users: bool | None = None
     runtime_class_name: str | None = None
     share_process_namespace: bool | None = None

@@ -40,6 +40,8 @@ _LONGEST_PATH = 4095
 # Far more than any pod has. A container is a cgroup, and 8 kB of an agent's memory.
 _MOST_CONTAINERS, _MOST_VOLUMES, _MOST_MOUNTS, _MOST_POD_MOUNTS = 64, 64, 64, 256
 _MOST_VARIABLES, _MOST_WORDS, _MOST_PORTS = 500, 1000, 100
+# These two are looked at and recorded whenever the pod is measured.
+_MOST_TOLERATIONS, _MOST_RESOURCES = 100, 50
 
 # What Kubernetes takes: any printable ASCII but the equals sign.
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
@@ -109,7 +111,9 @@ def _pod(pod: wire.PodWire) -> PodSpec:
     refused = (metadata.annotations or {}).get(bounds.REFUSED)
     if refused is not None:
         raise ManifestError(texts.shown(refused))
+    texts.at_most(_MOST_TOLERATIONS, spec.tolerations, "spec.tolerations")
     _check_amounts(spec.resources, "spec.resources")
+    texts.at_most(_MOST_RESOURCES, tuple(spec.overhead or ()), "spec.overhead")
     volumes = tuple(volume_spec(volume) for volume in texts.at_most(_MOST_VOLUMES, spec.volumes, "spec.volumes"))
     everything = [*(spec.init_containers or ()), *(spec.containers or ())]
     texts.at_most(_MOST_CONTAINERS, everything, "spec.containers and spec.initContainers")
@@ -249,6 +253,7 @@ def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
     if resources is None:
         return
     for part, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        texts.at_most(_MOST_RESOURCES, tuple(amounts or ()), f"{where}.{part}")
         for name, amount in (amounts or {}).items():
             try:
                 if amount is None or parse(str(amount)).sign >= 0:

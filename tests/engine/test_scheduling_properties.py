@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.labels.selectors import SelectorObject
-from jettison.engine.scheduling.choice import Placed, Unplaced, place
-from jettison.engine.scheduling.filters import refusal
+from jettison.engine.scheduling.choice import Placed, Unplaced, place, refusal
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom, Tally
 from jettison.engine.scheduling.placement import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim

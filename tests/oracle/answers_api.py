@@ -8,8 +8,7 @@ from typing import Any, Final
 from jettison.engine.budgets.budget import BudgetStatus, scaled
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
-from jettison.engine.labels.selector_text import parse_label_selector
-from jettison.engine.labels.selectors import LabelSelector, select
+from jettison.engine.labels.selectors import LabelSelector, parse_label_selector, select
 from jettison.engine.scheduling.placement import (
     Taint,
     Toleration,

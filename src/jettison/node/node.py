@@ -1,4 +1,4 @@
-"""One guarded node of this machine, put together: runtime, agent, keeper, journal, sinks and socket.
+"""One guarded node of this machine, put together: runtime, agent, keeper, journal, sinks and the socket that answers.
 
 Here and only here do the parts learn of one another. `up` runs it until it is told to stop, `demo` for a minute.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 from jettison import events
 from jettison.agent.admission import Admitter, NodeIdentity
-from jettison.agent.agent import Agent, Broadcast
+from jettison.agent.agent import TICK_SECONDS, Agent, Broadcast
 from jettison.agent.http.controls import Controls
+from jettison.agent.http.endpoints import Sources, public_routes, routes
+from jettison.agent.http.server import HttpServer, Route
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder, take_over_history
 from jettison.agent.pods import holds
@@ -28,23 +31,32 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.log import LogSink, NodeLog
 from jettison.agent.sinks.metrics import Metrics
-from jettison.clock import SystemClock
+from jettison.clock import Clock, SystemClock
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Signal
+from jettison.engine.node.snapshot import Snapshot
 from jettison.errors import WriteError
 from jettison.events import Fact, Sink
 from jettison.node.card import NodeCard, short_path, write_card
 from jettison.node.process import ended, started, until_one_ends
 from jettison.node.protection import HostProtection
-from jettison.node.service import SOCKET_NAME, HostService
 from jettison.node.settings import NodeSettings
 from jettison.runtimes.host.processes.processes import encode_entrance
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.specs.spec import pod_spec
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
-from jettison.runtimes.protocol import PodStatus
+from jettison.runtimes.protocol import Hosting, PodStatus
+
+SOCKET_NAME = "agent.sock"
+
+FRESH_NS = 500 * 10**6
+"""A request for readings older than this makes the agent measure again: one client sees a node live, and a thousand
+clients cannot keep it busy."""
+
+STALE_NS = round(3.5 * TICK_SECONDS * 10**9)
+"""An agent that has not looked for so long is not guarding anything."""
 
 
 class Node:
@@ -319,3 +331,62 @@ def _make_directory(directory: Path) -> None:
     directory.mkdir(mode=0o711, exist_ok=True)
     if directory.stat().st_mode & 0o066:
         directory.chmod(0o711)
+
+
+class HostService:
+    """Listens from `open` to `close`."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        runtime: Hosting,
+        metrics: Metrics,
+        events: KubernetesEvents,
+        journal: Path,
+        clock: Clock,
+        orders: Mapping[str, Route],
+    ) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._executor = ThreadPoolExecutor(1, "jettison-journal")
+        sources = Sources(
+            lambda: agent.policy,
+            self._snapshot,
+            runtime.statuses,
+            metrics.text,
+            self.complaint,
+            journal,
+            events,
+            self._executor,
+        )
+        self._server = HttpServer(routes(sources), public_routes(sources), orders)
+
+    async def open(self, socket: Path, listen: tuple[str, int] | None) -> int | None:
+        """The TCP port, if one was asked for."""
+        await self._server.listen_unix(socket)
+        return None if listen is None else await self._server.listen_tcp(*listen)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._server.close()
+        self._executor.shutdown()
+
+    def _snapshot(self) -> Snapshot | None:
+        """The newest, by the wall clock. What is asked for next will be newer."""
+        newest = self._agent.snapshot
+        if newest is None:
+            return None
+        if self._age_ns(newest) > FRESH_NS:
+            self._agent.look_soon()
+        return newest.shifted(self._clock.now_ns() - self._clock.steady_ns())
+
+    def complaint(self) -> str | None:
+        """Why the node is not guarded as it should be, or None."""
+        newest = self._agent.snapshot
+        if newest is None:
+            return "the node has not been looked at yet"
+        age_ns = self._age_ns(newest)
+        return f"the node was last looked at {age_ns // 10**9} s ago" if age_ns > STALE_NS else None
+
+    def _age_ns(self, snapshot: Snapshot) -> int:
+        return self._clock.steady_ns() - snapshot.now_ns

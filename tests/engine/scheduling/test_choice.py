@@ -6,8 +6,17 @@ import pytest
 
 from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.pods.pod import Pod, PodResources
-from jettison.engine.scheduling.choice import NO_NODES, ZONE_LABEL, Placed, Unplaced, fit_error, place
-from jettison.engine.scheduling.filters import NodeRefusal, refusal, unsuitability
+from jettison.engine.scheduling.choice import (
+    NO_NODES,
+    ZONE_LABEL,
+    NodeRefusal,
+    Placed,
+    Unplaced,
+    fit_error,
+    place,
+    refusal,
+    unsuitability,
+)
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeOffer, NodeRoom
 from jettison.engine.scheduling.placement import (
     NAME_FIELD,

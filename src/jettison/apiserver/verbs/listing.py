@@ -23,8 +23,7 @@ from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, u
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
-from jettison.engine.labels.selector_text import parse_label_selector
-from jettison.engine.labels.selectors import LabelSelector
+from jettison.engine.labels.selectors import LabelSelector, parse_label_selector
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
 

@@ -21,7 +21,7 @@ from jettison.cli.cluster.connection import (
     read_dry_run,
     run_against,
 )
-from jettison.engine.labels.selector_text import parse_label_selector
+from jettison.engine.labels.selectors import parse_label_selector
 from jettison.errors import ApiError, InputError, JettisonError
 from jettison.maintenance.nodes import find_nodes, set_unschedulable
 from jettison.maintenance.settings import server_text

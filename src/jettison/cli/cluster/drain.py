@@ -32,7 +32,7 @@ from jettison.cli.output import NOTHING, Remarks, emit, output_option, table
 from jettison.clock import SystemClock
 from jettison.engine.drain.filters import DrainRules
 from jettison.engine.drain.plan import DrainPlan, NodePlan, PodFate, PodPlan
-from jettison.engine.labels.selector_text import parse_label_selector
+from jettison.engine.labels.selectors import parse_label_selector
 from jettison.errors import InputError, JettisonError
 from jettison.maintenance.drain import drain_nodes, read_plan
 from jettison.maintenance.settings import DrainSettings, EvictionSettings

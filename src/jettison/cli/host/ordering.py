@@ -1,24 +1,28 @@
-"""`jettison restart` and `jettison delete`, and what they share with `evict` and `exec`.
+"""`jettison restart`, `delete` and `down`, and what they share with `evict` and `exec`.
 
 They share how to find the node that has the pod, and how long to wait until an order is carried out.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 import msgspec
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from jettison.agent.http.controls import LONGEST_WAIT
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
-from jettison.cli.inspect.watched_node import WatchedNode, names_of, watched_nodes_options
+from jettison.cli.inspect.watched_node import WatchedNode, names_of, watched_node_options, watched_nodes_options
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.errors import InputError, JettisonError, ObservationError
+from jettison.manifests.files.decoding import decode
 
 Callback = Callable[..., Any]
 
@@ -41,6 +45,8 @@ timeout_option: Callable[[Callback], Callback] = click.option(
     metavar="SECONDS",
     help="How long to wait until it is done; 0: not at all.",
 )
+
+_PAUSE_SECONDS = 0.1
 
 
 class _Said(msgspec.Struct):
@@ -142,3 +148,44 @@ def delete_command(nodes: Sequence[WatchedNode], pod: str, grace: int, wait_seco
     if done.said.manifest:
         remark("note", f"it starts again when `{done.said.manifest}` changes, or with `jettison restart {done.pod}`")
     return done.tell("deleted")
+
+
+class _Answer(Struct):
+    pods: int
+
+
+_ANSWER = Decoder(_Answer)
+
+
+@click.command(short_help="End the pods of a node of this machine, and its agent.")
+@click.option("--keep-pods", is_flag=True, help="End only the agent; the next `up` takes its pods over.")
+@timeout_option
+@watched_node_options
+def down_command(node: WatchedNode, keep_pods: bool, wait_seconds: int) -> int:
+    """End every pod of the node with its own grace period, then the agent: the opposite of `jettison up`.
+
+    The next `up` starts the pods of the manifests again. A service manager that restarts the agent does so too: there,
+    stop the service.
+    """
+    answer = decode(_ANSWER, node.order("down", pods="keep" if keep_pods else "end"), "the agent's answer")
+    count = answer.pods
+    if count:
+        remark("note", f"ending {count} pod{'' if count == 1 else 's'} of node `{node.name}`")
+    deadline = time.monotonic() + wait_seconds
+    while node.is_live:
+        if time.monotonic() >= deadline:
+            if not wait_seconds:
+                return 0
+            raise JettisonError(f"node `{node.name}` is still on its way down: {_left(node)}")
+        time.sleep(_PAUSE_SECONDS)
+    click.echo(f"node {node.name} is down" + ("; its pods run on, unguarded" if keep_pods else ""))
+    return 0
+
+
+def _left(node: WatchedNode) -> str:
+    try:
+        items = node.ask("/pods")["items"]
+    except ObservationError as failure:
+        return str(failure)
+    names = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in items]
+    return f"not gone yet: {', '.join(names)}" if names else "all pods are gone"

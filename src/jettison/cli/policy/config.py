@@ -24,16 +24,19 @@ from jettison.cli.policy.config_input import (
 from jettison.cli.policy.config_warnings import node_findings
 from jettison.cli.policy.node_input import LAYOUT_NAMES
 from jettison.cli.policy.policy_input import (
+    GRACE,
+    RECLAIM,
     Finding,
     PolicyInput,
+    Provenance,
     collect_sources,
     counted,
     inspect,
     load_policy,
     read_sources,
+    thresholds_with_provenance,
 )
 from jettison.cli.policy.pressure_report import amount_text
-from jettison.cli.policy.provenance import GRACE, RECLAIM, Provenance, thresholds_with_provenance
 from jettison.cli.program import LazyGroup
 from jettison.engine.config.kubelet_config import to_document
 from jettison.engine.config.kubelet_fields import FIELDS, Field, Kind, KubeletConfig

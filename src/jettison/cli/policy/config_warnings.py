@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from jettison.agent.amounts import short, whole
 from jettison.cli.policy.config_input import ConfigInput
-from jettison.cli.policy.policy_input import Finding
-from jettison.cli.policy.provenance import GRACE, HARD, RECLAIM, SOFT, Provenance, thresholds_with_provenance
+from jettison.cli.policy.policy_input import GRACE, HARD, RECLAIM, SOFT, Finding, Provenance, thresholds_with_provenance
 from jettison.engine.config.allocatable import PodMemory, pod_memory
 from jettison.engine.config.kubelet_fields import ALL_KEYS, BY_KEY, DEFAULT_EVICTION_HARD, FIELDS, KubeletConfig
 from jettison.engine.node.signals import ROWS, Resource, Signal

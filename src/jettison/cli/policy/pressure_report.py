@@ -9,8 +9,7 @@ from typing import Any
 
 from jettison.agent.amounts import amount_data, precise, short
 from jettison.cli.output import NOTHING, table
-from jettison.cli.policy.policy_input import PolicyInput
-from jettison.cli.policy.provenance import HARD, SOFT, Provenance, thresholds_with_provenance
+from jettison.cli.policy.policy_input import HARD, SOFT, PolicyInput, Provenance, thresholds_with_provenance
 from jettison.engine.node.pressure import History, Pressure, assess
 from jettison.engine.node.signals import ROWS, Condition, readings
 from jettison.engine.node.snapshot import Reading, Snapshot

@@ -22,7 +22,7 @@ from jettison.engine.budgets.sync import guarded_pods
 from jettison.engine.budgets.verdict import MOST_DISRUPTED_PODS, Allowance, Allowed, Refusal, Refused, judge_eviction
 from jettison.engine.drain.filters import Choice, DrainSelection, Remark
 from jettison.engine.pods.api_pod import ApiPod
-from jettison.engine.scheduling.filters import unsuitability
+from jettison.engine.scheduling.choice import unsuitability
 from jettison.engine.scheduling.nodes import NodeOffer
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError

@@ -1,20 +1,25 @@
 """Label selectors: which objects does `app in (web,db),tier!=test` mean?
 
-Two ways lead to a selector: a LabelSelector object (in a disruption budget, a Deployment, …), read here, and a
-text (the `labelSelector` of an API request), read in `label_selector_text`. Order, canonical text and
-complaints are Kubernetes'.
+Two ways lead to a selector: a LabelSelector object (in a disruption budget, a Deployment, …) and a text (the
+`labelSelector` of an API request). Order, canonical text and complaints are Kubernetes'.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
 from jettison.engine.numbers.strconv import parse_int64, quote
 from jettison.errors import InputError
+
+_WORD: Final = "word"
+_END: Final = "end"
+# A NUL ends a word or a symbol and is swallowed with it; where a token should begin it ends the text.
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>[=!]=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
 
 
 class Operator(StrEnum):
@@ -29,6 +34,17 @@ class Operator(StrEnum):
     LESS_THAN = "lt"
     EXISTS = "exists"
     DOES_NOT_EXIST = "!"
+
+
+_OPERATORS: Final = {
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    "=": Operator.EQUALS,
+    "==": Operator.DOUBLE_EQUALS,
+    "!=": Operator.NOT_EQUALS,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
+}
 
 
 _OBJECT_OPERATORS: Final = {
@@ -199,3 +215,108 @@ def _as_go_json(values: Sequence[str]) -> str:
     """A list as Go's JSON writes it, which has null for one that was never made."""
     escaped = [value.translate(_JSON_ESCAPES) for value in values]
     return '["' + '","'.join(escaped) + '"]' if values else "null"
+
+
+def parse_label_selector(text: str) -> LabelSelector:
+    """Read the text form. `a in ()` asks for the empty value, as `a=` does; white space only separates."""
+    tokens = _Tokens(text)
+    requirements: list[Requirement] = []
+    if tokens.peek().kind not in (_WORD, "!", _END):
+        raise InputError(f"found '{tokens.peek().text}', expected: !, identifier, or 'end of string'")
+    while tokens.peek().kind != _END:
+        try:
+            requirements.append(_read_requirement(tokens))
+        except InputError as error:
+            raise InputError(f"unable to parse requirement: {error}") from error
+        token = tokens.take()
+        if token.kind == _END:
+            break
+        if token.kind != ",":
+            raise InputError(f"found '{token.text}', expected: ',' or 'end of string'")
+        if tokens.peek().kind not in (_WORD, "!"):
+            raise InputError(f"found '{tokens.peek().text}', expected: identifier after ','")
+    return all_of(requirements)
+
+
+class _Token(NamedTuple):
+    """`kind` is _WORD, _END or the symbol itself. `in` and `notin` are words too: `in in (in)` is fine."""
+
+    kind: str
+    text: str
+
+
+class _Tokens:
+    """The tokens of a selector, with a look at the next one. After the last comes _END, as often as asked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+        self._next = self._scan()
+
+    def peek(self) -> _Token:
+        return self._next
+
+    def take(self) -> _Token:
+        token, self._next = self._next, self._scan()
+        return token
+
+    def _scan(self) -> _Token:
+        match = _TOKEN.match(self._text, self._position)
+        if match is None:
+            self._position = len(self._text)
+            return _Token(_END, "")
+        self._position = match.end()
+        return _Token(match["symbol"], match["symbol"]) if match["symbol"] else _Token(_WORD, match["word"])
+
+
+def _read_requirement(tokens: _Tokens) -> Requirement:
+    token = tokens.take()
+    is_negated = token.kind == "!"
+    if is_negated:
+        token = tokens.take()
+    if token.kind != _WORD:
+        raise InputError(f"found '{token.text}', expected: identifier")
+    key = token.text
+    if complaints := label_key_complaints(key):
+        raise InputError(f"<nil>: Invalid value: {quote(key)}: {'; '.join(complaints)}")
+    if is_negated:
+        return require(key, Operator.DOES_NOT_EXIST, ())
+    if tokens.peek().kind in (_END, ","):
+        return require(key, Operator.EXISTS, ())
+    token = tokens.take()
+    operator = _OPERATORS.get(token.text)
+    if operator is None:
+        raise InputError(f"found '{token.text}', expected: in, notin, =, ==, !=, gt, lt")
+    is_set = operator in (Operator.IN, Operator.NOT_IN)
+    return require(key, operator, _read_set(tokens) if is_set else [_read_value(tokens)])
+
+
+def _read_value(tokens: _Tokens) -> str:
+    if tokens.peek().kind in (_END, ","):
+        return ""
+    token = tokens.take()
+    if token.kind != _WORD:
+        raise InputError(f"found '{token.text}', expected: identifier")
+    return token.text
+
+
+def _read_set(tokens: _Tokens) -> list[str]:
+    """`(b,a,b)` as [a, b]. A comma with nothing before or behind it adds the empty value."""
+    token = tokens.take()
+    if token.kind != "(":
+        raise InputError(f"found '{token.text}' expected: '('")
+    if tokens.peek().kind not in (_WORD, ",", ")"):
+        raise InputError(f"found '{tokens.peek().text}', expected: ',', ')' or identifier")
+    values: set[str] = set()
+    while (token := tokens.take()).kind != ")":
+        follower = tokens.peek()
+        if token.kind == _WORD:
+            values.add(token.text)
+            if follower.kind not in (",", ")"):
+                raise InputError(f"found '{follower.text}', expected: ',' or ')'")
+        elif token.kind == ",":
+            if not values or follower.kind in (",", ")"):
+                values.add("")
+        else:
+            raise InputError(f"found '{token.text}', expected: ',', or identifier")
+    return sorted(values or {""})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jettison.engine.lifecycle import ending, probing, runs, stopping
+from jettison.engine.lifecycle import ending, probing, runs
 from jettison.engine.lifecycle import events as ev
 from jettison.engine.lifecycle.effects import Effect, Remove, Save, SetUp, Start, Turn, WakeAt
 from jettison.engine.lifecycle.facts import ContainerBackOff, ContainerFinished, ContainerStarted, PodWaiting
@@ -89,7 +89,7 @@ def _stop_the_doomed(turn: Turn) -> None:
             if until_ns is None:
                 # An older version of this program has written no end.
                 until_ns = (turn.now_ns if each.told_monotonic_ns is None else each.told_monotonic_ns) + own_ns
-            stopping.stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
+            ending.stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
 
 
 def _set_up_done(turn: Turn, event: ev.SetUpDone) -> None:
@@ -169,7 +169,7 @@ def _removed(turn: Turn, event: ev.Removed) -> None:
 
 
 def _hook_done(turn: Turn, event: ev.HookDone) -> None:
-    stopping.hook_ended(turn, event.container, event.run)
+    ending.hook_ended(turn, event.container, event.run)
 
 
 def _time_passed(turn: Turn, _: ev.TimePassed) -> None:
@@ -214,7 +214,7 @@ def _pass_time(turn: Turn) -> None:
     deadline_ns = ending.deadline_ns(turn.life)
     if deadline_ns is not None and deadline_ns <= turn.now_ns:
         ending.exceed_deadline(turn)
-    stopping.pass_time(turn)
+    ending.pass_time(turn)
     probing.ask_what_is_due(turn)
     again_ns = turn.life.set_up_again_ns
     if again_ns is not None and again_ns <= turn.now_ns:
@@ -257,7 +257,7 @@ def _due_ns(life: PodLife, now_ns: int) -> int | None:
     """When something is due that no other event will bring."""
     if life.verdict is not None:
         return None
-    due = [life.set_up_again_ns, ending.deadline_ns(life), *(stopping.due_ns(each) for each in life.containers)]
+    due = [life.set_up_again_ns, ending.deadline_ns(life), *(ending.due_ns(each) for each in life.containers)]
     due += [each.due_monotonic_ns for each in life.probes if not each.is_asked]
     if life.ending is None and life.set_up == "done":
         # One that is due already waits for another one to have started, which is an event.

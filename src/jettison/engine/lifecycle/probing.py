@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jettison.engine.lifecycle import stopping
+from jettison.engine.lifecycle import ending
 from jettison.engine.lifecycle.effects import Probe, Save, Turn
 from jettison.engine.lifecycle.events import ProbeAnswered
 from jettison.engine.lifecycle.facts import ProbeFailed
@@ -37,7 +37,7 @@ def begin(turn: Turn, container: ContainerLife) -> ContainerLife:
 
 def end(turn: Turn, container: str) -> None:
     """It does not run any more."""
-    stopping.drop_probes(turn, container, tuple(ProbeKind))
+    ending.drop_probes(turn, container, tuple(ProbeKind))
 
 
 def ask_what_is_due(turn: Turn) -> None:
@@ -89,7 +89,7 @@ def _decided(turn: Turn, container: ContainerLife, probing: Probing, why: str) -
         until_ns = turn.now_ns + grace * SECOND_NS
         turn.put(replace(container, is_doomed=True, until_monotonic_ns=until_ns))
         turn.do(Save())
-        stopping.stop(turn, container.name, until_ns)
+        ending.stop(turn, container.name, until_ns)
     elif kind is ProbeKind.STARTUP:
         end(turn, container.name)
         turn.put(begin(turn, replace(container, is_started=True)))

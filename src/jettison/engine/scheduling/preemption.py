@@ -13,8 +13,7 @@ from typing import Final
 
 from jettison.engine.budgets.budget import Budget
 from jettison.engine.labels.selectors import LabelSelector, select
-from jettison.engine.scheduling.choice import fit_error
-from jettison.engine.scheduling.filters import NodeRefusal, shortage, unsuitability
+from jettison.engine.scheduling.choice import NodeRefusal, fit_error, shortage, unsuitability
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeRoom, Tally
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError

@@ -348,7 +348,7 @@ class Agent:
             await self.step(alarm)
         except JettisonError as error:
             self.emit(events.ActionFailed("step", str(error)))
-        except Exception as error:  # noqa: BLE001  the one place: a bug must not leave the node unguarded
+        except Exception as error:  # noqa: BLE001  a bug must not leave the node unguarded
             self.emit(events.ActionFailed("step", f"{type(error).__name__}: {error}"))
 
     async def _rest(self) -> None:

@@ -68,7 +68,7 @@ class Member:
         nodes = self._caches.of(NODES, fields=f"metadata.name={profile.name}")
         pods = self._caches.of(PODS, fields=f"spec.nodeName={profile.name}")
         self._lease = NodeLease(client, profile.name, clock)
-        self.reports = PodReports(client, pods, node.runtime, node.keeper.is_busy_with, profile.address, clock)
+        self.reports = PodReports(client, pods, node.runtime, node.keeper.is_starting, profile.address, clock)
         registration = Registration(
             client,
             nodes,

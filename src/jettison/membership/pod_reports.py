@@ -51,14 +51,14 @@ class PodReports:
         client: KubeClient,
         pods: Cache,
         runtime: Hosting,
-        is_busy_with: Callable[[str], bool],
+        is_starting: Callable[[str], bool],
         address: str,
         clock: Clock,
     ) -> None:
         self._client = client
         self._pods = pods
         self._runtime = runtime
-        self._is_busy_with = is_busy_with
+        self._is_starting = is_starting
         self._address = address
         self._clock = clock
         self._last: dict[str, PodStatus] = {}
@@ -100,7 +100,7 @@ class PodReports:
         try:
             if status is not None:
                 await self._tell(document, status)
-            elif is_terminating(document) and not is_mirror(document) and not self._is_busy_with(uid):
+            elif is_terminating(document) and not is_mirror(document) and not self._is_starting(uid):
                 await self._finish(document)
         except (NotFound, Conflict):
             # Gone, or another pod of the same name; the cache hears of it.

@@ -20,7 +20,7 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class _Stop:
+class _Call:
     grace_seconds: int | None
     task: asyncio.Task[None]
 
@@ -45,7 +45,8 @@ class Keeper:
         self._emit = emit
         self._wishes: dict[str, Wish] = {}
         self._starting = ""
-        self._stopping: dict[str, _Stop] = {}
+        # Calls of `Runtime.stop` that have not returned, to wait by. Which pods are on their way out the runtime says.
+        self._stops: dict[str, _Call] = {}
         # What the last look compared, if it found nothing to do.
         self._settled: tuple[bool, Sequence[PodStatus]] | None = None
         self._woken = asyncio.Event()
@@ -91,9 +92,9 @@ class Keeper:
         self._is_closing = True
         await asyncio.gather(*(self._stop(status, None) for status in self._runtime.statuses()))
 
-    def is_busy_with(self, uid: str) -> bool:
-        """Whether the pod is about to start, or on its way out: it cannot be told yet whether it runs."""
-        return uid == self._starting or uid in self._stopping
+    def is_starting(self, uid: str) -> bool:
+        """Whether the pod is about to start: it cannot be told yet whether it runs."""
+        return uid == self._starting
 
     async def run(self) -> None:
         """Until cancelled; pods on their way out go on leaving."""
@@ -108,8 +109,8 @@ class Keeper:
                 except TimeoutError:
                     continue
         finally:
-            for stop in self._stopping.values():
-                stop.task.cancel()
+            for call in self._stops.values():
+                call.task.cancel()
 
     async def look(self) -> None:
         """One comparison, and what follows from it."""
@@ -186,18 +187,18 @@ class Keeper:
     def _stop(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
         """In a task of its own: a pod may take its whole grace period, and others want to start meanwhile."""
         uid = status.pod.uid
-        under_way = self._stopping.get(uid)
+        under_way = self._stops.get(uid)
         if under_way is not None and not _is_shorter(grace_seconds, under_way.grace_seconds):
             return under_way.task
         task = asyncio.create_task(self._attempt(f"stop {status.pod}", self._runtime.stop(uid, grace_seconds)))
-        self._stopping[uid] = _Stop(grace_seconds, task)
+        self._stops[uid] = _Call(grace_seconds, task)
         task.add_done_callback(lambda _: self._stopped(uid, task))
         return task
 
     def _stopped(self, uid: str, task: asyncio.Task[None]) -> None:
         # Of a pod that was told to hurry there are two, and the first to return is not the last word.
-        if (stop := self._stopping.get(uid)) is not None and stop.task is task:
-            del self._stopping[uid]
+        if (call := self._stops.get(uid)) is not None and call.task is task:
+            del self._stops[uid]
 
     async def _attempt(self, what: str, action: Awaitable[object]) -> None:
         try:

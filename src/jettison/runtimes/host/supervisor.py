@@ -87,7 +87,8 @@ class Supervisor:
         self._background = BackgroundTasks(services.emit, "the node's pods")
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        # What is under way to forget pods, to wait by. That a pod is unwanted its life says.
+        self._forgetting: dict[str, asyncio.Task[None]] = {}
         # Pods that run here and have no record any more: what they are is unknown until a source asks for them.
         self._lost: dict[str, Place] = {}
         seal_descriptors()
@@ -211,8 +212,8 @@ class Supervisor:
         elif entry is not None:
             entry.feed(ToldToEnd(entry.now(), None, grace_seconds, is_unwanted=True))
             seconds = kill_wait(grace_seconds, entry.grace_seconds) + CLEAN_UP_WAIT
-            await asyncio.wait([self._forget_soon(uid, entry)], timeout=seconds)
-            if uid in self._leaving:
+            _, waiting = await asyncio.wait([self._forget_soon(uid, entry)], timeout=seconds)
+            if waiting:
                 raise StillRunning(f"pod `{entry.manifest.pod}` is not gone after {seconds} s")
 
     def endings(self) -> Sequence[EndingPod]:
@@ -300,9 +301,9 @@ class Supervisor:
                     self._services.emit(events.ActionFailed(f"remove `{path}`, which is no pod's", str(failure)))
 
     def _forget_soon(self, uid: str, worker: PodWorker) -> asyncio.Task[None]:
-        if uid not in self._leaving:
-            self._leaving[uid] = self._background.begin(self._forget(uid, worker))
-        return self._leaving[uid]
+        if uid not in self._forgetting:
+            self._forgetting[uid] = self._background.begin(self._forget(uid, worker))
+        return self._forgetting[uid]
 
     async def _forget(self, uid: str, worker: PodWorker) -> None:
         await asyncio.wait([worker.cleaned])
@@ -311,7 +312,7 @@ class Supervisor:
             del self._pods[uid]
         except RuntimeFailure as failure:
             self._services.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
-        del self._leaving[uid]
+        del self._forgetting[uid]
 
     async def _tend_logs(self) -> None:
         """Note how they grow, every second, and rotate those that are due."""

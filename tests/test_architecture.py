@@ -204,20 +204,38 @@ def test_broad_handlers_stand_where_the_architecture_says() -> None:
     assert broad == listed
 
 
-def test_the_maps_name_every_module() -> None:
+_MAP = re.compile(r"^## The map of `([a-z/]+)/`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _on_the_map(text: str) -> tuple[set[str], tuple[str, ...]]:
+    """Modules and whole folders, relative to the package. A row with a bold folder begins that folder."""
+    modules, folders, folder = set[str](), list[str](), ""
+    for cell in re.findall(r"^\| ([^|]*`[^|]*) \|", text, re.MULTILINE):
+        if cell.startswith("**"):
+            folder = cell.strip("*`")
+            continue
+        for name in re.findall(r"`([a-z_/]+)(?:\.py)?`", cell):
+            if name.endswith("/"):
+                folders.append(folder + name)
+            else:
+                modules.add(folder + name)
+    return modules, tuple(folders)
+
+
+def test_the_maps_name_every_module_and_no_other() -> None:
     """The room for a new line is found at first guess only if the map is whole: each module is named, or its folder."""
-    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    missing = []
-    for part in document.split("## The map of `")[1:]:
-        package, _, rest = part.partition("/`")
-        named = set(re.findall(r"`([\w/]+(?:\.py)?)`", rest.partition("\n## ")[0]))
-        for path in MODULES:
-            inside = path.relative_to(SOURCE)
-            if inside.parts[0] == package and path.name != "__init__.py":
-                folders = {f"{each.name}/" for each in inside.parents if each.name and each.name != package}
-                rooms = {each for each in folders if f"**`{each}`**" not in rest}
-                missing += [str(inside)] if not named & {path.name, *rooms} else []
+    maps = dict(_MAP.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")))
+    assert {path.name for path in PACKAGES if path.parent == SOURCE} == {name.partition("/")[0] for name in maps}
+    missing, gone = [], []
+    for package, text in maps.items():
+        modules, folders = _on_the_map(text)
+        directory = SOURCE / package
+        found = {str(path.relative_to(directory).with_suffix("")) for path in directory.rglob("[a-z]*.py")}
+        missing += [f"{package}/{each}" for each in found - modules if not each.startswith(folders)]
+        gone += [f"{package}/{each}" for each in modules - found]
+        gone += [f"{package}/{each}" for each in folders if not (directory / each).is_dir()]
     assert not missing
+    assert not gone
 
 
 # Helpers that fail: by an assertion, or by running out of patience.

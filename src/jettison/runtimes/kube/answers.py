@@ -1,4 +1,4 @@
-"""What came back, as values and errors of ours: the one place that knows httpx and Status documents."""
+"""What came back, as values and errors of ours: Status documents, and what httpx raises."""
 
 from __future__ import annotations
 

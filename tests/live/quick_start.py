@@ -22,38 +22,32 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
+import httpx2
+import uvicorn
+
 from jettison import cli
 from jettison.apiserver import cluster
+from jettison.apiserver.access import certificates
 from jettison.apiserver.access.identity import ServerIdentity
-from jettison.node import entry
+from jettison.cli import program
+from jettison.cli.cluster import serve
+from jettison.cli.host import up
+from jettison.node import cluster_nodes, entry, guarding, handover
 
 _LONGEST_REQUEST = 1 << 20
 _NUMBER = struct.Struct("i")
-_LOADED = (
-    "httpx2",
-    "jettison.apiserver.access.certificates",
-    "jettison.cli.cluster.serve",
-    "jettison.cli.host.up",
-    "jettison.cli.program",
-    "jettison.node.cluster",
-    "jettison.node.cluster_nodes",
-    "jettison.node.guarding",
-    "jettison.node.handover",
-    "uvicorn",
-    "uvicorn.lifespan.off",
-    "uvicorn.loops.auto",
-)
+# Imported for the process that forks, which is this module as a program.
+_LOADED = (certificates, cluster_nodes, guarding, handover, httpx2, program, serve, up, uvicorn)
 
 
 class Process(Protocol):
     """What tests use of `subprocess.Popen`."""
 
     pid: int
-    stdout: IO[str] | None
+    stdout: IO[Any] | None
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -65,9 +59,9 @@ class Process(Protocol):
 class Forked:
     """A process that was started quickly. Its parent tells how it ended."""
 
-    def __init__(self, pid: int, stdout: IO[str], keeper: socket.socket) -> None:
+    def __init__(self, pid: int, stdout: IO[str] | None, keeper: socket.socket) -> None:
         self.pid = pid
-        self.stdout: IO[str] | None = stdout
+        self.stdout = stdout
         self.returncode: int | None = None
         self._keeper = keeper
 
@@ -98,16 +92,19 @@ class Forked:
         return self.returncode
 
 
-def jettison(arguments: Iterable[str], stderr: IO[str]) -> Forked:
-    """Start `jettison` with these words, in the environment of the caller; its standard output is a pipe."""
+def jettison(arguments: Iterable[str], stderr: IO[Any], *, is_heard: bool = True) -> Forked:
+    """Start `jettison` with these words, in the environment of the caller.
+
+    Its standard output is a pipe where it is heard, and otherwise where its standard error is.
+    """
     ours, keeper = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    readable, writable = os.pipe()
+    readable, writable = os.pipe() if is_heard else (None, os.dup(stderr.fileno()))
     request = json.dumps({"words": list(arguments), "environment": dict(os.environ), "folder": str(Path.cwd())})
     with keeper, os.fdopen(writable, "wb") as stdout:
         descriptors = [stdout.fileno(), stderr.fileno(), keeper.fileno()]
         socket.send_fds(_loaded(os.getpid())[0], [request.encode()], descriptors)
     (pid,) = _NUMBER.unpack(ours.recv(_NUMBER.size))
-    return Forked(pid, os.fdopen(readable), ours)
+    return Forked(pid, None if readable is None else os.fdopen(readable), ours)
 
 
 @cache
@@ -132,8 +129,6 @@ def leave() -> None:
 
 def _fork_on_request(requests: socket.socket) -> None:
     """Until no process can ask any more."""
-    for name in _LOADED:
-        import_module(name)
     gc.freeze()
     # Ctrl-C reaches all processes; this one ends with the one that asks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -197,8 +192,7 @@ class _HereMade:
         self._arguments = folder, tuple(names)
 
     def wait(self) -> ServerIdentity:
-        made: ServerIdentity = import_module("jettison.apiserver.access.certificates").ensure_identity(*self._arguments)
-        return made
+        return certificates.ensure_identity(*self._arguments)
 
 
 if __name__ == "__main__":

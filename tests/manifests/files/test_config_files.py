@@ -49,6 +49,31 @@ def test_yaml_keys_have_lines() -> None:
         ("systemReserve: {}\n", ["k.yaml:2: unknown field `systemReserve` is ignored, did you mean `systemReserved`?"]),
         ("evictionhard: {}\n", ["k.yaml:2: unknown field `evictionhard` is ignored, did you mean `evictionHard`?"]),
         ("zzz: 1\nmaxpods: 2\n", ["k.yaml:2: unknown field `zzz` is ignored", "k.yaml:3: unknown field `maxpods` is"]),
+        (
+            "authentication:\n  webhook: {enabledd: true}\n  anonymos: {enabled: 1}\n",
+            [
+                "k.yaml:3: unknown field `authentication.webhook.enabledd` is ignored, did you mean `enabled`?",
+                "k.yaml:4: unknown field `authentication.anonymos` is ignored, did you mean `anonymous`?",
+            ],
+        ),
+        (
+            "shutdownGracePeriodByPodPriority:\n- priority: 1\n- priorityy: 2\n",
+            ["k.yaml:4: unknown field `shutdownGracePeriodByPodPriority[1].priorityy` is ignored, did you mean `prior"],
+        ),
+        (
+            "logging: {options: {json: {splitStreams: 1}}, vmodule: [{filePatern: x}]}\nmemorySwap: {swapBehaviour: }\n",
+            [
+                "k.yaml:2: unknown field `logging.options.json.splitStreams` is ignored, did you mean `splitStream`?",
+                "k.yaml:2: unknown field `logging.vmodule[0].filePatern` is ignored, did you mean `filePattern`?",
+                "k.yaml:3: unknown field `memorySwap.swapBehaviour` is ignored, did you mean `swapBehavior`?",
+            ],
+        ),
+        ("memorySwap: {" + "x" * 500 + ": 1}\n", ["k.yaml:2: unknown field `memorySwap." + "x" * 29]),
+        (
+            "registerWithTaints: [{key: a, value: b, effect: NoExecute}]\nreservedMemory: [{limits: {memory: 1Gi}}]\n",
+            [],
+        ),
+        ("featureGates: {NoSuchGate: true}\nstaticPodURLHeader: {a: [b]}\nauthentication: 5\ntracing: [[7]]\n", []),
         ("clusterDNS: []\nauthentication: {}\ncrashLoopBackOff: {}\n", []),
         ("x" * 500 + ": 1\n", ["k.yaml:2: unknown field `" + "x" * 40 + "… (500 characters)` is ignored"]),
         ("".join(f"evictionHar{n}: 1\n" for n in range(1000)), ["k.yaml:"] * 20 + ["k.yaml: 980 more"]),

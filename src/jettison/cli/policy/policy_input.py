@@ -18,8 +18,8 @@ from jettison.cli.output import Remarks
 from jettison.cli.policy.node_input import read_input, shown
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
-from jettison.engine.config.policy import KUBELET, PROFILES, Policy, Switches, build_policy
-from jettison.engine.config.suggestions import quantity_advice, signal_advice
+from jettison.engine.config.policy import KUBELET, PROFILES, RESERVABLE, Policy, Switches, build_policy
+from jettison.engine.config.suggestions import did_you_mean, quantity_advice, signal_advice
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Disks, Layout
 from jettison.engine.node.thresholds import Threshold, parse_thresholds
@@ -144,6 +144,8 @@ class Sources:
         name = key.partition(".")[2]
         if message == f"unsupported eviction signal {name}":
             return signal_advice(message, name)
+        if message.startswith("cannot reserve "):
+            return f"{message}: expected one of {', '.join(RESERVABLE)}{did_you_mean(name, RESERVABLE)}"
         file = self.file_named(origin)
         value = self._flag_value(key, origin) if file is None else file.value(key)
         return quantity_advice(message, value) if isinstance(value, str) else message

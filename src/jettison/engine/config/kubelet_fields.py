@@ -290,6 +290,39 @@ volumeStatsAggPeriod
 )
 """Every field that a KubeletConfiguration has, also those that have nothing to do with eviction."""
 
+Shape = Mapping[str, Any]
+"""Field names to the shapes below them; empty where any name goes, or where nothing is below."""
+
+_ANY: Shape = {}
+_ENABLED = {"enabled": _ANY}
+_BUFFERED = {"splitStream": _ANY, "infoBufferSize": _ANY}
+
+NESTED: Mapping[str, Shape] = {
+    "authentication": {
+        "x509": {"clientCAFile": _ANY},
+        "webhook": {**_ENABLED, "cacheTTL": _ANY},
+        "anonymous": _ENABLED,
+    },
+    "authorization": {"mode": _ANY, "webhook": {"cacheAuthorizedTTL": _ANY, "cacheUnauthorizedTTL": _ANY}},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": _ANY},
+    "logging": {
+        "format": _ANY,
+        "flushFrequency": _ANY,
+        "verbosity": _ANY,
+        "vmodule": {"filePattern": _ANY, "verbosity": _ANY},
+        "options": {"text": _BUFFERED, "json": _BUFFERED},
+    },
+    "memorySwap": {"swapBehavior": _ANY},
+    "registerWithTaints": {"key": _ANY, "value": _ANY, "effect": _ANY, "timeAdded": _ANY},
+    "reservedMemory": {"numaNode": _ANY, "limits": _ANY},
+    "shutdownGracePeriodByPodPriority": {"priority": _ANY, "shutdownGracePeriodSeconds": _ANY},
+    "tracing": {"endpoint": _ANY, "samplingRatePerMillion": _ANY},
+    "userNamespaces": {"idsPerPod": _ANY},
+}
+"""What is below the fields that hold structures; of a list, what is in each of its elements."""
+
+FIELD_NAMES: Shape = {key: NESTED.get(key, _ANY) for key in ALL_KEYS}
+
 BY_KEY = {row.key: row for row in FIELDS if row.key is not None}
 BY_FLAG = {row.flag: row for row in FIELDS if row.flag is not None}
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import yaml
 
 from jettison.engine.config.kubelet_config import Source
-from jettison.engine.config.kubelet_fields import ALL_KEYS, KIND
+from jettison.engine.config.kubelet_fields import FIELD_NAMES, KIND, Shape
 from jettison.engine.config.suggestions import did_you_mean
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import bounded, shortened, without_surrogates
@@ -25,6 +26,8 @@ from jettison.manifests.files.plain_yaml import PlainLoader, complaints, look_th
 LARGEST_FILE = 2**20
 # Each is compared with all that are known: a thousand would take seconds.
 _MOST_UNKNOWN = 20
+# Of maps and lists inside one another, in which lines are looked for.
+_DEEPEST, _MOST_PATHS = 5, 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +123,31 @@ def _from_yaml(text: str, name: str) -> ConfigFile:
 
 def _unknown(document: object, lines: Mapping[str, int], name: str) -> Iterator[str]:
     """A kubelet says so in its log and goes on without them: its strict decoder fails, and the lenient one is asked."""
-    keys = list(document) if isinstance(document, Mapping) and document.get("kind") == KIND else []
-    unknown = [key for key in keys if isinstance(key, str) and key not in ALL_KEYS]
-    for key in unknown[:_MOST_UNKNOWN]:
-        place = f"{name}:{lines[key]}" if key in lines else name
-        yield f"{place}: unknown field `{shortened(key)}` is ignored{did_you_mean(key, ALL_KEYS)}"
+    is_ours = isinstance(document, Mapping) and document.get("kind") == KIND
+    unknown = list(_unknown_fields(document, FIELD_NAMES, "")) if is_ours else []
+    for path, key, known in unknown[:_MOST_UNKNOWN]:
+        place = f"{name}:{lines[path]}" if path in lines else name
+        said = path if path == key else f"{path.removesuffix(key)}{shortened(key)}"
+        yield f"{place}: unknown field `{shortened(said)}` is ignored{did_you_mean(key, known)}"
     if len(unknown) > _MOST_UNKNOWN:
         yield f"{name}: {len(unknown) - _MOST_UNKNOWN} more unknown fields are ignored"
+
+
+def _unknown_fields(value: object, known: Shape, path: str) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """Path and name of each field that the shape does not have, and the names that it has."""
+    if not known:
+        return
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _unknown_fields(each, known, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                where = f"{path}.{key}" if path else key
+                if key in known:
+                    yield from _unknown_fields(inner, known[key], where)
+                else:
+                    yield where, key, known
 
 
 def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
@@ -144,16 +165,28 @@ def _compose(text: str, name: str) -> tuple[yaml.Node | None, object, int]:
 
 
 def _places(root: yaml.Node | None, name: str) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The line of each key, two levels deep, and a warning for each key that is there twice."""
+    """The line of each key, and a warning for each key that is there twice."""
     lines: dict[str, int] = {}
     warnings = []
-    for key, node, line in _entries(root):
-        nested = [(f"{key}.{entry}", place) for entry, _, place in _entries(node)]
-        for path, place in [(key, line), *nested]:
-            if path in lines:
-                warnings.append(f"{name}:{place}: `{path}` is set again, only its last value counts")
-            lines[path] = place
+    # A hundred aliases of a large map would be millions of paths.
+    for path, place in islice(_paths(root, ""), _MOST_PATHS):
+        if path in lines:
+            warnings.append(f"{name}:{place}: `{path}` is set again, only its last value counts")
+        lines[path] = place
     return lines, tuple(warnings)
+
+
+def _paths(node: yaml.Node | None, path: str, depth: int = 0) -> Iterator[tuple[str, int]]:
+    """As deep as a KubeletConfiguration goes."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, yaml.SequenceNode):
+        for index, each in enumerate(node.value):
+            yield from _paths(each, f"{path}[{index}]", depth + 1)
+    for key, value, line in _entries(node):
+        where = f"{path}.{key}" if path else key
+        yield where, line
+        yield from _paths(value, where, depth + 1)
 
 
 def _entries(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node, int]]:

@@ -10,8 +10,7 @@ outside: what is no pod becomes a ManifestError that says where.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import field
 
@@ -34,6 +33,27 @@ _INT32: Final = 2**31
 _SECOND_NS: Final = 10**9
 
 Json = dict[str, Any]
+
+if TYPE_CHECKING:
+    from functools import cached_property as read_once
+else:
+
+    class read_once:  # noqa: N801  a decorator
+        """`functools.cached_property` without its lock, which takes longer than most of these fields take to be read.
+
+        Two threads that ask for a field at the same time both read the same.
+        """
+
+        def __init__(self, read):
+            self._read = read
+            self._name = read.__name__
+            self.__doc__ = read.__doc__
+
+        def __get__(self, pod, _):
+            if pod is None:
+                return self
+            found = pod.__dict__[self._name] = self._read(pod)
+            return found
 
 
 def node_name_of(pod: Json) -> str:
@@ -67,56 +87,56 @@ class PodView(ApiPod):
     def _status(self) -> Json:
         return self.document.get("status") or {}
 
-    @cached_property
+    @read_once
     def name(self) -> str:
         return self._metadata.get("name") or ""
 
-    @cached_property
+    @read_once
     def namespace(self) -> str:
         return self._metadata.get("namespace") or ""
 
-    @cached_property
+    @read_once
     def uid(self) -> str:
         return self._metadata.get("uid") or ""
 
-    @cached_property
+    @read_once
     def labels(self) -> Mapping[str, str]:
         return self._metadata.get("labels") or {}
 
-    @cached_property
+    @read_once
     def controller(self) -> OwnerReference | None:
         return controller_from(self._metadata)
 
-    @cached_property
+    @read_once
     def node(self) -> str:
         return node_name_of(self.document)
 
-    @cached_property
+    @read_once
     def phase(self) -> str:
         return self._status.get("phase") or ""
 
-    @cached_property
+    @read_once
     def is_terminating(self) -> bool:
         return bool(self._metadata.get("deletionTimestamp"))
 
-    @cached_property
+    @read_once
     def deadline_ns(self) -> int | None:
         text = self._metadata.get("deletionTimestamp")
         return parse_time(text) if text else None
 
-    @cached_property
+    @read_once
     def is_ready(self) -> bool:
         return self._ready.get("status") == "True"
 
-    @cached_property
+    @read_once
     def ready_since_ns(self) -> int:
         return time_or_none(self._ready.get("lastTransitionTime")) or 0 if self.is_ready else 0
 
-    @cached_property
+    @read_once
     def created_ns(self) -> int:
         return time_or_none(self._metadata.get("creationTimestamp")) or 0
 
-    @cached_property
+    @read_once
     def finished_ns(self) -> int:
         """The latest end, when all containers have said theirs; else when it stopped being Ready, was deleted, was
         made.
@@ -138,36 +158,36 @@ class PodView(ApiPod):
             return deleted_ns - (self._metadata.get("deletionGracePeriodSeconds") or 0) * _SECOND_NS
         return self.created_ns
 
-    @cached_property
+    @read_once
     def conditions(self) -> tuple[tuple[str, str], ...]:
         return tuple(
             (each.get("type") or "", each.get("status") or "") for each in self._status.get("conditions") or ()
         )
 
-    @cached_property
+    @read_once
     def ends(self) -> tuple[ContainerExit, ...]:
         return tuple(self._ends())
 
-    @cached_property
+    @read_once
     def restarts(self) -> int:
         return sum(each.get("restartCount") or 0 for each in (*self._container_statuses, *self._init_statuses))
 
-    @cached_property
+    @read_once
     def most_restarts(self) -> tuple[int, int]:
         regular = (each.get("restartCount") or 0 for each in self._container_statuses)
         beside = (each.get("restartCount") or 0 for each in self._init_statuses if each.get("name") in self._sidecars)
         return max(regular, default=0), max(beside, default=0)
 
-    @cached_property
+    @read_once
     def is_mirror(self) -> bool:
         """Present is enough, whatever it says."""
         return CONFIG_MIRROR in self._annotations
 
-    @cached_property
+    @read_once
     def has_empty_dir(self) -> bool:
         return any(each.get("emptyDir") is not None for each in self._spec.get("volumes") or ())
 
-    @cached_property
+    @read_once
     def deletion_cost(self) -> int:
         """32 bits; neither a plus sign nor a leading zero is allowed. A cost that cannot be read is none."""
         text = self._annotations.get(_DELETION_COST) or ""
@@ -176,42 +196,42 @@ class PodView(ApiPod):
             return 0
         return cost
 
-    @cached_property
+    @read_once
     def index(self) -> int | None:
         text = self._annotations.get(INDEX_ANNOTATION)
         index = None if text is None else parse_int64(text)
         return index if index is not None and index >= 0 else None
 
-    @cached_property
+    @read_once
     def is_tracked(self) -> bool:
         return TRACKING_FINALIZER in (self._metadata.get("finalizers") or ())
 
-    @cached_property
+    @read_once
     def started_ns(self) -> int | None:
         """When its node began to run it."""
         return time_or_none(self._status.get("startTime"))
 
-    @cached_property
+    @read_once
     def scheduler(self) -> str:
         """Which scheduler is to bind it."""
         return self._spec.get("schedulerName") or ""
 
-    @cached_property
+    @read_once
     def gates(self) -> tuple[str, ...]:
         """What must be removed before it is scheduled."""
         return tuple(each.get("name") or "" for each in self._spec.get("schedulingGates") or ())
 
-    @cached_property
+    @read_once
     def may_preempt(self) -> bool:
         """Whether pods of lower priority may go for it."""
         return self._spec.get("preemptionPolicy") != "Never"
 
-    @cached_property
+    @read_once
     def nominated_node(self) -> str:
         """Where other pods are going so that this one can come."""
         return self._status.get("nominatedNodeName") or ""
 
-    @cached_property
+    @read_once
     def is_preempted(self) -> bool:
         """Terminating because the scheduler wanted its place."""
         conditions = self._status.get("conditions") or ()

@@ -112,6 +112,11 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
+    @property
+    def has_whole_body(self) -> bool:
+        """Whether all of the newest request has come. Those before it have come anyway, also where they still wait."""
+        return not self.cycle.more_body
+
     def drop(self) -> None:
         """Close it at once, whatever is under way."""
         transport: asyncio.Transport | None = self.transport

@@ -222,8 +222,13 @@ class WriteOptions:
         return bool(self.dry_run)
 
 
+_NO_OPTIONS: Final = WriteOptions((), "", "")
+
+
 def write_options(request: Request, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions: the complaint names it."""
+    if not request.parameters:
+        return _NO_OPTIONS
     options = _read(request)
     if mistakes := list(_mistakes(options)):
         raise invalid_options(kind, mistakes)

@@ -34,7 +34,6 @@ from jettison.engine.budgets.verdict import (
     Refusal,
     Refused,
     Verdict,
-    is_exempt,
     judge_guarded,
     unprocessed,
 )
@@ -166,8 +165,7 @@ class Evictions:
                 order.options.check()
                 check_preconditions(PODS, found, order.options, take_empty=True)
             pod = PodView(found.object)
-            guarding = [] if is_exempt(pod) else list(self._guarding(pod))
-            verdict = judge_guarded(pod, guarding, self._clock.now_ns(), self._settings.switches)
+            verdict = judge_guarded(pod, self._guarding(pod), self._clock.now_ns(), self._settings.switches)
             turn = self._turn_before(verdict)
             if turn is not None:
                 await asyncio.shield(turn)

@@ -82,15 +82,18 @@ def judge_eviction(pod: ApiPod, budgets: Iterable[Budget], now_ns: int, switches
     An unready pod is let go while the application is healthy enough without it, or always if the budget says so.
     Surprise: where no healthy pod is required (`minAvailable: 0`), this does not help; see `spend`.
     """
-    return judge_guarded(
-        pod, [] if is_exempt(pod) else [each for each in budgets if _guards(each, pod)], now_ns, switches
-    )
+    return judge_guarded(pod, (each for each in budgets if _guards(each, pod)), now_ns, switches)
 
 
-def judge_guarded(pod: ApiPod, guarding: Sequence[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
-    """As above, given only the budgets that select the pod: a caller that keeps parsed selectors has found them."""
-    if is_exempt(pod):
+def judge_guarded(pod: ApiPod, budgets: Iterable[Budget], now_ns: int, switches: ApiSwitches = EXACT) -> Verdict:
+    """As above, given only the budgets that select the pod: a caller that keeps parsed selectors has found them.
+
+    They are not asked for where the pod needs none.
+    """
+    if pod.is_terminating or pod.is_ended or pod.phase == PENDING:
+        # The disruption is done already, or nothing has begun that it could disrupt.
         return Allowed(Allowance.EXEMPT)
+    guarding = list(budgets)
     if len(guarding) > 1 and not switches.join_budgets:
         return Refused(Refusal.SEVERAL_BUDGETS, _SEVERAL)
     if not guarding:
@@ -115,11 +118,6 @@ def _joined(verdicts: Sequence[Verdict]) -> Verdict:
     if len(granted) > 1:
         return replace(granted[0], further=tuple(granted[1:]))
     return granted[0] if granted else allowed[0]
-
-
-def is_exempt(pod: ApiPod) -> bool:
-    """Is the disruption done already, or has nothing begun that it could disrupt?"""
-    return pod.is_terminating or pod.is_ended or pod.phase == PENDING
 
 
 def spend(budget: Budget, pod_name: str, now_ns: int) -> Verdict:

@@ -290,6 +290,32 @@ def test_slow_bodies_of_a_user_shut_out_nobody_not_even_its_own_quick_ones(user:
     run(work())
 
 
+class Arrived:
+    """A connection on which all of the request has come."""
+
+    has_whole_body = True
+
+    def assign(self, user: str, *, is_administrator: bool) -> bool:
+        del user, is_administrator
+        return True
+
+
+def test_a_body_that_has_come_displaces_none_that_is_waited_for() -> None:
+    async def work() -> None:
+        limits = Limits(reading, asyncio.Event(), Allowance(bodies=Share(1, 1, 0)), user_of)
+        task, answer = slowly(limits, "viewer")
+        await asyncio.sleep(0)
+        here, quick = {**scope(method="POST", authorization="viewer"), "connection": Arrived()}, Answer()
+        await limits(here, receiver(b"abc"), quick)
+        assert quick.body == {"size": 3}
+        assert not answer.messages
+        assert (await quickly(limits, "viewer")).body == {"size": 3}
+        await task
+        assert answer.status == 429
+
+    run(work())
+
+
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def work() -> None:
         limits = Limits(reading, asyncio.Event(), Allowance(body_seconds=0.05), user_of)

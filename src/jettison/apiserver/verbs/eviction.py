@@ -54,6 +54,7 @@ _LOOK_SECONDS: Final = 0.01
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "EvictionByEvictionAPI"
 _MESSAGE: Final = "Eviction API: evicting"
+_NO_OPTIONS: Final = DeleteOptions()
 _IGNORES_ERRORS: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
@@ -108,7 +109,7 @@ def check_eviction(body: Json, namespace: str, name: str, query: WriteOptions) -
     if asked.get(_IGNORES_ERRORS):
         why = "can not be set for pod eviction, try after removing the option"
         raise refusal("policy", "Eviction", name, [invalid(f"deleteOptions.{_IGNORES_ERRORS}", True, why)])
-    options = DeleteOptions.of(asked)
+    options = DeleteOptions.of(asked) if asked else _NO_OPTIONS
     if not query.dry_run or query.dry_run == options.dry_run:
         return Order(namespace, name, options)
     if options.dry_run:

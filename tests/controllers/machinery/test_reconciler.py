@@ -43,13 +43,20 @@ async def _taken(queue: WorkQueue[str], count: int) -> list[str]:
     return [await queue.take() for _ in range(count)]
 
 
+async def _is_idle(queue: WorkQueue[str]) -> bool:
+    """Whether a worker that comes now would have to wait."""
+    taking = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    return taking.cancel()
+
+
 def test_a_key_named_often_is_taken_once() -> None:
     async def scene() -> None:
         queue: WorkQueue[str] = WorkQueue()
         for key in "abacab":
             queue.add(key)
         assert await _taken(queue, 3) == ["a", "b", "c"]
-        assert queue.is_idle
+        assert await _is_idle(queue)
 
     asyncio.run(scene())
 
@@ -64,9 +71,22 @@ def test_a_key_is_not_taken_by_two_at_a_time() -> None:
         queue.add("a")
         queue.add("b")
         assert await queue.take() == "b"
-        assert queue.is_idle
+        assert await _is_idle(queue)
         queue.done("a")
         assert await queue.take() == "a"
+
+    asyncio.run(scene())
+
+
+def test_a_key_wakes_one_worker_and_another_where_that_one_is_cancelled() -> None:
+    async def scene() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        first, second, third = (asyncio.create_task(queue.take()) for _ in range(3))
+        await asyncio.sleep(0)
+        queue.add("a")
+        first.cancel()
+        assert await asyncio.wait_for(second, 30) == "a"
+        assert third.cancel()
 
     asyncio.run(scene())
 
@@ -80,7 +100,7 @@ def test_of_several_times_the_earliest_counts() -> None:
         queue.add_after("b", 0.01)
         async with asyncio.timeout(30):
             assert await _taken(queue, 2) == ["b", "a"]
-        assert queue.is_idle
+        assert await _is_idle(queue)
         queue.close()
 
     asyncio.run(scene())

@@ -35,12 +35,8 @@ class WorkQueue(Generic[K]):
         self._taken: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
-        self._wake = asyncio.Event()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing can be taken at the moment."""
-        return not self._ready
+        # One for each key in `_ready`: an event would wake all ten workers of the garbage collector for one key.
+        self._places = asyncio.Semaphore(0)
 
     def add(self, key: K) -> None:
         """Look at it as soon as possible. Named while it is being looked at, it comes again."""
@@ -49,7 +45,7 @@ class WorkQueue(Generic[K]):
         self._named.add(key)
         if key not in self._taken:
             self._ready.append(key)
-            self._wake.set()
+            self._places.release()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Look at it in so many seconds; of several such wishes the earliest counts."""
@@ -79,9 +75,7 @@ class WorkQueue(Generic[K]):
 
     async def take(self) -> K:
         """The next key; a worker that takes it must call `done`."""
-        while self.is_idle:
-            self._wake.clear()
-            await self._wake.wait()
+        await self._places.acquire()
         key = self._ready.popleft()
         self._named.discard(key)
         self._taken.add(key)
@@ -92,7 +86,7 @@ class WorkQueue(Generic[K]):
         self._taken.discard(key)
         if key in self._named:
             self._ready.append(key)
-            self._wake.set()
+            self._places.release()
 
     def close(self) -> None:
         """No timer rings any more."""

@@ -176,7 +176,9 @@ def test_records_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
     done = run("pods", "--state-dir", str(tmp_path))
 
     assert done.exit_code == 0
-    assert [line.split() for line in done.stdout.splitlines()[1:]] == [["0/0", "Pending", "0", "-", "BestEffort", "0"]]
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+        ["0/0", "CreateContainerConfigError", "0", "-", "BestEffort", "0"]
+    ]
 
 
 @needs_root

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -54,8 +56,32 @@ def test_which_nodes_there_are_is_told(guarded: Guarded, tmp_path: Path) -> None
 
     for name in ("one", "two"):
         (tmp_path / "node" / name).mkdir(parents=True)
-    several = run("pods", "--state-dir", str(tmp_path))
+    several = run("top", "--once", "--state-dir", str(tmp_path))
     assert (several.exit_code, several.stderr) == (2, "error: which node is meant? --node-name is one of one, two\n")
+
+
+def test_of_several_nodes_all_pods_are_shown(guarded: Guarded, tmp_path: Path) -> None:
+    """Two agents that are gone have left the same records; the column says whose a pod is."""
+    for name in ("one", "two"):
+        shutil.copytree(guarded.state / "node" / guarded.name / "pods", tmp_path / "node" / name / "pods")
+
+    both = run("pods", "--state-dir", str(tmp_path), "-n", "shop")
+
+    assert both.exit_code == 0, both.stderr
+    head, *rows = both.stdout.splitlines()
+    assert head.split()[:3] == ["NODE", "NAMESPACE", "NAME"]
+    assert [row.split()[:3] for row in rows if "leak" in row] == [["one", "shop", "leak"], ["two", "shop", "leak"]]
+    one = run("pods", "--state-dir", str(tmp_path), "-n", "shop", "--node-name", "one")
+    assert one.stdout.startswith("NAMESPACE")
+    listed = json.loads(run("pods", "--state-dir", str(tmp_path), "-n", "shop", "-o", "json").stdout)
+    assert len(listed["items"]) == 2 * len(one.stdout.splitlines()[1:])
+
+
+def test_of_several_nodes_no_event_is_an_error_that_names_them(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "node" / name).mkdir(parents=True)
+    done = run("events", "--state-dir", str(tmp_path))
+    assert (done.exit_code, done.stderr) == (1, "error: no agent runs for node `one`\n")
 
 
 def test_without_a_home_a_state_directory_must_be_named() -> None:

@@ -61,7 +61,7 @@ def test_yaml_keys_have_lines() -> None:
             ["k.yaml:4: unknown field `shutdownGracePeriodByPodPriority[1].priorityy` is ignored, did you mean `prior"],
         ),
         (
-            "logging: {options: {json: {splitStreams: 1}}, vmodule: [{filePatern: x}]}\nmemorySwap: {swapBehaviour: }\n",
+            "logging: {options: {json: {splitStreams: 1}}, vmodule: [{filePatern: x}]}\nmemorySwap: {swapBehaviour: }",
             [
                 "k.yaml:2: unknown field `logging.options.json.splitStreams` is ignored, did you mean `splitStream`?",
                 "k.yaml:2: unknown field `logging.vmodule[0].filePatern` is ignored, did you mean `filePattern`?",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from jettison.apiserver.objects.cells import UNKNOWN, pod_cells
 from jettison.cli.inspect.recorded_pods import known_pods, prospect, read_records
-from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
+from jettison.cli.inspect.watched_node import WatchedNode, all_nodes_options
 from jettison.cli.output import NOTHING, TABLE, output_option, print_document, remark, table
 from jettison.runtimes.host.pods.records import PodRecord
 
@@ -22,30 +22,37 @@ _HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "QOS", "PRIO
 @click.command()
 @click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this namespace.")
 @output_option
-@watched_node_options
-def command(node: WatchedNode, namespace: str | None, output: str) -> None:
+@all_nodes_options
+def command(nodes: Sequence[WatchedNode], namespace: str | None, output: str) -> None:
     """Show the pods of a node, also those that have ended, as `kubectl get pods` does.
 
-    With -o json and -o yaml the answer is a v1 PodList, which `jettison rank --pods` takes. Without an agent it comes
-    from the node's records.
+    Of several nodes of this machine all are shown, with a column that says which, unless --node-name chooses one. With
+    -o json and -o yaml the answer is a v1 PodList, which `jettison rank --pods` takes. Without an agent it comes from
+    the node's records.
     """
+    found = {node.name: _items(node, namespace, output) for node in nodes}
+    if output != TABLE:
+        items = [item for each in found.values() for item in each]
+        print_document(output, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+    elif any(found.values()):
+        records = {node.name: read_records(node.records) for node in nodes}
+        click.echo(_table(found, records))
+        for node in nodes:
+            for text, names in _prospects(node, found[node.name], records[node.name]).items():
+                more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+                remark("note", f"{', '.join(names[:_MOST_NAMES])}{more}: {text}")
+    else:
+        remark("note", f"there are no pods in namespace `{namespace}`" if namespace else "there are no pods")
+
+
+def _items(node: WatchedNode, namespace: str | None, output: str) -> list[Mapping[str, Any]]:
     found = known_pods(node)
     if found.note:
         remark("note", found.note)
     held = [each for each in node.held if namespace in (None, each.partition("/")[0])]
     if held and output == TABLE:
         remark("note", f"deleted by hand, and held until `jettison restart`: {', '.join(held)}")
-    items = [item for item in found.items if namespace in (None, item["metadata"]["namespace"])]
-    if output != TABLE:
-        print_document(output, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
-    elif items:
-        records = read_records(node.records)
-        click.echo(_table(items, _endings(records)))
-        for text, names in _prospects(node, items, records).items():
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            remark("note", f"{', '.join(names[:_MOST_NAMES])}{more}: {text}")
-    else:
-        remark("note", f"there are no pods in namespace `{namespace}`" if namespace else "there are no pods")
+    return [item for item in found.items if namespace in (None, item["metadata"]["namespace"])]
 
 
 def _prospects(
@@ -72,9 +79,13 @@ def _endings(records: Iterable[PodRecord]) -> dict[str, str]:
     }
 
 
-def _table(items: Iterable[Mapping[str, Any]], endings: Mapping[str, str]) -> str:
+def _table(found: Mapping[str, Iterable[Mapping[str, Any]]], records: Mapping[str, Iterable[PodRecord]]) -> str:
+    """By node, which is a column where there are several."""
     now_ns = time.time_ns()
-    return table(_HEAD, (_row(item, endings, now_ns) for item in items), right=("PRIORITY",))
+    rows = [(node, *_row(item, _endings(records[node]), now_ns)) for node, items in found.items() for item in items]
+    if len(found) > 1:
+        return table(("NODE", *_HEAD), rows, right=("PRIORITY",))
+    return table(_HEAD, (row[1:] for row in rows), right=("PRIORITY",))
 
 
 def _row(item: Mapping[str, Any], endings: Mapping[str, str], now_ns: int) -> tuple[str, ...]:

@@ -153,16 +153,24 @@ def find_node(state_dir: Path, name: str | None) -> WatchedNode:
 
 def choose_node(found: Sequence[WatchedNode]) -> WatchedNode:
     """One of several, without a name: this host's or the only one, and of those whose agent runs if any does."""
-    live = [node for node in found if node.is_live]
-    eligible = live or found
-    own = default_node_name()
-    chosen = next((node for node in eligible if node.name == own), eligible[0])
-    if chosen.name != own and len(eligible) > 1:
+    eligible = choose_nodes(found)
+    if len(eligible) > 1:
         names = ", ".join(node.name for node in eligible)
         raise InputError(f"which node is meant? --node-name is one of {names}")
+    return eligible[0]
+
+
+def choose_nodes(found: Sequence[WatchedNode]) -> list[WatchedNode]:
+    """The same, but all of them where no rule prefers one."""
+    live = [node for node in found if node.is_live]
+    eligible = live or list(found)
+    own = default_node_name()
+    chosen = [node for node in eligible if node.name == own] or eligible
     if live and len(found) > len(live):
         others = ", ".join(node.name for node in found if node not in live)
-        remark("note", f"this is node `{chosen.name}`, whose agent runs; there is also {others}")
+        names = ", ".join(f"`{node.name}`" for node in chosen)
+        which = f"node {names}, whose agent runs" if len(chosen) == 1 else f"nodes {names}, whose agents run"
+        remark("note", f"{'this is' if len(chosen) == 1 else 'these are'} {which}; there is also {others}")
     return chosen
 
 
@@ -216,6 +224,19 @@ def watched_nodes_options(command: Callback) -> Callback:
         return command(*arguments, nodes=nodes or [find_node(state_dir, node_name)], **options)
 
     return state_dir_option(_by_name("Which node. [default: the one that knows the pod]")(found))
+
+
+def all_nodes_options(command: Callback) -> Callback:
+    """The command gets `nodes: Sequence[WatchedNode]`: the one that is meant, or all where that cannot be told."""
+
+    @wraps(command)
+    def found(*arguments: Any, state_dir: Path, node_name: str | None, **options: Any) -> Any:
+        several = find_nodes(state_dir) if node_name is None else []
+        nodes = choose_nodes(several) if several else [find_node(state_dir, node_name)]
+        return command(*arguments, nodes=nodes, **options)
+
+    text = "Which node. [default: this host's, or all whose agents run]"
+    return state_dir_option(_by_name(text)(found))
 
 
 def _by_name(text: str) -> Callable[[Callback], Callback]:

@@ -13,6 +13,11 @@ SOURCE = ROOT / "src" / "jettison"
 
 # A sentence with one of these hides which process, file or user is meant.
 BANNED = re.compile(r"\b(whoever|whomever|somebody|nobody|anybody|everybody|for ever)\b", re.IGNORECASE)
+# In the name of a test `_` parts the words, and a process, pod or client is "it".
+BANNED_IN_NAMES = re.compile(
+    r"_(whoever|whomever|somebody|nobody|anybody|everybody|for_ever|who|whom|he|him|his|himself|she|her)(?=_|$)"
+)
+TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 # The column "before" of CONTRIBUTING.md, the user of that name, and texts that are Kubernetes' own.
 ALLOWED = (("CONTRIBUTING.md", "| "),)
 # Lines with such words that are left, by folder. The numbers only go down; a folder at 0 leaves the table.
@@ -66,6 +71,15 @@ def test_sentences_name_what_they_are_about(place: str) -> None:
     """Not somebody: a process, a file, a client, a user."""
     found = list(_lines(place))
     assert len(found) <= LEFT.get(place, 0), "\n".join(found)
+
+
+def test_names_of_tests_say_what_they_are_about() -> None:
+    """A name is a sentence, too: it names the pod, the process or the user."""
+    files = [each for each in _files("tests") if each.name.startswith("test_")]
+    names = [name for path in files for name in TEST_NAME.findall(path.read_text(encoding="utf-8"))]
+    assert len(names) > 2000
+    assert not [name for name in names if BANNED_IN_NAMES.search(name)]
+    assert BANNED_IN_NAMES.search("test_a_budget_guards_nobody")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

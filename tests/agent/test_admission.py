@@ -121,7 +121,7 @@ def test_a_preemption_is_on_record_from_the_order_to_the_clean_up() -> None:
     assert "PodCleanedUp" in door.names()
 
 
-def test_a_dry_run_preempts_nobody() -> None:
+def test_a_dry_run_preempts_no_pod() -> None:
     """The critical pod is turned away and told who would have gone."""
     door = Door(is_dry_run=True)
     door.knock(manifest("big", "2Gi"), manifest("small", "1500Mi"))
@@ -150,7 +150,7 @@ def test_what_cannot_run_is_admitted_like_any_other() -> None:
     assert [rejection[1] for rejection in door.runtime.rejections] == ["OutOfmemory"]
 
 
-def test_nobody_to_preempt() -> None:
+def test_no_pod_to_preempt() -> None:
     """A critical pod that would not fit anyway is told so, and no pod is ended for it."""
     door = Door()
     door.knock(manifest("a", "1Gi"))

@@ -39,7 +39,7 @@ def test_no_value_of_a_fact_is_called_as_what_stands_before_it() -> None:
     assert not names & {"time", "level", "event", "kind", "pods"}
 
 
-def test_whom_a_fact_is_about() -> None:
+def test_which_pod_a_fact_is_about() -> None:
     assert pods_of(events.PodAdmitted(pod("a"))) == [pod("a")]
     assert pods_of(events.PodEvicted(Eviction(pod("b"), "", None, ""), 1)) == [pod("b")]
     assert pods_of(events.OutOfMemoryKill(None, "", 1)) == []

@@ -194,7 +194,7 @@ print(json.dumps([lack, told, childs]))
 
 
 @is_root
-def test_who_may_not_go_first_is_told_so() -> None:
+def test_a_pod_that_may_not_go_first_is_told_so() -> None:
     lack = in_child("""
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(json.dumps(self_protection.go_first()))

@@ -161,7 +161,7 @@ def test_nothing_is_imported_once_the_agent_is_ready(guarded: Guarded) -> None:
 
 
 @needs_root
-def test_a_node_of_a_user_who_may_nothing() -> None:
+def test_a_node_of_a_user_without_rights() -> None:
     """Process groups and /proc; that user and root may give the commands, and no other user."""
     with TemporaryDirectory(prefix="jettison-cli-") as directory:
         os.chown(directory, NOBODY, NOBODY)
@@ -186,7 +186,7 @@ def test_a_node_of_a_user_who_may_nothing() -> None:
             node.down()
 
 
-def test_nobody_else_reads_or_writes_what_an_agent_keeps(tmp_path: Path) -> None:
+def test_no_other_user_reads_or_writes_what_an_agent_keeps(tmp_path: Path) -> None:
     """Whatever the umask; only the directories that pods of other users pass through are open for that."""
     before = os.umask(0)
     try:

@@ -167,7 +167,7 @@ def test_an_evicted_one_is_replaced_and_a_stubborn_node_is_not_hurried(kubeconfi
     play(kubeconfig, scene)
 
 
-def test_who_waits_for_a_node_that_is_gone_goes_too(kubeconfig: Path) -> None:
+def test_a_pod_that_waits_for_a_node_that_is_gone_goes_too(kubeconfig: Path) -> None:
     """It would never get a place. One that was there already is the pod garbage collector's."""
 
     async def scene(ground: Playground) -> None:
@@ -219,7 +219,7 @@ def test_a_new_template_spreads_one_node_at_a_time(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_on_delete_waits_for_somebody_to_delete(kubeconfig: Path) -> None:
+def test_on_delete_waits_for_a_client_to_delete(kubeconfig: Path) -> None:
     """And a controller that comes back goes on from what the server has."""
 
     async def scene(ground: Playground) -> None:

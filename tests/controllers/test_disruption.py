@@ -140,7 +140,7 @@ def test_a_grant_that_came_to_nothing_is_dropped_after_two_minutes(kubeconfig: P
     play(kubeconfig, scene)
 
 
-def test_an_announcement_that_nobody_acted_upon_is_taken_back(kubeconfig: Path) -> None:
+def test_an_announcement_without_a_deed_is_taken_back(kubeconfig: Path) -> None:
     """After two minutes DisruptionTarget becomes False; one by a kubelet, or of a pod that goes, stays."""
 
     async def scene(ground: Playground) -> None:
@@ -432,7 +432,7 @@ def test_rest_follows_work_that_goes_on(duration_ns: int, rest_ns: int) -> None:
         assert worker.wait_ms("a") == pytest.approx((rest_ns - duration_ns) / MS)
 
 
-def test_nobody_rests_for_longer_than_a_second() -> None:
+def test_no_worker_rests_for_longer_than_a_second() -> None:
     worker = Worker()
     worker.work("a", 10**9)
     assert worker.wait_ms("a") == LONGEST_REST_NS / MS

@@ -119,7 +119,7 @@ def test_orphans_are_adopted_and_strangers_released(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_an_owner_that_is_another_by_now_adopts_nobody(kubeconfig: Path) -> None:
+def test_an_owner_that_is_another_by_now_adopts_no_pod(kubeconfig: Path) -> None:
     """The cache knows the old one; the live look before the adoption prevents it."""
 
     async def scene(ground: Playground) -> None:

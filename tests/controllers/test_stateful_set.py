@@ -156,7 +156,7 @@ def test_an_evicted_pod_comes_back_as_itself(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_in_parallel_nobody_waits(kubeconfig: Path) -> None:
+def test_in_parallel_no_pod_waits(kubeconfig: Path) -> None:
     """All at once, up and down, and from the first ordinal that was asked for."""
 
     async def scene(ground: Playground) -> None:
@@ -293,7 +293,7 @@ def test_an_update_waits_for_each_new_pod(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_on_delete_waits_for_somebody_to_delete(kubeconfig: Path) -> None:
+def test_on_delete_waits_for_a_client_to_delete(kubeconfig: Path) -> None:
     """And a controller that comes back goes on from what the server has."""
 
     async def scene(ground: Playground) -> None:

@@ -240,7 +240,7 @@ def test_admission_never_turns_critical_pods_away(pod: Pod, conditions: list[Con
 
 
 @given(pod_lists(), st.lists(st.tuples(st.sampled_from(["cpu", "memory", "pods"]), st.integers(1, 10**9)), max_size=3))
-def test_preemption_frees_enough_or_ends_nobody(found: list[Pod], wanted: list[tuple[str, int]]) -> None:
+def test_preemption_frees_enough_or_ends_no_pod(found: list[Pod], wanted: list[tuple[str, int]]) -> None:
     """Victims are preemptable and different; if some are left over, their end would not have been enough."""
     incoming = Pod("incoming", priority=2_000_001_000)
     result = victims(incoming, found, [MissingResource(*each) for each in wanted])

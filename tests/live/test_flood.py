@@ -112,7 +112,7 @@ def test_bodies_that_do_not_come(flooded: Served, user: str) -> None:
         assert b'"kind":"Status"' in refusal
 
 
-def test_watches_that_nobody_reads(flooded: Served) -> None:
+def test_watches_that_are_not_read(flooded: Served) -> None:
     """1.3 MB each to begin with: without a limit that would be 400 MB."""
     before = memory_mib(flooded)
     with flood(flooded, 300, request(flooded, "GET", f"{PODS}?watch=true")):
@@ -123,7 +123,7 @@ def test_watches_that_nobody_reads(flooded: Served) -> None:
         assert memory_mib(flooded) - before < 300 * 0.25
 
 
-def test_lists_that_nobody_reads(flooded: Served) -> None:
+def test_lists_that_are_not_read(flooded: Served) -> None:
     before = memory_mib(flooded)
     with flood(flooded, 150, request(flooded, "GET", PODS)):
         assert_served(flooded)

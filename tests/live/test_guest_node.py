@@ -166,7 +166,7 @@ def test_what_ignores_sigterm_or_leaves_its_session_goes_too(seen: GuestResult) 
     assert said(seen, "whole", "pod_cleaned_up")[0]["pod"] == "default/leak"
 
 
-def test_the_kernel_is_told_whom_to_spare(seen: GuestResult) -> None:
+def test_the_kernel_is_told_what_to_spare(seen: GuestResult) -> None:
     """With CAP_SYS_RESOURCE scores below 0 are possible, so nothing about that is missing; the agent is the last."""
     capacity = said(seen, "whole", "threshold_crossed")[0]["capacity"]
     scores = {place: set(pids.values()) for place, pids in seen.values["whole_before"].items()}

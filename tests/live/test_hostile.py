@@ -166,7 +166,7 @@ def test_forged_tokens(client: RawClient, authorization: str, secret: str, metho
 
 @pytest.mark.parametrize("target", sorted(DOCUMENTS))
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_viewer_who_tries_to_write(client: RawClient, hostile: Served, method: str, target: str) -> None:
+def test_a_viewer_that_tries_to_write(client: RawClient, hostile: Served, method: str, target: str) -> None:
     for path in (target, f"{target}/x"):
         body = json.dumps(DOCUMENTS[target]).encode()
         answer = client.request(method.encode(), path.encode(), token(hostile, "viewer"), body)

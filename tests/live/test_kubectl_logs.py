@@ -66,6 +66,6 @@ def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
         assert 'pods "nobody" not found' in kubectl.fails("logs", "nobody")
 
 
-def test_logs_that_nobody_keeps(served: Served, kubectl: Kubectl) -> None:
+def test_logs_that_are_not_kept(served: Served, kubectl: Kubectl) -> None:
     make(served, kubectl, "web")
     assert 'node "n1" does not say where its logs can be asked for' in kubectl.fails("logs", "web")

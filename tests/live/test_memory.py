@@ -151,7 +151,7 @@ def test_an_evicted_pod_comes_back_when_told_so(make_node: MakeNode) -> None:
     assert first != second
 
 
-def test_a_dry_run_evicts_nobody(make_node: MakeNode) -> None:
+def test_a_dry_run_evicts_no_pod(make_node: MakeNode) -> None:
     """The step is on record with its victim; the pod lives."""
     node = make_node("--dry-run", evictionHard={"memory.available": "150Mi"})
     node.write(held("large", 130))

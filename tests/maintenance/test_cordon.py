@@ -36,7 +36,7 @@ def test_dry_runs_say_so_and_change_nothing(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_who_may_not_is_told_and_the_exit_code_says_it_too(kubeconfig: Path, viewer: Path) -> None:
+def test_a_user_without_the_right_is_told_and_the_exit_code_says_it_too(kubeconfig: Path, viewer: Path) -> None:
     """kubectl exits with 0 here."""
 
     async def scene(world: Playground) -> None:

@@ -186,7 +186,7 @@ class NoNodes(KubeClient):
         return await super().list(kind, namespace, labels=labels, fields=fields, chunk=chunk)
 
 
-def test_who_may_not_list_nodes_gets_the_plan_that_assumes_one(kubeconfig: Path) -> None:
+def test_a_user_that_may_not_list_nodes_gets_the_plan_that_assumes_one(kubeconfig: Path) -> None:
     async def scene(world: Playground) -> None:
         node = await world.node("n1")
         await web(world, node, 2, ready=2)

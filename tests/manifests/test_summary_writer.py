@@ -69,7 +69,7 @@ def test_an_available_below_zero_wraps_as_on_the_wire() -> None:
     assert container["memory"]["availableBytes"] == 2**64 - 1
 
 
-def test_a_pod_that_nobody_knows_keeps_its_uid() -> None:
+def test_an_unknown_pod_keeps_its_uid() -> None:
     (usage,) = summary_document(node(), {"gone": memory_used(1)}, [])["pods"]
 
     assert usage["podRef"] == {"uid": "gone"}

@@ -357,7 +357,7 @@ async def _knows_taint(member: Joined) -> bool:
     return bool(member.node.keeper.admitter.node.taints)
 
 
-def test_a_pod_that_a_finalizer_keeps_is_not_asked_to_go_for_ever(
+def test_a_pod_that_a_finalizer_keeps_is_not_asked_to_go_without_end(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -64,7 +64,7 @@ def test_a_failure_is_told_once_and_again_after_a_success() -> None:
     assert _run(work, 0.01, all_of_them) == ["away", "away", "KeyError: 'bug'"]
 
 
-def test_who_is_woken_while_it_fails_waits_all_the_same() -> None:
+def test_what_is_woken_while_it_fails_waits_all_the_same() -> None:
     """Else a node whose server is away would be busy with nothing but asking for it."""
     done = 0
 

@@ -51,7 +51,7 @@ def test_what_was_told_is_not_told_again() -> None:
     assert status_patch(RUNNING, applied(pod, patch), "10.0.0.1", NOW + 10**12) == {}
 
 
-def test_the_null_of_a_probe_that_nobody_makes_is_no_difference() -> None:
+def test_the_null_of_a_probe_that_is_not_made_is_no_difference() -> None:
     pod = applied(document(), status_patch(RUNNING, document(), "10.0.0.1", NOW))
     for each in pod["status"]["conditions"]:
         each["lastProbeTime"] = None
@@ -88,7 +88,7 @@ def test_conditions_of_others_are_not_mentioned() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_nobody_rises_from_the_dead(phase: str) -> None:
+def test_no_pod_rises_from_the_dead(phase: str) -> None:
     assert status_patch(RUNNING, document(phase=phase), "", NOW) == {}
 
 

@@ -194,7 +194,7 @@ def test_half_a_request_is_answered_when_its_sender_stops(running: Running) -> N
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_who_takes_too_long_to_ask_is_sent_away(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_takes_too_long_to_ask_is_sent_away(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_SECONDS", 0.2)
     with running.connect() as connection:
         connection.sendall(b"GET /later HT")
@@ -202,7 +202,9 @@ def test_who_takes_too_long_to_ask_is_sent_away(running: Running, monkeypatch: p
         assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_who_does_not_read_his_answer_is_hung_up_on(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_its_answer_is_hung_up_on(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "ANSWER_SECONDS", 0.2)
     with running.connect() as connection:
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -215,7 +217,7 @@ def test_who_does_not_read_his_answer_is_hung_up_on(running: Running, monkeypatc
         assert len(received(connection)) < len(LARGE)
 
 
-def test_a_crowd_that_says_nothing_shuts_out_nobody(running: Running) -> None:
+def test_a_crowd_that_says_nothing_shuts_no_client_out(running: Running) -> None:
     """The oldest silent ones go; a request that is said at once is answered."""
     with ExitStack() as crowd:
         silent = [crowd.enter_context(running.connect()) for _ in range(3 * http.MOST_CONNECTIONS)]
@@ -311,7 +313,7 @@ def test_anything_else_in_its_place_stays_there(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_the_client_says_when_nobody_answers(tmp_path: Path) -> None:
+def test_the_client_says_when_no_server_answers(tmp_path: Path) -> None:
     with pytest.raises(ObservationError, match="is it running"):
         fetch(tmp_path / "agent.sock", "/healthz")
 

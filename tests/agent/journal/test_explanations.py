@@ -165,7 +165,7 @@ def test_a_grace_period_that_was_cut_short_says_why(the: Node) -> None:
     )
 
 
-def test_who_was_killed_at_once_is_told_so(the: Node) -> None:
+def test_a_pod_that_was_killed_at_once_is_told_so(the: Node) -> None:
     eviction = the.look(STARVED)[0]
     the.say(events.EvictionStarted(replace(eviction, is_at_once=True), 2_300_000))
     hurried = "  hurried   killed at once and not asked: past a hard threshold this profile leaves no time"
@@ -183,7 +183,7 @@ def test_an_eviction_that_was_taken_over_says_so(the: Node) -> None:
     assert "  ended     1.9 s later" in lines
 
 
-def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:
+def test_a_spared_pod_is_told_which_went_instead_and_why(the: Node) -> None:
     evict(the)
 
     assert the.why("leak")[:4] == [
@@ -197,7 +197,7 @@ def test_who_was_spared_is_told_who_went_instead_and_why(the: Node) -> None:
     )
 
 
-def test_who_stood_first_while_another_cleared_away_was_not_chosen(the: Node) -> None:
+def test_the_first_while_another_cleared_away_was_not_chosen(the: Node) -> None:
     """A healthy pod: it was not told to end, and was not about to be."""
     eviction = evict(the)
     the.clock.pass_seconds(1)
@@ -215,7 +215,7 @@ def test_who_stood_first_while_another_cleared_away_was_not_chosen(the: Node) ->
     assert the.why("low")[0] == "default/low was evicted at 2030-01-01T00:00:00Z"
 
 
-def test_who_stood_first_while_another_had_to_hurry_was_not_chosen(the: Node) -> None:
+def test_the_first_while_another_had_to_hurry_was_not_chosen(the: Node) -> None:
     the.look(STARVED, instead=["leak"])
 
     assert the.why("low")[0] == "default/low was not evicted"

@@ -239,7 +239,7 @@ def test_a_place_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> N
         times(tmp_path / "file")
 
 
-def test_a_record_that_nobody_could_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_could_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jettison.agent.journal.journal.LARGEST_PAYLOAD", 300)
     journal = Journal.open(tmp_path)
 

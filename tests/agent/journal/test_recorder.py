@@ -156,7 +156,7 @@ def test_another_victim_is_recorded_at_once(desk: Desk) -> None:
     assert [record.evicts for record in desk.records()] == [["b"], ["a"]]
 
 
-def test_a_record_names_only_those_who_are_told_to_end(desk: Desk) -> None:
+def test_a_record_names_only_pods_that_are_told_to_end(desk: Desk) -> None:
     """The next in the order is not, while the one before clears away; nor the first, while another must hurry."""
     outcome = desk.look(STARVED)
     desk.clock.pass_seconds(2)

@@ -102,7 +102,7 @@ def test_important_pods_start_first(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_slow_goodbye_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_slow_goodbye_holds_no_other_up(tmp_path: Path) -> None:
     """While one pod uses its grace period the next look starts another; and no pod is stopped twice."""
 
     async def scenario() -> None:
@@ -245,7 +245,7 @@ def test_the_next_agent_goes_on_counting(tmp_path: Path) -> None:
     "mistake", ["kind: [", "", "kind: Deployment", "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: x}"]
 )
 @pytest.mark.parametrize("restarts", [True, False])
-def test_a_mistake_stops_nobody(tmp_path: Path, mistake: str, *, restarts: bool) -> None:
+def test_a_mistake_stops_no_other_pod(tmp_path: Path, mistake: str, *, restarts: bool) -> None:
     """Neither what this agent started nor what the one before did; when the file is right again, it counts."""
 
     async def scenario() -> None:

@@ -20,7 +20,7 @@ from jettison.runtimes.protocol import PodStatus
 SECOND = 10**9
 
 
-def test_nobody_comes_back_under_pressure() -> None:
+def test_no_pod_comes_back_under_pressure() -> None:
     """The delay may be over; while something is short the pod waits."""
     chances = Readmission()
     chances.evicted("default/a", 0)

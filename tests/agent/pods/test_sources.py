@@ -66,7 +66,7 @@ def test_a_name_may_be_any_bytes(node: Node) -> None:
     assert "\\xfe.yaml" in str(node.said)
 
 
-def test_what_is_not_a_file_keeps_nobody_waiting(node: Node) -> None:
+def test_what_is_not_a_file_keeps_no_reader_waiting(node: Node) -> None:
     """Opening a pipe waits for a writer, and a device has no end; both are told once, and the others are read."""
     os.mkfifo(node.path / "pipe.yaml")
     (node.path / "endless.yaml").symlink_to("/dev/zero")

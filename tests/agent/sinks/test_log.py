@@ -146,7 +146,7 @@ def flood(sink: LogSink, count: int = 20_000) -> None:
         sink.take(events.ActionFailed("evict", f"reason {number}"), NOON_NS)
 
 
-def test_a_reader_that_does_not_read_stops_nobody_and_is_told_what_it_missed(pipe: tuple[int, int]) -> None:
+def test_a_reader_that_does_not_read_stops_no_other_and_is_told_what_it_missed(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     sink = LogSink(writing, buffer_bytes=10_000)
 
@@ -207,7 +207,7 @@ def test_a_log_that_is_closed_tries_no_more(pipe: tuple[int, int], monkeypatch: 
     assert not select.select([reading], [], [], 0)[0]
 
 
-def test_a_stopped_terminal_stops_nobody(terminal: tuple[int, int]) -> None:
+def test_a_stopped_terminal_stops_no_process(terminal: tuple[int, int]) -> None:
     person, program = terminal
     sink = LogSink(program, buffer_bytes=10_000)
 
@@ -218,7 +218,7 @@ def test_a_stopped_terminal_stops_nobody(terminal: tuple[int, int]) -> None:
     sink.close()
 
 
-def test_a_socket_that_is_not_read_stops_nobody() -> None:
+def test_a_socket_that_is_not_read_stops_no_process() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sink = LogSink(ours.fileno(), buffer_bytes=10_000)
@@ -262,7 +262,7 @@ def test_where_the_descriptor_cannot_be_opened_again_only_what_fits_is_written(
     sink.close()
 
 
-def test_a_reader_that_is_gone_harms_nobody() -> None:
+def test_a_reader_that_is_gone_harms_no_other() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     sink = LogSink(writing)

@@ -163,7 +163,7 @@ def test_pods_that_are_never_cleared_away_do_not_pile_up() -> None:
     assert len(metrics._counted) <= MOST_COUNTED
 
 
-def test_somebody_elses_number_is_read_when_it_is_asked_for() -> None:
+def test_another_process_number_is_read_when_it_is_asked_for() -> None:
     metrics, dropped = Metrics(), [0]
     metrics.watch("jettison_log_lines_dropped_total", "Lines.", lambda: dropped[0])
     dropped[0] = 7

@@ -66,7 +66,7 @@ def test_a_token_names_a_user_with_groups() -> None:
 
 
 @pytest.mark.parametrize("header", [None, "", "Basic YTpi", "Bearer", "Bearer ", "bearer\t" + "a" * 16, "a" * 16])
-def test_anything_but_a_bearer_token_is_nobody(header: str | None) -> None:
+def test_anything_but_a_bearer_token_is_no_user(header: str | None) -> None:
     assert authenticator().authenticate(header) is ANONYMOUS
 
 
@@ -80,12 +80,12 @@ def test_no_header_upsets_it_or_opens_a_door(header: str) -> None:
     assert authenticator().authenticate(header) in (None, ANONYMOUS)
 
 
-def test_the_admin_may_do_everything_and_nobody_nothing() -> None:
+def test_the_admin_may_do_everything_and_an_anonymous_user_nothing() -> None:
     assert all(is_allowed(ADMIN, access) for access in EVERY_ACCESS)
     assert not any(is_allowed(ANONYMOUS, access) for access in EVERY_ACCESS)
 
 
-def test_a_viewer_reads_everything_and_writes_only_questions_about_himself() -> None:
+def test_a_viewer_reads_everything_and_writes_only_questions_about_itself() -> None:
     allowed = {access for access in EVERY_ACCESS if is_allowed(VIEWER, access)}
     assert {access.resource for access in allowed if access.verb not in READ} == {
         "selfsubjectaccessreviews",

@@ -63,7 +63,7 @@ def user_info(api: Served, *headers: tuple[str, str]) -> Json:
         ([("Impersonate-User", "")], {"username": "admin", "groups": ["system:masters", KNOWN]}),
     ],
 )
-def test_an_admin_is_whom_it_asks_to_be(api: Served, headers: list[tuple[str, str]], expected: Json) -> None:
+def test_an_admin_is_the_user_that_it_asks_to_be(api: Served, headers: list[tuple[str, str]], expected: Json) -> None:
     assert user_info(api, *headers) == expected
 
 

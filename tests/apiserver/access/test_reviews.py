@@ -52,14 +52,14 @@ def test_may_i(asker: User, spec: dict[str, Any], expected: bool) -> None:
     assert status(SELF_ACCESS_REVIEWS, spec, asker)["allowed"] is expected
 
 
-def test_may_he() -> None:
+def test_access_review() -> None:
     assert status(ACCESS_REVIEWS, {"user": "bob", **EVICT}) == {"allowed": True}
     assert status(ACCESS_REVIEWS, {"user": "bob", **DELETE}) == {"allowed": False}
     assert status(ACCESS_REVIEWS, {"user": "carl", **EVICT}) == {"allowed": False}
     assert status(ACCESS_REVIEWS, {"groups": ["system:masters"], **ALL}) == {"allowed": True}
 
 
-def test_may_he_in_this_namespace() -> None:
+def test_access_review_in_this_namespace() -> None:
     review = {"metadata": {"namespace": "a"}, "spec": {"user": "bob", **EVICT}}
     assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN, RIGHTS)["status"] == {"allowed": True}
 
@@ -149,7 +149,7 @@ def test_may_a_node_list_these(selector: dict[str, Any], expected: bool) -> None
     assert status(SELF_ACCESS_REVIEWS, about, NODE) == {"allowed": expected}
 
 
-def test_who_am_i() -> None:
+def test_self_subject_review() -> None:
     assert answer_review(SELF_REVIEWS, {}, EVICTOR, KNOWN, RIGHTS) == {
         "metadata": {},
         "status": {"userInfo": {"username": "bob", "groups": ["jettison:evictors"]}},

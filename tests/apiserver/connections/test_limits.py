@@ -272,7 +272,7 @@ async def quickly(limits: Limits, user: str) -> Answer:
 
 
 @pytest.mark.parametrize("user", ["viewer", "admin"])
-def test_slow_bodies_of_a_user_shut_out_nobody_not_even_its_own_quick_ones(user: str) -> None:
+def test_slow_bodies_of_a_user_shut_out_no_request_not_even_its_own_quick_ones(user: str) -> None:
     async def work() -> None:
         limits = Limits(reading, asyncio.Event(), identify=user_of)
         slow = [slowly(limits, user) for _ in range(420)]

@@ -247,7 +247,7 @@ def test_any_request_is_answered(lasting: Served, requests: list[Any]) -> None:
 
 @pytest.mark.parametrize("role", ["viewer", "evictor", "node"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_nobody_writes_what_is_not_his(api: Served, role: str, method: str) -> None:
+def test_no_user_writes_what_is_not_its_own(api: Served, role: str, method: str) -> None:
     api.pod("p", node="elsewhere")
     before = api.store.version
     for path in (PODS, f"{PODS}/p", f"{PODS}/p/status", BUDGETS, "/api/v1/namespaces"):

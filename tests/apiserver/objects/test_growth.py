@@ -103,7 +103,7 @@ def test_directives_that_make_no_sense(node: Served, patch: Json) -> None:
     assert node.patch(NODE, patch, STRATEGIC).code == 422
 
 
-def test_no_more_warnings_than_somebody_reads(api: Served) -> None:
+def test_no_more_warnings_than_a_person_reads(api: Served) -> None:
     body = {"metadata": {"name": "p"}, **{f"a{number}": 1 for number in range(1000)}}
     answer = api.post(PODS, body, query="fieldValidation=Strict")
     assert (answer.code, answer.message.count("unknown field")) == (400, 100)

@@ -92,7 +92,7 @@ def test_another_of_the_same_name_is_not_replaced(api: Served) -> None:
     assert answer.message == f'Operation cannot be fulfilled on pods "p": {key}, AdditionalErrorMsg: {why}'
 
 
-def test_a_policy_of_preemption_is_for_ever(api: Served) -> None:
+def test_a_policy_of_preemption_never_changes(api: Served) -> None:
     api.post(CLASSES, {"metadata": {"name": "hi"}, "value": 5})
     answer = api.patch(f"{CLASSES}/hi", {"preemptionPolicy": "Never"})
     assert causes(answer) == [("preemptionPolicy", 'Invalid value: "Never": field is immutable')]
@@ -174,7 +174,7 @@ def test_lists(api: Served, query: str, code: int, message: str) -> None:
         ("/apis/batch/v1/namespaces/default/jobs", 'field label "status.replicas" not supported for Job'),
     ],
 )
-def test_fields_that_nobody_selects_by(api: Served, path: str, message: str) -> None:
+def test_fields_that_no_selector_knows(api: Served, path: str, message: str) -> None:
     answer = api.get(path, query="fieldSelector=status.replicas%3D1")
     assert (answer.code, answer.message) == (400, message)
 
@@ -199,7 +199,7 @@ def test_patches_that_are_none(api: Served, patch: Any, media_type: str, message
     assert api.patch(f"{PODS}/p", patch, media_type).message == message
 
 
-def test_a_field_that_nobody_knows_makes_no_difference(api: Served) -> None:
+def test_an_unknown_field_makes_no_difference(api: Served) -> None:
     api.pod("p")
     answer = api.patch(f"{PODS}/p", {"spec": {"bogus": 1}})
     assert (answer.code, answer.headers["warning"]) == (200, '299 - "unknown field \\"spec.bogus\\""')
@@ -237,7 +237,7 @@ def test_deployments(api: Served, spec: Json, expected: list[tuple[str, str]]) -
     assert causes(api.post(DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": spec})) == expected
 
 
-def test_an_event_of_the_new_kind_says_who_and_when(api: Served) -> None:
+def test_an_event_of_the_new_kind_says_its_reporter_and_time(api: Served) -> None:
     event = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}}
     answer = api.post("/apis/events.k8s.io/v1/namespaces/default/events", {**event, "type": "Normal"})
     assert causes(answer) == [("eventTime", "Required value")]

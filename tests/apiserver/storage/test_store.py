@@ -89,7 +89,7 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
     on_store(tmp_path, work)
 
 
-def test_nobody_sees_what_is_not_durable(tmp_path: Path) -> None:
+def test_no_reader_sees_what_is_not_durable(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
         changes: list[Change] = []
         store.follow(LEASES, 0, changes.append)

@@ -331,7 +331,7 @@ def test_a_store_of_a_later_form_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_nobody_else_can_read_any_of_it(tmp_path: Path) -> None:
+def test_no_other_user_can_read_any_of_it(tmp_path: Path) -> None:
     """Not for a moment, whatever the umask."""
     before = os.umask(0)
     try:
@@ -360,7 +360,7 @@ def _reread(look: Callable[[Store], Awaitable[None]]) -> Callable[[Store], Await
     return again
 
 
-def test_a_damaged_budget_lets_nobody_go(tmp_path: Path) -> None:
+def test_a_damaged_budget_lets_no_pod_go(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     first = Served(folder)
     first.pod("p")

@@ -150,7 +150,7 @@ def test_a_node_that_is_gone(api: Served, tmp_path: Path) -> None:
     api.run(scenario())
 
 
-def test_somebody_else_in_its_place_is_not_believed(api: Served, tmp_path: Path) -> None:
+def test_another_process_in_its_place_is_not_believed(api: Served, tmp_path: Path) -> None:
     """Nor told anything: the request is not even sent."""
 
     async def scenario() -> None:
@@ -168,7 +168,7 @@ def test_somebody_else_in_its_place_is_not_believed(api: Served, tmp_path: Path)
     api.run(scenario())
 
 
-def test_a_node_that_nobody_knows(api: Served, tmp_path: Path) -> None:
+def test_an_unknown_node(api: Served, tmp_path: Path) -> None:
     with pytest.raises(ApiError, match='there is no node "n1"') as caught:
         api.run(read(api, tmp_path))
     assert caught.value.code == 503

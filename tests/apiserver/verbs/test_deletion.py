@@ -190,7 +190,7 @@ def test_a_collection_is_deleted_by_selector_and_shown(api: Served) -> None:
     assert [each["metadata"]["name"] for each in api.get(PODS).body["items"]] == ["c"]
 
 
-def test_202_where_dependents_are_not_to_be_orphaned_and_somebody_waits(api: Served) -> None:
+def test_202_where_dependents_are_not_to_be_orphaned_and_the_client_waits(api: Served) -> None:
     api.pod("p")
     assert api.delete(f"{PODS}/p", {"orphanDependents": False}).code == 202
 
@@ -315,7 +315,7 @@ def test_the_policy_counts_while_a_finalizer_holds_the_pod(api: Served) -> None:
     assert api.get(f"{PODS}/p").code == 404
 
 
-def test_pods_of_a_job_stay_unless_somebody_says_otherwise(api: Served) -> None:
+def test_pods_of_a_job_stay_unless_the_client_says_otherwise(api: Served) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     path = "/apis/batch/v1/namespaces/default/jobs"
     for name in "ab":

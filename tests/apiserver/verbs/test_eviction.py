@@ -366,7 +366,7 @@ def test_concurrent_evictions_never_exceed_the_budget(api: Served) -> None:
     assert (left["disruptionsAllowed"], len(left["disruptedPods"])) == (0, 10)
 
 
-def test_a_budget_written_by_somebody_else_is_read_again(api: Served) -> None:
+def test_a_budget_written_by_another_client_is_read_again(api: Served) -> None:
     """The handler keeps budgets as values; a controller's write in between must count."""
     for name in "ab":
         api.pod(name)

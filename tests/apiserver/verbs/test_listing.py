@@ -84,7 +84,7 @@ def test_a_chunk_that_comes_too_late_is_gone(tmp_path: Path) -> None:
     "token",
     ["garbage", "%00", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MX0", "IuKC"],
 )
-def test_a_token_of_somebody_else(api: Served, token: str) -> None:
+def test_a_token_of_another_user(api: Served, token: str) -> None:
     answer = api.get(POD_PATH, query=f"limit=2&continue={token}")
     assert answer.code == 400
     assert answer.message.startswith("invalid continue token: continue key is not valid: ")

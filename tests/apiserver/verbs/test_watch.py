@@ -191,7 +191,7 @@ def lines(*chunks: bytes) -> list[tuple[str, str]]:
     return [(each["type"], each["object"]["metadata"].get("name", "")) for each in found]
 
 
-def test_a_watcher_that_lags_too_far_is_told_410_and_nobody_waits_for_it(
+def test_a_watcher_that_lags_too_far_is_told_410_and_holds_no_other_up(
     api: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "HISTORY_BYTES", 4000)

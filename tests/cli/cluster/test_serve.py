@@ -42,7 +42,7 @@ def test_what_it_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert {"admin", "viewer", "evictor"} <= users
 
 
-def test_a_restart_keeps_objects_and_whoever_may_come_in(tmp_path: Path) -> None:
+def test_a_restart_keeps_objects_and_tokens(tmp_path: Path) -> None:
     with serving(tmp_path / "state") as first:
         assert first.call("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})[0] == 201
         token, authority = first.token(), (tmp_path / "state/cluster/pki/ca.crt").read_bytes()
@@ -61,7 +61,7 @@ def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_even_while_somebody_watches(tmp_path: Path, which: signal.Signals) -> None:
+def test_a_signal_ends_it_even_while_a_client_watches(tmp_path: Path, which: signal.Signals) -> None:
     with serving(tmp_path / "state") as server:
         watching = server.connect()
         headers = {"Authorization": f"Bearer {server.token()}"}
@@ -136,7 +136,7 @@ def replica_set(name: str, priority: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
-def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path) -> None:
+def test_a_log_that_is_not_read_stops_no_process(tmp_path: Path) -> None:
     """The reader of standard error has stalled. The controllers have much to complain about, and work on."""
     readable, writable = os.pipe()
     room = fcntl.fcntl(writable, fcntl.F_SETPIPE_SZ, 4096)
@@ -171,7 +171,7 @@ def test_a_closed_standard_file_is_none_of_its_business(tmp_path: Path, closed: 
     assert process.wait(60) == 0
 
 
-def test_nobody_has_to_read_its_greeting(tmp_path: Path) -> None:
+def test_its_greeting_need_not_be_read(tmp_path: Path) -> None:
     readable, writable = os.pipe()
     os.close(readable)
     command = (*COMMAND, "--state-dir", str(tmp_path / "state"), "--listen", "127.0.0.1:0")
@@ -189,7 +189,7 @@ def test_nobody_has_to_read_its_greeting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["admin", "viewer", "evictor", "controllers"])
-def test_a_node_takes_nobody_s_kubeconfig(tmp_path: Path, name: str) -> None:
+def test_a_node_takes_no_other_users_kubeconfig(tmp_path: Path, name: str) -> None:
     said = refused("--state-dir", str(tmp_path / "state"), "--node", name).stderr
     assert said == f"error: a node cannot be called `{name}`: `{name}.kubeconfig` is the file of another user\n"
     assert not (tmp_path / "state").exists()

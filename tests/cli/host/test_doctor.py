@@ -76,7 +76,7 @@ def test_a_node_with_its_agent(guarded: Guarded) -> None:
     assert (found["node"]["state"], found["node"]["finding"]) == ("ok", f"the agent of node `{guarded.name}` is well")
 
 
-def test_a_node_that_nobody_guards(unguarded: Guarded) -> None:
+def test_a_node_without_an_agent(unguarded: Guarded) -> None:
     done = unguarded.here("doctor", "-o", "json")
 
     assert done.exit_code == 1
@@ -94,7 +94,7 @@ def test_a_node_that_does_not_exist(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_another_user_learns_what_he_may_not(guarded: Guarded) -> None:
+def test_another_user_learns_what_it_may_not(guarded: Guarded) -> None:
     done = as_nobody("doctor", *guarded.where, "-o", "json")
 
     document = json.loads(done.stdout)
@@ -169,7 +169,7 @@ def test_version_2_with_everything(machine: MadeUp) -> None:
     assert not any(check.name in ("limits", "volumes") for check in Machine(machine.root, machine.proc).checks())
 
 
-def test_a_controller_that_nobody_passes_on(machine: MadeUp) -> None:
+def test_a_controller_that_is_not_passed_on(machine: MadeUp) -> None:
     machine.mount((".", "cgroup2", ""))
     (machine.root / "cgroup.controllers").write_text("memory\n")
     found = machine.check("limits")

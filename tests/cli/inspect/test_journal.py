@@ -99,7 +99,7 @@ def test_json_has_whole_records(guarded: Guarded) -> None:
     assert started["values"]["pod"] == "shop/leak"
 
 
-def test_a_pod_that_nobody_has_heard_of(guarded: Guarded) -> None:
+def test_an_unknown_pod(guarded: Guarded) -> None:
     done = guarded.here("journal", "nobody")
 
     assert (done.exit_code, done.stdout) == (1, "")
@@ -142,7 +142,7 @@ def test_hostile_records_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert "unreadable=" in shown[1]
 
 
-def test_a_step_that_waits_names_nobody(tmp_path: Path) -> None:
+def test_a_step_that_waits_names_no_pod(tmp_path: Path) -> None:
     """While one pod clears away the next is chosen at every look, but is not evicted."""
     journal, clock = Journal.open(tmp_path / "node" / "n1" / "journal"), HandClock()
     clock.time_ns = 1893456000 * 10**9

@@ -67,7 +67,7 @@ def test_what_cannot_be_had_is_told(guarded: Guarded, arguments: tuple[str, ...]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_who_may_not_read_a_log_is_told_so(guarded: Guarded) -> None:
+def test_a_user_that_may_not_read_a_log_is_told_so(guarded: Guarded) -> None:
     done = as_nobody("logs", "leak", *guarded.where)
 
     assert (done.returncode, done.stdout) == (1, "")

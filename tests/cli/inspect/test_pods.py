@@ -126,7 +126,7 @@ def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
     ],
     ids=["unborn", "dead", "alive"],
 )
-def test_of_a_container_whose_start_was_seen_by_nobody_it_is_told(
+def test_of_a_container_whose_start_was_not_seen_it_is_told(
     tmp_path: Path, born: dict[str, int | None], row: list[str]
 ) -> None:
     """The agent was killed between the birth of a process and the line that says that it runs: as it would go on."""
@@ -182,7 +182,7 @@ def test_records_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_who_may_not_see_the_node_is_told_so(guarded: Guarded) -> None:
+def test_a_user_that_may_not_see_the_node_is_told_so(guarded: Guarded) -> None:
     """And not that there are no pods."""
     done = as_nobody("pods", *guarded.where)
 

@@ -83,7 +83,7 @@ def test_the_order_for_another_signal(guarded: Guarded) -> None:
     assert guarded.here("top", "--signal", "moon").exit_code == 2
 
 
-def test_a_signal_that_nobody_measures(tmp_path: Path) -> None:
+def test_a_signal_that_is_not_measured(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "node" / "n1" / "journal")
     seen = snapshot(1893456000, NodeStats("n1", MemoryStats(None, 50 * MI, 50 * MI, 50 * MI)))
     recorder = JournalRecorder(journal, tmp_path / "history", POLICY, HandClock(), "n1", lambda _: None)

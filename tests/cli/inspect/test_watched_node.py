@@ -98,7 +98,7 @@ def test_without_a_home_a_state_directory_must_be_named() -> None:
     assert done.stderr == "error: there is no home directory: give the directory of the node's state with --state-dir\n"
 
 
-def test_a_socket_that_nobody_listens_on_is_no_agent(tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_is_no_agent(tmp_path: Path) -> None:
     """An agent that was killed leaves it behind."""
     node = WatchedNode("n1", tmp_path)
     with pytest.raises(ObservationError, match="no agent runs for node `n1`"):

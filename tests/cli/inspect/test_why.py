@@ -96,7 +96,7 @@ def test_json_has_the_decision_with_all_its_keys(guarded: Guarded) -> None:
     assert events_told.index("eviction_started") < events_told.index("pod_evicted")
 
 
-def test_a_pod_that_nobody_has_heard_of(guarded: Guarded) -> None:
+def test_an_unknown_pod(guarded: Guarded) -> None:
     done = guarded.run("why", "nobody")
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -133,7 +133,7 @@ def test_a_pod_that_came_back_is_explained_by_its_last_eviction(tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_who_may_not_read_the_journal_is_told_so(guarded: Guarded) -> None:
+def test_a_user_that_may_not_read_the_journal_is_told_so(guarded: Guarded) -> None:
     done = as_nobody("why", "leak", *guarded.where)
 
     assert (done.returncode, done.stdout) == (1, "")

@@ -190,7 +190,7 @@ def test_more_reserved_than_there_is(tmp_path: Path) -> None:
     assert "warning: on a machine like this one a kubelet would not start: invalid Node Allocatable" in here.stdout
 
 
-def test_a_thousand_mistakes_do_not_take_for_ever(tmp_path: Path) -> None:
+def test_a_thousand_mistakes_do_not_take_long(tmp_path: Path) -> None:
     entries = "".join(f"  signal{number}: {number}\n" for number in range(1000))
     result = check(f"{HEAD}evictionHard:\n{entries}", tmp_path)
 

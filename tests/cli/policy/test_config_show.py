@@ -68,7 +68,7 @@ def test_an_image_filesystem_of_its_own_is_told_by_its_size() -> None:
     assert threshold(document, "containerfs.available")["capacity"]["text"] == "200Gi"
 
 
-def test_what_nobody_told_stays_open() -> None:
+def test_what_was_not_told_stays_open() -> None:
     document = answer("config", "show", KUBELET, "--capacity-memory", "16Gi")
 
     assert threshold(document, "nodefs.available")["threshold"] is None

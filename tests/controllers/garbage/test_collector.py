@@ -118,7 +118,7 @@ def test_orphans_stay_and_can_be_adopted_again(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_what_was_orphaned_by_nobody_is_found_after_a_restart(kubeconfig: Path) -> None:
+def test_what_was_not_orphaned_yet_is_found_after_a_restart(kubeconfig: Path) -> None:
     """The owner went while no collector ran: its absence is all there is to see."""
 
     async def scene(ground: Playground) -> None:
@@ -236,7 +236,7 @@ def test_what_has_changed_since_is_not_deleted(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_a_dependent_that_nobody_has_heard_of_is_orphaned_too(kubeconfig: Path) -> None:
+def test_a_dependent_of_an_unknown_kind_is_orphaned_too(kubeconfig: Path) -> None:
     """The owner is gone in a moment, and the dependent would be collected as soon as it is heard of."""
 
     async def scene(ground: Playground) -> None:
@@ -304,7 +304,7 @@ def test_other_kinds_are_collected_too(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_two_that_wait_for_one_another_do_not_wait_for_ever(kubeconfig: Path) -> None:
+def test_two_that_wait_for_one_another_do_not_wait_without_end(kubeconfig: Path) -> None:
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
         first = await replica_set(ground, 0, "first")

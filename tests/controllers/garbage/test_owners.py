@@ -173,7 +173,7 @@ def test_an_owner_that_waits_is_asked_for_each_time(kubeconfig: Path) -> None:
     _staged(kubeconfig, scene)
 
 
-def test_a_kind_that_nobody_serves_is_asked_about_once(kubeconfig: Path) -> None:
+def test_a_kind_that_is_not_served_is_asked_about_once(kubeconfig: Path) -> None:
     """Until it may have come."""
 
     async def scene(stage: Scene) -> None:
@@ -187,7 +187,7 @@ def test_a_kind_that_nobody_serves_is_asked_about_once(kubeconfig: Path) -> None
     _staged(kubeconfig, scene)
 
 
-def test_a_kind_that_is_served_no_more_takes_nobody_with_it(kubeconfig: Path) -> None:
+def test_a_kind_that_is_served_no_more_takes_no_dependent_with_it(kubeconfig: Path) -> None:
     """Its objects are not found then, and may be there again when the kind is."""
 
     async def scene(stage: Scene) -> None:

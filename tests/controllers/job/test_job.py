@@ -244,7 +244,7 @@ def test_a_policy_tells_evictions_from_bugs(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_with_a_policy_nobody_takes_the_place_of_one_that_has_not_ended(kubeconfig: Path) -> None:
+def test_with_a_policy_no_pod_takes_the_place_of_one_that_has_not_ended(kubeconfig: Path) -> None:
     """How it ends may decide the Job, so a pod that is going is waited for."""
 
     async def scene(ground: Playground) -> None:
@@ -349,7 +349,7 @@ def test_a_suspended_job_has_no_pods_and_no_time_passes_for_it(kubeconfig: Path)
     play(kubeconfig, scene)
 
 
-def test_a_restart_counts_nobody_twice(kubeconfig: Path) -> None:
+def test_a_restart_counts_no_pod_twice(kubeconfig: Path) -> None:
     """Each time the controller is ended at some moment of its work, and the next one goes on."""
 
     async def scene(ground: Playground) -> None:

@@ -46,7 +46,7 @@ def test_the_most_important_first_then_the_oldest() -> None:
     _play(scene)
 
 
-def test_who_failed_comes_back_when_something_happens() -> None:
+def test_what_failed_comes_back_when_something_happens() -> None:
     """Not before; and at once, if no other pod waits. The most important is first again."""
 
     async def scene(queue: SchedulingQueue) -> None:
@@ -76,7 +76,7 @@ def test_what_happens_during_a_try_is_not_missed() -> None:
     _play(scene)
 
 
-def test_who_failed_lets_others_go_first() -> None:
+def test_what_failed_lets_others_go_first() -> None:
     """While others want to be tried, a failure costs a second; importance does not help against that."""
 
     async def scene(queue: SchedulingQueue) -> None:
@@ -106,7 +106,7 @@ def test_a_pod_that_changes_during_a_try_is_tried_again() -> None:
     _play(scene)
 
 
-def test_who_is_removed_does_not_come_back() -> None:
+def test_what_is_removed_does_not_come_back() -> None:
     """From wherever it is; but its successor of the same name does."""
 
     async def scene(queue: SchedulingQueue) -> None:

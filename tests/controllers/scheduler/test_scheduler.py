@@ -256,7 +256,7 @@ async def _said_again(ground: Playground, name: str) -> str:
     return await until(look, seconds=PATIENCE)
 
 
-def test_who_waits_for_a_place_gives_way_to_the_more_important(alone: Path) -> None:
+def test_a_pod_that_waits_for_a_place_gives_way_to_the_more_important(alone: Path) -> None:
     """No other pod is ended for that, and the one that gave way waits for nothing any more."""
 
     async def scene(ground: Playground) -> None:
@@ -410,7 +410,7 @@ def test_a_full_cluster_is_never_overfilled(alone: Path) -> None:
     play(alone, scene)
 
 
-def test_a_pod_that_somebody_else_binds_is_counted_there(alone: Path) -> None:
+def test_a_pod_that_another_client_binds_is_counted_there(alone: Path) -> None:
     """Bound by hand while the scheduler runs: its room is taken, and no pod is bound twice."""
 
     async def scene(ground: Playground) -> None:

@@ -79,7 +79,7 @@ def test_the_last_disruption_turns_the_condition() -> None:
         ),
     ],
 )
-def test_who_may_go(pod: ApiPod, budget: Budget, allowance: Allowance) -> None:
+def test_which_pods_may_go(pod: ApiPod, budget: Budget, allowance: Allowance) -> None:
     """Only a granted eviction writes to the budget; the shortcut for unready pods needs `desired > 0`."""
     verdict = judge_eviction(pod, [budget], NOW)
     assert isinstance(verdict, Allowed)
@@ -117,7 +117,7 @@ def test_who_may_go(pod: ApiPod, budget: Budget, allowance: Allowance) -> None:
         ),
     ],
 )
-def test_who_must_stay(pod: ApiPod, budget: Budget, refusal: Refusal, cause: str) -> None:
+def test_which_pods_must_stay(pod: ApiPod, budget: Budget, refusal: Refusal, cause: str) -> None:
     """Only numbers that are too old ask the client to come back: it would repeat other refusals ten times."""
     verdict = judge_eviction(pod, [budget], NOW)
     retry = 10 if refusal is Refusal.UNPROCESSED else None

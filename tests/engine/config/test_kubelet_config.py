@@ -159,7 +159,7 @@ def test_negative_pid_limits_all_mean_unlimited() -> None:
         ({"nodeStatusUpdateFrequency": "20s", "nodeStatusReportFrequency": "1m"}, MINUTE_NS),
     ],
 )
-def test_who_updates_often_reports_as_often(fields: dict[str, str], report: int) -> None:
+def test_a_node_that_updates_often_reports_as_often(fields: dict[str, str], report: int) -> None:
     """Unless it is said otherwise."""
     assert load(**fields).node_status_report_frequency == report
 
@@ -172,7 +172,7 @@ def test_killing_a_container_as_a_whole_is_three_answers(wish: bool | None) -> N
     assert to_document(config).get("singleProcessOOMKill") is wish
 
 
-def test_origins_tell_who_set_what() -> None:
+def test_origins_tell_which_source_set_what() -> None:
     """Entry by entry where it is a map, so that each threshold can be shown with its source."""
     drop_in = Source("20.conf", document(evictionHard={"pid.available": "5%"}))
     config = assemble(Source("kubelet.yaml", document(maxPods=7)), [drop_in], [("max-pods", "9")])

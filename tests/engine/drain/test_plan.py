@@ -91,7 +91,7 @@ def shape(found: DrainPlan) -> dict[str, tuple[str, int]]:
     return {each.pod.name: (each.fate.value, each.wave) for node in found.nodes for each in node.pods}
 
 
-def test_without_budgets_everybody_goes_at_once() -> None:
+def test_without_budgets_every_pod_goes_at_once() -> None:
     found = plan([pod("a"), pod("b")], [])
     assert shape(found) == {"a": ("goes", 1), "b": ("goes", 1)}
     assert (found.waves, found.is_complete) == (1, True)
@@ -271,7 +271,7 @@ def test_some_pods_go_without_spending_anything(going: ApiPod, guard: Budget) ->
     assert shape(found) == {"a": ("goes", 1), "b": ("blocked", 0)}
 
 
-def test_a_budget_whose_selector_makes_no_sense_guards_nobody() -> None:
+def test_a_budget_whose_selector_makes_no_sense_guards_no_pod() -> None:
     guard = replace(
         budget(allowed=0, healthy=1, desired=1), selector=SelectorObject({}, (MatchExpression("a", "Like", ()),))
     )

@@ -34,14 +34,14 @@ def test_room_is_lost_on_one_node_for_the_next() -> None:
     assert only(found, "b").remedy == NO_NODE.format(more="")
 
 
-def test_nobody_waits_for_a_replacement_that_cannot_come() -> None:
+def test_no_pod_waits_for_a_replacement_that_cannot_come() -> None:
     guard = budget(allowed=2, healthy=4, desired=2, least=2)
     found = plan([pod(name) for name in "abc"], [guard], stranded="a")
     assert shape(found) == {"a": ("goes", 1), "b": ("goes", 1), "c": ("waits", 2)}
     assert only(found, "c").waits_for == ("default/b",)
 
 
-def test_without_a_budget_nobody_is_kept_for_want_of_a_node() -> None:
+def test_without_a_budget_no_pod_is_kept_for_want_of_a_node() -> None:
     found = plan([pod("a"), pod("b", owner=None), pod("c", phase="Succeeded")], [], stranded="abc")
     assert shape(found) == {"a": ("goes", 1), "b": ("goes", 1), "c": ("goes", 1)}
     # Of the others there would be no replacement anyway.

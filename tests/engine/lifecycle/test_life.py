@@ -100,7 +100,7 @@ def test_a_pod_that_cannot_be_set_up_waits_and_is_tried_every_ten_seconds() -> N
     assert phase(world) == "Running"
 
 
-def test_a_pod_that_is_refused_is_asked_for_ever_less() -> None:
+def test_a_pod_that_is_refused_is_asked_for_less_and_less_often() -> None:
     trouble = Trouble("CreateContainerConfigError", "no", "Failed", "no", is_refusal=True)
     world = World(set_up_troubles=[trouble] * 8).ask()
     world.pass_seconds(1)

@@ -249,7 +249,7 @@ def test_regular_containers_run_together(policy: RestartPolicy, regulars: list[C
     assert plan(policy, [], regulars, NOW_NS, was_initialized=True) == expected
 
 
-def test_a_sidecar_is_kept_running_but_keeps_nobody_alive() -> None:
+def test_a_sidecar_is_kept_running_but_keeps_no_pod_alive() -> None:
     side = sidecar("s", DUE)
     assert plan(NEVER, [side], [regular("a", UP)], NOW_NS, was_initialized=True).start == ("s",)
     assert plan(NEVER, [side], [regular("a", DONE)], NOW_NS, was_initialized=True) == OVER

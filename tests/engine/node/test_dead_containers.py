@@ -92,7 +92,7 @@ def test_young_containers_are_left_alone() -> None:
     assert planned([young, old], EVICTED, policy) == ["a-9900"]
 
 
-def test_pods_nobody_knows_are_gone() -> None:
+def test_unknown_pods_are_gone() -> None:
     """Once all sources have reported; before that it is unknown."""
     assert plan_containers(THREE, ContainerCollection(), NOW, {}) == sorted(THREE, key=lambda each: each.created_ns)
 

@@ -170,7 +170,7 @@ def test_a_reclaim_that_does_not_suffice() -> None:
     assert evicted(steps.step(1, node(fs=filesystem(6 * GI)))) == planned
 
 
-def test_a_reclaim_nobody_could_judge() -> None:
+def test_a_reclaim_that_could_not_be_judged() -> None:
     """Observation failed afterwards, so it did not suffice."""
     steps = Steps(HARD_DISK)
     order = reclaimed(steps.step(0, LOW_DISK))
@@ -226,7 +226,7 @@ def test_critical_pods_that_would_have_gone_first() -> None:
         ([pod("x", 2_000_000_000)], "unable to evict any pods from the node"),
     ],
 )
-def test_when_nobody_can_go(pods: list[Pod], why: str) -> None:
+def test_when_no_pod_can_go(pods: list[Pod], why: str) -> None:
     """A fact says so; the condition is reported all the same."""
     outcome = decide(HARD_MEMORY, History(), snapshot(0, LOW_MEMORY, pods))
     assert idle(outcome) == why

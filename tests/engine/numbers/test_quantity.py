@@ -62,7 +62,7 @@ def test_an_empty_number_is_zero(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["+5Mi", "1.G", "1E3", "1.500", "01", "+1", "5Gi", "1500m"])
-def test_some_spellings_survive_until_somebody_calculates(text: str) -> None:
+def test_some_spellings_survive_until_they_are_calculated_with(text: str) -> None:
     """Messages quote `+5Mi` as it was written; adding nothing to it makes it `5Mi`."""
     quantity = parse(text)
     assert str(quantity) == text

@@ -53,7 +53,7 @@ def test_memory_pressure_alone_turns_best_effort_away(found: Pod, is_admitted: b
 
 
 @pytest.mark.parametrize("conditions", [[DISK], [PID], [MEMORY, DISK], [DISK, MEMORY], [PID, DISK, MEMORY]])
-def test_any_other_pressure_turns_everybody_away(conditions: list[Condition]) -> None:
+def test_any_other_pressure_turns_every_pod_away(conditions: list[Condition]) -> None:
     """Even a pod that tolerates every taint; the message repeats the conditions in their order."""
     message = f"The node had condition: [{' '.join(conditions)}]. "
     for found in (BURSTABLE, tolerating(Toleration(operator="Exists"))):
@@ -63,7 +63,7 @@ def test_any_other_pressure_turns_everybody_away(conditions: list[Condition]) ->
     assert admit_under_pressure(STATIC, conditions) == ADMITTED
 
 
-def test_without_pressure_everybody_may_come() -> None:
+def test_without_pressure_every_pod_may_come() -> None:
     """A transition period of zero therefore lets pods onto a starving node."""
     assert admit_under_pressure(pod(), []) == ADMITTED == Admission(True, "", "")
 
@@ -112,7 +112,7 @@ def test_one_pod_too_many() -> None:
     assert shortages(pod(), others, NODE) == [Shortage("pods", 1, 3, 3)]
 
 
-def test_a_device_nobody_announced_cannot_be_short() -> None:
+def test_a_device_that_was_not_announced_cannot_be_short() -> None:
     """Requests of extended resources unknown to the node are dropped first."""
     wanting = Pod("a", containers=(Container("c", {"example.com/gpu": parse("1")}),))
     assert shortages(wanting, [], NODE) == []

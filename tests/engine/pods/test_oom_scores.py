@@ -85,7 +85,7 @@ def test_nothing_is_shared_without_a_memory_request_of_the_pod(own: Resources) -
     assert oom_score_adjustments(whole, NODE) == {"c": 875}
 
 
-def test_a_sidecar_with_nobody_to_serve() -> None:
+def test_a_sidecar_without_a_container_to_serve() -> None:
     """A pod of init containers alone."""
     alone = Pod("a", init_containers=(sidecar("proxy", memory="1Gi"),))
     assert oom_score_adjustments(alone, NODE) == {"proxy": 875}

@@ -170,7 +170,7 @@ def test_the_class_in_status_wins() -> None:
         (Pod("a", priority=2_000_000_000, priority_class="system-cluster-critical"), True, False),
     ],
 )
-def test_who_is_critical(found: Pod, is_critical: bool, is_node_critical: bool) -> None:
+def test_which_pods_are_critical(found: Pod, is_critical: bool, is_node_critical: bool) -> None:
     """Static and mirror pods whatever their priority; the class alone makes no pod critical."""
     assert (found.is_critical, found.is_node_critical) == (is_critical, is_node_critical)
 

@@ -88,7 +88,7 @@ def test_taking_a_pod_moves_the_last_one_into_its_place() -> None:
     assert chosen(uneven, memory(60)) == ["p2", "p3", "p4"]
 
 
-def test_nobody_helps() -> None:
+def test_evicting_no_pod_helps() -> None:
     """What would remain after all pods are gone is said in the error, each with a comma behind it."""
     found = victims(CRITICAL, [pod("be1"), burstable(10)], [memory(20), MissingResource("cpu", 5)])
     assert found.refusal == (
@@ -114,7 +114,7 @@ def test_nobody_helps() -> None:
         (10, None, False),
     ],
 )
-def test_who_gives_way_to_whom(incoming: int | None, running: int | None, can_be: bool) -> None:
+def test_which_pods_give_way(incoming: int | None, running: int | None, can_be: bool) -> None:
     """Any pod that is not critical, and lower priorities where both have one; never an equal."""
     assert is_preemptable(pod("in", incoming), pod("out", running)) is can_be
 
@@ -146,7 +146,7 @@ SHORT = [Shortage("cpu", 500, 1800, 2000), Shortage("memory", 10, 5, 10)]
         (CRITICAL, ["NodeName"], Recovery(remaining=("NodeName",))),
     ],
 )
-def test_when_nobody_is_ended(incoming: Pod, others: list[str], recovery: Recovery) -> None:
+def test_when_no_pod_is_ended(incoming: Pod, others: list[str], recovery: Recovery) -> None:
     """A pod that is not critical gets no room made; where something else is in the way, room would not help."""
     assert handle_admission_failure(incoming, [burstable(100)], SHORT, others) == recovery
 

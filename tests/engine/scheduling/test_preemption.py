@@ -204,7 +204,7 @@ CASES: list[tuple[str, PlaceablePod, ClusterLoad, tuple[Budget, ...], tuple[str,
 
 
 @pytest.mark.parametrize(("case", "incoming", "nodes", "budgets", "expected"), CASES, ids=[each[0] for each in CASES])
-def test_who_goes(
+def test_which_pods_go(
     case: str,
     incoming: PlaceablePod,
     nodes: ClusterLoad,
@@ -249,14 +249,14 @@ REFUSALS: list[tuple[str, PlaceablePod, ClusterLoad, str]] = [
 
 
 @pytest.mark.parametrize(("case", "incoming", "nodes", "message"), REFUSALS, ids=[each[0] for each in REFUSALS])
-def test_why_nobody_goes(case: str, incoming: PlaceablePod, nodes: ClusterLoad, message: str) -> None:
+def test_why_no_pod_goes(case: str, incoming: PlaceablePod, nodes: ClusterLoad, message: str) -> None:
     """Kubernetes' words."""
     found = chosen(incoming, nodes)
     assert isinstance(found, NoPreemption)
     assert found.message == message
 
 
-def test_nobody_else_goes_while_some_are_going() -> None:
+def test_no_other_pod_goes_while_some_are_going() -> None:
     """Unless they went for another pod, or the node has become impossible meanwhile."""
     going = pod("going", 2, 1, "n", is_preempted=True)
     nodes = cluster(going, pod("other", 2, 1, "n"))
@@ -272,7 +272,7 @@ def test_nobody_else_goes_while_some_are_going() -> None:
     assert victims(chosen(incoming, nodes)) == ("m", ["there"], 0)
 
 
-def test_two_who_need_the_same_room_do_not_end_the_same_pods() -> None:
+def test_two_pods_that_need_the_same_room_do_not_end_the_same_pods() -> None:
     """The first is nominated, so that the second finds its place taken and looks for another."""
     nodes = cluster(pod("a", 2, 1, "n"), pod("b", 2, 2, "n"))
     first, second = pod("first", 2, 9), pod("second", 2, 9)

@@ -144,7 +144,7 @@ def test_what_was_decided_stays() -> None:
     assert next_step(JobGoal(), view, 0) == JobStep(delete=(RUNNING,))
 
 
-def test_at_the_end_everybody_is_counted() -> None:
+def test_at_the_end_every_pod_is_counted() -> None:
     """Of a failed Job all that did not succeed have failed; of a successful one those that were not needed did not."""
     pods = (SUCCEEDED, RUNNING, GOING, replace(FAILED, is_tracked=False))
     lost = tally(JobGoal(), JobState(), pods, JobVerdict(False, "", ""), is_deleted=False)

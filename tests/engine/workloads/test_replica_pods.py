@@ -85,7 +85,7 @@ ORDER = [
 ]
 
 
-def test_who_is_missed_least() -> None:
+def test_which_pod_is_missed_least() -> None:
     names = [each.name for each in ORDER]
     neighbours = {"n": 1, "crowd": 2}
     for shuffled in (ORDER, ORDER[::-1], ORDER[::2] + ORDER[1::2]):
@@ -116,6 +116,6 @@ def test_of_about_the_same_age_the_uid_decides() -> None:
         )
     )
 )
-def test_nobody_is_lost_or_doubled(pods: list[ApiPod]) -> None:
+def test_no_pod_is_lost_or_doubled(pods: list[ApiPod]) -> None:
     ordered = deletion_order(pods, {"a": 2}, NOW)
     assert sorted(map(repr, ordered)) == sorted(map(repr, pods))

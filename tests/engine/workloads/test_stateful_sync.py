@@ -144,7 +144,7 @@ def test_the_numbers() -> None:
     assert not is_updated(counts_of(GOAL, list(_pods(*"aA").values()), "old"), pair)
 
 
-def test_who_comes_back_as_it_was() -> None:
+def test_a_pod_that_comes_back_as_it_was() -> None:
     goal = replace(GOAL, start=5, kept=2)
     assert [goal.keeps(ordinal) for ordinal in goal.ordinals] == [True, True, False]
     assert not GOAL.keeps(0)

@@ -14,7 +14,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-def test_the_value_is_kept_for_ever() -> None:
+def test_the_value_is_never_dropped() -> None:
     """Another value after an upgrade would give every Deployment a second ReplicaSet of the same name."""
     assert template_hash(TEMPLATE) == "v86jf8gb88"
     assert template_hash(TEMPLATE, 1) == "5csgtlmqq4"

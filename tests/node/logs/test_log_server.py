@@ -174,7 +174,7 @@ async def _heard(node: Node, chain: Path | None) -> bytes:
         writer.transport.abort()
 
 
-def test_whoever_has_no_certificate_of_the_authority_is_not_talked_to(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_of_the_authority_is_not_talked_to(tmp_path: Path) -> None:
     """None, another authority's, one that signed itself, and the API server's own, which is for servers."""
 
     async def scenario() -> None:
@@ -321,7 +321,7 @@ def test_so_many_logs_at_once_and_no_more(tmp_path: Path, monkeypatch: pytest.Mo
     play(scenario())
 
 
-def test_who_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_server, "STALL_SECONDS", 0.5)
 
     async def scenario() -> None:

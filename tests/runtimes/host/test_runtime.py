@@ -194,7 +194,7 @@ def test_a_starved_disk_gets_back_what_finished_pods_left(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_what_belongs_to_nobody_is_collected_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_owner_is_collected_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jettison.runtimes.host.runtime.COLLECT_SECONDS", 0.05)
 
     async def scenario() -> None:

@@ -343,7 +343,7 @@ def test_a_pod_that_was_out_of_time_when_the_agent_died_still_is(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("is_reaped", "phase", "code"), [(True, "Failed", 137), (False, "Succeeded", 0)])
-def test_of_a_pod_that_ended_while_nobody_looked_only_the_undead_can_tell(
+def test_of_a_pod_that_ended_unseen_only_the_undead_can_tell(
     tmp_path: Path, is_reaped: bool, phase: str, code: int
 ) -> None:
     pids: list[int] = []
@@ -383,7 +383,7 @@ def test_a_container_that_died_is_started_again_as_its_policy_wants(tmp_path: Pa
     twice(tmp_path, before, after, between)
 
 
-def test_a_number_that_somebody_else_has_now_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_number_that_another_process_has_now_is_not_taken_for_ours(tmp_path: Path) -> None:
     stranger = subprocess.Popen(["sleep", "60"])
 
     async def before(scene: Scene) -> None:
@@ -568,7 +568,7 @@ def test_a_clean_up_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     twice(tmp_path, before, after, between)
 
 
-def test_a_pod_that_nobody_wanted_any_more_is_forgotten(tmp_path: Path) -> None:
+def test_a_pod_that_is_wanted_no_more_is_forgotten(tmp_path: Path) -> None:
     async def before(scene: Scene) -> None:
         await scene.supervisor.start(manifest(container(STUBBORN), terminationGracePeriodSeconds=30))
         await until(lambda: handles_term(scene.pid()))
@@ -584,7 +584,7 @@ def test_a_pod_that_nobody_wanted_any_more_is_forgotten(tmp_path: Path) -> None:
     twice(tmp_path, before, after)
 
 
-def test_what_belongs_to_nobody_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_owner_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without a record a pod may go on; but one that is not asked for goes in the end."""
     monkeypatch.setattr(supervisor, "_LOST_WAIT", 0.3)
     pids: list[int] = []

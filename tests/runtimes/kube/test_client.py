@@ -130,7 +130,7 @@ def test_a_watch_from_a_version_that_is_none_is_refused(served: Served) -> None:
     talk(access_to(served), scene)
 
 
-def test_a_budget_that_nobody_counted_asks_for_patience(served: Served) -> None:
+def test_a_budget_that_was_not_counted_yet_asks_for_patience(served: Served) -> None:
     """Ten seconds at a time; the caller hears of each, and may stop waiting whenever it likes."""
 
     async def scene(client: KubeClient) -> None:

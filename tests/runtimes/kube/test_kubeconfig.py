@@ -33,7 +33,7 @@ def write(path: Path, document: object) -> str:
     return str(path)
 
 
-def test_the_current_context_says_where_and_who(tmp_path: Path) -> None:
+def test_the_current_context_says_server_and_user(tmp_path: Path) -> None:
     access = load_access(Overrides(kubeconfig=write(tmp_path / "k", config())), {})
     assert (access.server, access.namespace) == ("https://127.0.0.1:6443", "web")
     assert access.credentials == Credentials(token="secret")

@@ -174,7 +174,7 @@ def test_bits_are_capabilities(fake_proc: Path, uid_map: str | None) -> None:
     assert capabilities.has(Capability.KILL)
 
 
-def test_nobody_has_none(fake_proc: Path) -> None:
+def test_a_process_may_have_none(fake_proc: Path) -> None:
     write_status(fake_proc, "0000000000000000")
 
     assert read_capabilities(fake_proc) == Capabilities(frozenset(), is_in_initial_namespace=True)

@@ -45,7 +45,7 @@ def test_trees_are_measured_whole_and_logs_by_their_plain_files(pool: ThreadPool
     asyncio.run(scenario())
 
 
-def test_a_round_runs_when_it_is_due_or_somebody_is_new(pool: ThreadPoolExecutor, tmp_path: Path) -> None:
+def test_a_round_runs_when_it_is_due_or_a_pod_is_new(pool: ThreadPoolExecutor, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
@@ -115,7 +115,7 @@ def test_what_vanishes_is_missing_and_what_cannot_be_read_is_named(pool: ThreadP
     asyncio.run(scenario())
 
 
-def test_who_is_in_a_hurry_does_not_wait_for_long(pool: ThreadPoolExecutor, tmp_path: Path) -> None:
+def test_a_hurried_caller_does_not_wait_for_long(pool: ThreadPoolExecutor, tmp_path: Path) -> None:
     async def scenario() -> None:
         disks = watch(pool)
         blocker = asyncio.Event()

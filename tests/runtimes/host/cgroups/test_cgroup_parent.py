@@ -48,7 +48,7 @@ time.sleep(60)
 """
 
 
-def test_who_does_not_want_cgroups_gets_none(tmp_path: Path) -> None:
+def test_without_a_wish_for_cgroups_there_are_none(tmp_path: Path) -> None:
     assert find_cgroup_parent(settings(tmp_path, uses_cgroups=False)) == NoGround("the settings say not to")
 
 
@@ -84,7 +84,7 @@ def test_a_node_below_a_name_of_several_levels_takes_them_away_again(tmp_path: P
 
 
 @needs_root
-def test_what_somebody_else_made_below_a_node_keeps_it_in_place(tmp_path: Path) -> None:
+def test_what_another_program_made_below_a_node_keeps_it_in_place(tmp_path: Path) -> None:
     found = find_cgroup_parent(settings(tmp_path))
     assert isinstance(found, CgroupParent)
     foreign = found.mounts.used[0].mount_point / found.node / "foreign"
@@ -166,7 +166,7 @@ def test_a_second_agent_with_records_of_its_own_leaves_the_pods_of_the_first_alo
             assert is_alive(pid)
 
 
-def test_whoever_may_only_read_a_node_cannot_keep_its_agent_out(cgroup: Cgroup) -> None:
+def test_a_user_that_may_only_read_a_node_cannot_keep_its_agent_out(cgroup: Cgroup) -> None:
     """A pod of another user would wait for the lock, and have it as soon as the agent dies."""
     claim(cgroup).release()
     command = [sys.executable, "-I", "-S", "-c", LOCKS, *map(str, cgroup.directories)]
@@ -195,7 +195,7 @@ def test_a_cgroup_with_others_in_it_is_refused_and_left_alone(tmp_path: Path) ->
     assert foreign.remove()
 
 
-def test_an_empty_cgroup_of_somebody_else_can_be_used_and_stays(tmp_path: Path) -> None:
+def test_an_empty_cgroup_of_another_owner_can_be_used_and_stays(tmp_path: Path) -> None:
     own = settings(tmp_path)
     lent = Cgroup(discover(), own.cgroup_name)
     lent.create()

@@ -84,7 +84,7 @@ def test_without_cgroups_there_is_one_line_that_says_what_that_means(tmp_path: P
     containment.meter.close()
 
 
-def test_whom_the_kernel_cannot_be_told_to_spare_is_said(tmp_path: Path) -> None:
+def test_what_the_kernel_cannot_be_told_to_spare_is_said(tmp_path: Path) -> None:
     containment = build(settings(tmp_path, uses_cgroups=False))
     lowest = lowest_oom_score_adj()
     assert any("oom_score_adj" in line for line in containment.lacks) is (lowest is None or lowest > -997)
@@ -92,7 +92,7 @@ def test_whom_the_kernel_cannot_be_told_to_spare_is_said(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may make cgroups")
-def test_whoever_may_not_make_cgroups_gets_families(tmp_path: Path) -> None:
+def test_without_the_right_to_make_cgroups_there_are_families(tmp_path: Path) -> None:
     containment = build(settings(tmp_path))
     assert containment.kubepods is None
     assert "permission denied" in containment.lacks[0]

@@ -64,7 +64,7 @@ def test_we_are_never_in_a_family_of_our_own() -> None:
     assert os.getpid() not in {process.pid for process in families.members("poda")}
 
 
-def test_a_number_that_was_given_to_somebody_else_is_not_followed() -> None:
+def test_a_number_that_was_given_to_another_process_is_not_followed() -> None:
     families = Families("here")
     stranger = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"])
     try:
@@ -87,7 +87,7 @@ def test_a_dead_ancestor_is_forgotten_with_its_family() -> None:
         assert families._ancestors == {}
 
 
-def test_a_zombie_is_nobody(tmp_path: Path) -> None:
+def test_a_zombie_is_no_process(tmp_path: Path) -> None:
     place = ProcessGroups(Families("here"), GI).of_container(pod(), "c")
     with running(place, SLEEPS) as pid:
         os.kill(pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ def test_a_zombie_is_nobody(tmp_path: Path) -> None:
         reap(pid)
 
 
-def test_a_quick_census_finds_who_came_since_the_last_and_passes_over_strangers() -> None:
+def test_a_quick_census_finds_what_came_since_the_last_and_passes_over_strangers() -> None:
     groups = ProcessGroups(Families("here"), GI)
     first, second = (groups.of_container(pod(), name) for name in "cd")
     with running(first, SLEEPS) as one:

@@ -100,7 +100,7 @@ def test_a_place_is_the_same_again_after_its_removal(make: MakePlace, tmp_path: 
 
 
 @both
-def test_who_does_not_die_in_time_is_named(make: MakePlace, tmp_path: Path) -> None:
+def test_a_process_that_does_not_die_in_time_is_named(make: MakePlace, tmp_path: Path) -> None:
     async def scenario() -> None:
         with make(tmp_path) as place:
             place.create()

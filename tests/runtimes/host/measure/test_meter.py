@@ -274,7 +274,7 @@ def test_a_pod_between_two_runs_uses_nothing(groups: ProcessGroups, meter: Proce
     assert (numbers.working_set, numbers.processes, numbers.containers) == (0, 0, {})
 
 
-def test_who_is_still_a_copy_of_the_agent_does_not_count_as_large_as_it(
+def test_a_process_that_is_still_a_copy_of_the_agent_does_not_count_as_large_as_it(
     groups: ProcessGroups, meter: ProcessMeter, tmp_path: Path
 ) -> None:
     """An exec probe is that for some milliseconds, several times a second."""

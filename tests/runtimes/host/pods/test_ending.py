@@ -231,7 +231,7 @@ def test_a_pod_that_takes_its_time_can_be_ended_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_fork_bomb_leaves_nobody(tmp_path: Path, at_once: bool) -> None:
+def test_a_fork_bomb_leaves_no_process(tmp_path: Path, at_once: bool) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(manifest(python(FORK_BOMB)))
         place = scene.places.of_pod(scene.status().pod)
@@ -352,7 +352,7 @@ def test_a_pod_in_back_off_can_be_ended(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_whoever_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(
+def test_what_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(scene: Scene) -> None:
@@ -407,7 +407,7 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
 
 
 @needs_memory_events
-def test_whoever_cannot_be_killed_is_said_and_killed_as_soon_as_he_can_be(
+def test_what_cannot_be_killed_is_said_and_killed_as_soon_as_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pods' parent is frozen, and what is frozen on version 1 does not die."""

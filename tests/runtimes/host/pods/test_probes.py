@@ -145,7 +145,7 @@ def ask(answer: bytes, context: ssl.SSLContext | None) -> tuple[Answer, list[byt
     return asyncio.run(run()), asked
 
 
-def test_nobody_checks_the_certificate(context: ssl.SSLContext) -> None:
+def test_the_certificate_is_not_checked(context: ssl.SSLContext) -> None:
     """It is signed by no authority that the agent knows, and the page is there."""
     answer, asked = ask(b"HTTP/1.1 204 No Content\r\n\r\n", context)
     assert answer.is_well

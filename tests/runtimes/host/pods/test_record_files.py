@@ -47,7 +47,7 @@ def test_what_was_saved_is_found_again_oldest_first(tmp_path: Path) -> None:
     play(tmp_path / "deep" / "pods", scenario)
 
 
-def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+def test_a_file_does_not_grow_without_limit(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
         large = replace(RECORD, document={"x": "y" * 3000})
         path = tmp_path / "uid-1.json"

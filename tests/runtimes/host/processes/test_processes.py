@@ -197,7 +197,7 @@ def test_another_user(tmp_path: Path) -> None:
     assert output.read_text().strip() == "uid=12345 gid=23456 groups=23456"
 
 
-def test_a_start_that_is_cancelled_leaves_nobody(tmp_path: Path) -> None:
+def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
     async def scenario(place: Place) -> None:
@@ -316,7 +316,7 @@ def test_an_adopted_process_can_be_signalled_and_let_go(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_number_that_was_given_to_somebody_else_is_not_adopted() -> None:
+def test_a_number_that_was_given_to_another_process_is_not_adopted() -> None:
     async def run() -> None:
         pid = orphan("sleep 60")
         try:
@@ -328,7 +328,7 @@ def test_a_number_that_was_given_to_somebody_else_is_not_adopted() -> None:
     asyncio.run(run())
 
 
-def test_an_agent_that_dies_before_it_has_noted_leaves_nobody(tmp_path: Path) -> None:
+def test_an_agent_that_dies_before_it_has_noted_leaves_no_process(tmp_path: Path) -> None:
     """It is killed between the fork and the note, for which this test holds it up."""
     mark = tmp_path / "mark"
     program = f"""

@@ -81,6 +81,6 @@ def test_nonsense_is_refused_and_named(probe: dict[str, Any], complaint: str) ->
     assert complaint in str(caught.value)
 
 
-def test_nobody_is_ended_by_a_readiness_probe() -> None:
+def test_no_container_is_ended_by_a_readiness_probe() -> None:
     with pytest.raises(ManifestError, match="terminationGracePeriodSeconds must not be set"):
         parsed(readinessProbe={"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 1})

@@ -24,7 +24,7 @@ def test_the_directory_is_named_as_the_kubelet_names_it(tmp_path: Path) -> None:
     assert logs.pod_log_dir(tmp_path, make_pod("web")).name == "default_web_web"
 
 
-def test_a_log_is_appended_to_by_whoever_opens_it(tmp_path: Path) -> None:
+def test_a_log_is_appended_to_by_each_process_that_opens_it(tmp_path: Path) -> None:
     for word in (b"one\n", b"two\n"):
         descriptor = logs.open_log(tmp_path / "pod" / "c", 3)
         os.write(descriptor, word)
@@ -65,7 +65,7 @@ def test_a_log_is_due_when_it_is_too_large(tmp_path: Path) -> None:
     assert not logs.is_due(path, 100)
 
 
-def test_hardly_anything_is_lost_while_somebody_writes(tmp_path: Path) -> None:
+def test_hardly_anything_is_lost_while_a_process_writes(tmp_path: Path) -> None:
     descriptor = logs.open_log(tmp_path, 0)
     path = logs.log_file(tmp_path, 0)
     writer = subprocess.Popen(["seq", "-f", "%07.0f", "1000000"], stdout=descriptor)

@@ -118,7 +118,7 @@ def test_on_a_starved_disk_nothing_is_kept_of_pods_that_ended(disk: Disk, pool: 
     assert disk.log("done", 0).parents[1].exists()
 
 
-def test_what_belongs_to_nobody_goes(disk: Disk, pool: ThreadPoolExecutor) -> None:
+def test_what_has_no_owner_goes(disk: Disk, pool: ThreadPoolExecutor) -> None:
     disk.run("forgotten", 0)
     assert collect(disk, pool).containers == 1
     assert disk.left() == []

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.engine.labels.selectors import (
-    EVERYTHING,
     NOTHING,
     LabelSelector,
     MatchExpression,
@@ -61,10 +60,11 @@ def test_comparisons_are_strict_and_numeric(operator: Operator) -> None:
 def test_absent_selects_nothing_and_empty_selects_all() -> None:
     """The difference between `selector: null` and `selector: {}` of a budget; both print as the empty text."""
     assert select(None) == NOTHING
-    assert select(SelectorObject()) == EVERYTHING
-    assert (NOTHING.matches({}), EVERYTHING.matches({})) == (False, True)
-    assert (NOTHING.is_empty, EVERYTHING.is_empty) == (False, True)
-    assert (str(NOTHING), str(EVERYTHING)) == ("", "")
+    everything = select(SelectorObject())
+    assert everything == LabelSelector(())
+    assert (NOTHING.matches({}), everything.matches({})) == (False, True)
+    assert (NOTHING.is_empty, everything.is_empty) == (False, True)
+    assert (str(NOTHING), str(everything)) == ("", "")
 
 
 def test_an_object_is_the_conjunction_of_its_parts_in_order_of_keys() -> None:

@@ -14,7 +14,6 @@ from jettison.engine.pods.admission import (
     Admission,
     Shortage,
     admit_under_pressure,
-    pressure_taints,
     shortages,
 )
 from jettison.engine.pods.pod import Container, Pod
@@ -70,8 +69,6 @@ def test_without_pressure_every_pod_may_come() -> None:
 
 def test_conditions_become_taints() -> None:
     """None of them is NoExecute: pressure alone drives no pod away."""
-    assert pressure_taints([]) == []
-    assert pressure_taints([PID, MEMORY]) == [PRESSURE_TAINTS[MEMORY], PRESSURE_TAINTS[PID]]
     assert {taint.effect for taint in PRESSURE_TAINTS.values()} == {NO_SCHEDULE}
     assert PRESSURE_TAINTS[DISK] == Taint("node.kubernetes.io/disk-pressure", "", NO_SCHEDULE)
 

@@ -123,7 +123,6 @@ class LabelSelector:
         return ",".join(map(str, self.requirements or ()))
 
 
-EVERYTHING: Final = LabelSelector(())
 NOTHING: Final = LabelSelector(None)
 
 

@@ -50,12 +50,6 @@ def admit_under_pressure(pod: Pod, conditions: Sequence[Condition]) -> Admission
     return Admission(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
 
 
-def pressure_taints(conditions: Iterable[Condition]) -> list[Taint]:
-    """The taints that mirror conditions. None of them is NoExecute: pressure alone never drives a pod away."""
-    reported = set(conditions)
-    return [taint for condition, taint in PRESSURE_TAINTS.items() if condition in reported]
-
-
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """More was requested than is left; integers, cpu in thousandths."""

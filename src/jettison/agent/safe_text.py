@@ -1,4 +1,7 @@
-"""Text from pods, made safe for a terminal."""
+"""Text from pods, made safe for a terminal.
+
+A module of its own, because `jettison --help` needs it and loads nothing of the engine.
+"""
 
 from __future__ import annotations
 

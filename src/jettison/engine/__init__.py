@@ -43,7 +43,7 @@ __all__ = [
 _MODULES = {
     "Evict": "node.decide",
     "Eviction": "node.evictions",
-    "History": "node.history",
+    "History": "node.pressure",
     "NodeStats": "node.snapshot",
     "Nothing": "node.decide",
     "Outcome": "node.decide",

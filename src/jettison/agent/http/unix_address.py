@@ -1,4 +1,7 @@
-"""Unix sockets whose path may be longer than the 107 bytes that the kernel's address holds."""
+"""Unix sockets whose path may be longer than the 107 bytes that the kernel's address holds.
+
+A module of its own, because the server needs it and loads no `http.client`, and the client loads no asyncio.
+"""
 
 from __future__ import annotations
 

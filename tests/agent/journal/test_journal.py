@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -420,3 +421,25 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_read(
     assert [str(damaged) in each for each in journal.complaints] == [True] * is_said
     assert os.path.lexists(f"{damaged}.broken") is is_said
     assert [record.values["node"] for record in read_journal(tmp_path)] == ["before", "after"]
+
+
+def _listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, Path.mkdir, _listening, lambda path: path.symlink_to(path)],
+    ids=["a pipe", "a directory", "a socket", "a loop"],
+)
+def test_what_is_in_the_way_of_the_next_segment_is_set_aside(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """While the agent runs: to wait for a pipe's reader would be the end of guarding."""
+    journal = Journal.open(tmp_path, segment_bytes=500)
+    make(segment_path(tmp_path, 2))
+    for number in range(9):
+        assert journal.append(fact_record(AgentStopped("x" * 100), number, "node1"))
+    journal.close()
+    assert segment_path(tmp_path, 2).is_file()
+    assert journal.failures == 0
+    assert len(times(tmp_path)) == 9

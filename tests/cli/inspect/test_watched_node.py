@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -166,3 +167,41 @@ def test_serve_takes_it_from_the_environment(tmp_path: Path) -> None:
         said = server.stdout.readline()
         server.terminate()
     assert str(tmp_path / "state" / "admin.kubeconfig") in said
+
+
+def _bound(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(path.parent)
+        listener.bind(path.name)
+
+
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a socket": _bound,
+    "a loop": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_what_is_in_the_place_of_a_file_is_neither_waited_for_nor_a_traceback(
+    guarded: Guarded, tmp_path: Path, make: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journal, records, history, card, holds and logs: every file of a node, one after the other all of them."""
+    monkeypatch.chdir(tmp_path)
+    node = tmp_path / "node" / "one"
+    shutil.copytree(guarded.state / "node" / guarded.name, node, ignore=lambda *_: ["agent.sock"])
+    files = [path for path in node.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".json", ".journal", ".log"}
+    for path in files:
+        path.unlink()
+        make(path)
+    for name in ("history.json", "held.json"):
+        if not os.path.lexists(node / name):
+            make(node / name)
+    for words in (["pods"], ["why", "leak"], ["journal"], ["logs", "leak"], ["events"], ["top", "--once"], ["doctor"]):
+        done = run(*words, "--state-dir", str(tmp_path))
+        assert done.exit_code in (0, 1, 2), (words, done.stderr)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
+        assert "Traceback" not in done.stderr

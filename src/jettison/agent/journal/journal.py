@@ -145,7 +145,7 @@ class Journal:
             self._number -= size < len(MAGIC)
             self._begin(self._number + 1)
             return
-        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._end = end
         os.ftruncate(self._fd, end)
         self._reserve(self._fd)
@@ -164,7 +164,10 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         path = segment_path(self.directory, number)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if os.path.lexists(path) and not path.is_file():
+            set_aside(path, "")
+        # A pipe that is put there now fails instead of waiting for a reader.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
             while not self._reserve(fd) and self._drop_oldest():
                 pass

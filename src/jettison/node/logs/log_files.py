@@ -7,11 +7,15 @@ to nothing, so a file that became shorter is read on first in the copy, from whe
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import BinaryIO
 
 from jettison.agent.journal.reading import PodQuery
 from jettison.clock import Clock, SystemClock
@@ -142,7 +146,7 @@ def last_lines(files: list[Path], count: int) -> list[tuple[Path, int]]:
 def read_from(path: Path, place: int) -> Iterator[bytes]:
     """What is in the file from there on; nothing where there is no such file."""
     try:
-        file = path.open("rb")
+        file = _opened(path)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -162,7 +166,7 @@ def read_from(path: Path, place: int) -> Iterator[bytes]:
 def _place_of_last(path: Path, size: int, count: int, *, is_last: bool) -> tuple[int, int]:
     """Where the last `count` lines of one file begin, and how many are still to be found before it."""
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             place = size
             while place > 0:
                 start = max(0, place - _BLOCK)
@@ -178,6 +182,15 @@ def _place_of_last(path: Path, size: int, count: int, *, is_last: bool) -> tuple
     except OSError as error:
         raise _unreadable(path, error) from error
     return 0, count
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A pipe in the place of a log is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a plain file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _unreadable(path: Path, error: OSError) -> ObservationError:

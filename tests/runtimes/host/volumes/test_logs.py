@@ -39,6 +39,25 @@ def test_a_log_is_never_opened_through_a_link(tmp_path: Path) -> None:
     assert not (tmp_path / "passwd").exists()
 
 
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A container that runs as root can put a pipe where its next log will be."""
+    os.mkfifo(tmp_path / "0.log")
+    (tmp_path / "1.log").mkdir()
+    os.mkfifo(tmp_path / "2.log")
+    reader = os.open(tmp_path / "2.log", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for run in range(3):
+            with pytest.raises(WriteError, match="cannot open log"):
+                logs.open_log(tmp_path, run)
+    finally:
+        os.close(reader)
+    (tmp_path / "3.log").write_text("x")
+    os.mkfifo(tmp_path / "3.log.copying")
+    with pytest.raises(WriteError, match="cannot rotate log"):
+        logs.rotate(tmp_path / "3.log")
+    assert (tmp_path / "3.log").read_text() == "x"
+
+
 def test_rotation_keeps_five_files_and_the_writer_notices_nothing(tmp_path: Path) -> None:
     descriptor = logs.open_log(tmp_path, 0)
     path = logs.log_file(tmp_path, 0)

@@ -194,7 +194,7 @@ def _sync(directory: Path, names: set[str]) -> str | None:
     try:
         for path in (*(directory / name for name in names if name), directory):
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
             try:

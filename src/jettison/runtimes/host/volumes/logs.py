@@ -7,7 +7,9 @@ microseconds in between. Every writer appends, so the next line lands at the new
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -46,9 +48,13 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
     path = log_file(directory, run)
     try:
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        # A pipe that a container of root has put there is not waited for: without a reader it cannot be opened.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, flags, mode=_FILE_MODE)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "Not a plain file")
+            os.set_blocking(descriptor, True)
             # Also those of an earlier version, which the group might read.
             os.fchmod(descriptor, _FILE_MODE)
             os.fchown(descriptor, _UNCHANGED if owner is None else owner, _UNCHANGED)
@@ -98,7 +104,8 @@ def files_of(path: Path) -> Iterator[Path]:
 
 def _copy(source: int, target: Path) -> None:
     # Until there is nothing new: a container that writes meanwhile is followed up to the last few microseconds.
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode=_FILE_MODE)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(target, flags, mode=_FILE_MODE)
     try:
         while os.copy_file_range(source, descriptor, LARGEST):
             continue

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/pip install --disable-pip-version-check
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
@@ -22,8 +22,11 @@ up: $(READY)  ## guard this machine; ARGS="--manifests DIR ..."
 check: $(READY)  ## linters, types and import contracts
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts
 
+# Without a cache mypy says nothing for a minute, so a dot a second says that it works.
 types:
-	$(BIN)/mypy
+	@echo $(BIN)/mypy
+	@$(BIN)/mypy & checker=$$!; trap "kill $$checker; exit 130" INT TERM HUP; \
+	  while kill -0 $$checker 2>/dev/null; do printf .; sleep 1; done; wait $$checker
 lint:
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 contracts:
@@ -32,6 +35,7 @@ contracts:
 # Rewriting the asserts of all test files takes 14 s of processor time: once, and not in every worker.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 asserts:
+	@echo collecting the tests
 	@$(PYTEST) --collect-only --quiet >/dev/null || $(PYTEST) --collect-only --quiet
 
 # Most tests wait for something, so two cores carry four workers. A file stays with one worker: its tests share servers.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,11 +48,11 @@ ROUTES: dict[str, Route] = {
 class Running:
     """A server in a thread of its own, as an agent would have it in its loop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **seconds: Any) -> None:
         self.path = path
         self.port = 0
         self.loop = asyncio.new_event_loop()
-        self.server = HttpServer(ROUTES)
+        self.server = HttpServer(ROUTES, **seconds)
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         self.run(self._listen)
@@ -96,11 +97,12 @@ def received(connection: socket.socket) -> bytes:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """With the seconds that a test is parametrized with."""
     # Deeper than a socket address is long.
     directory = tmp_path / ("d" * 100)
     directory.mkdir()
-    server = Running(directory / "agent.sock")
+    server = Running(directory / "agent.sock", **getattr(request, "param", {}))
     yield server
     server.stop()
 
@@ -194,18 +196,16 @@ def test_half_a_request_is_answered_when_its_sender_stops(running: Running) -> N
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_client_that_takes_too_long_to_ask_is_sent_away(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_SECONDS", 0.2)
+@pytest.mark.parametrize("running", [{"head_seconds": 0.2}], indirect=True, ids=["0.2 s"])
+def test_a_client_that_takes_too_long_to_ask_is_sent_away(running: Running) -> None:
     with running.connect() as connection:
         connection.sendall(b"GET /later HT")
 
         assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_client_that_does_not_read_its_answer_is_hung_up_on(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.2)
+@pytest.mark.parametrize("running", [{"answer_seconds": 0.2}], indirect=True, ids=["0.2 s"])
+def test_a_client_that_does_not_read_its_answer_is_hung_up_on(running: Running) -> None:
     with running.connect() as connection:
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(4) == b"HTTP"

@@ -170,13 +170,12 @@ def test_a_reader_that_does_not_read_stops_no_other_and_is_told_what_it_missed(p
 
 
 def test_what_waited_is_written_when_the_reader_wakes_up_and_nothing_else_happens(
-    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    pipe: tuple[int, int],
 ) -> None:
-    monkeypatch.setattr("jettison.agent.sinks.log.RETRY_SECONDS", 0.02)
     reading, writing = pipe
 
     async def scenario() -> list[bytes]:
-        sink = LogSink(writing, buffer_bytes=10_000)
+        sink = LogSink(writing, buffer_bytes=10_000, retry_seconds=0.02)
         flood(sink)
         found: list[bytes] = []
         async with asyncio.timeout(30):
@@ -191,12 +190,11 @@ def test_what_waited_is_written_when_the_reader_wakes_up_and_nothing_else_happen
     assert json.loads(asyncio.run(scenario())[-1])["event"] == "log_lines_dropped"
 
 
-def test_a_log_that_is_closed_tries_no_more(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.agent.sinks.log.RETRY_SECONDS", 0.01)
+def test_a_log_that_is_closed_tries_no_more(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 
     async def scenario() -> None:
-        sink = LogSink(writing, buffer_bytes=10_000)
+        sink = LogSink(writing, buffer_bytes=10_000, retry_seconds=0.01)
         flood(sink)
         sink.close()
         lines(reading)

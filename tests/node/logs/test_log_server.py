@@ -33,7 +33,7 @@ PATH = "/containerLogs/default/web/main"
 class Node:
     """A server with one pod, whose container runs for the second time."""
 
-    def __init__(self, directory: Path, authority: ServerIdentity) -> None:
+    def __init__(self, directory: Path, authority: ServerIdentity, **limits: Any) -> None:
         self.authority = authority
         self.statuses = [PodStatus(POD, "Running", containers=(ContainerStatus("main", "running", restarts=1),))]
         self.directory = pod_log_dir(directory / "logs", POD) / "main"
@@ -44,7 +44,7 @@ class Node:
         (directory / "logs" / "0.log").write_text("secret\n")
         self.chain = self_signed("node")
         logs = HostLogs("n1", directory / "logs", lambda: self.statuses)
-        self.server = LogServer(logs, server_context(self.chain, authority.authority_pem))
+        self.server = LogServer(logs, server_context(self.chain, authority.authority_pem), **limits)
         self.port = 0
 
     def trust(self, chain: Path | None) -> ssl.SSLContext:
@@ -93,8 +93,8 @@ def whole(body: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[Node]:
-    node = Node(directory, ensure_identity(directory / "pki"))
+async def serving(directory: Path, **limits: Any) -> AsyncIterator[Node]:
+    node = Node(directory, ensure_identity(directory / "pki"), **limits)
     node.port = node.server.listen("127.0.0.1", 0)
     try:
         yield node
@@ -234,14 +234,11 @@ def test_only_requests_to_read_are_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("greeting", [b"", b"\x16\x03\x01"], ids=["silent", "begins a handshake"])
-def test_connections_that_say_nothing_do_not_keep_the_api_server_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeting: bytes
-) -> None:
+def test_connections_that_say_nothing_do_not_keep_the_api_server_out(tmp_path: Path, greeting: bytes) -> None:
     """Fifty of them, which would be waited for longer than this test may take."""
-    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
 
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, handshake_seconds=600.0) as node:
             silent = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(50)]
             for _, writer in silent:
                 writer.write(greeting)
@@ -253,11 +250,9 @@ def test_connections_that_say_nothing_do_not_keep_the_api_server_out(
     play(scenario())
 
 
-def test_a_crowd_of_one_address_drops_none_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
-
+def test_a_crowd_of_one_address_drops_none_of_another(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, handshake_seconds=600.0) as node:
             other = await asyncio.open_connection("127.0.0.1", node.port, local_addr=("127.0.0.2", 0))
             crowd = [
                 await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2 * log_server.MOST_OF_ONE_ADDRESS)
@@ -271,11 +266,9 @@ def test_a_crowd_of_one_address_drops_none_of_another(tmp_path: Path, monkeypatc
     play(scenario())
 
 
-def test_of_many_addresses_the_oldest_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 600.0)
-
+def test_of_many_addresses_the_oldest_is_dropped(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, handshake_seconds=600.0) as node:
             crowd = [
                 await asyncio.open_connection("127.0.0.1", node.port, local_addr=(f"127.0.1.{number}", 0))
                 for number in range(1, log_server.MOST_STRANGERS + 2)
@@ -289,11 +282,9 @@ def test_of_many_addresses_the_oldest_is_dropped(tmp_path: Path, monkeypatch: py
     play(scenario())
 
 
-def test_a_stranger_that_takes_too_long_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_server, "HANDSHAKE_SECONDS", 0.5)
-
+def test_a_stranger_that_takes_too_long_is_dropped(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, handshake_seconds=0.5) as node:
             reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
             assert await reader.read() == b""
             writer.close()
@@ -301,11 +292,9 @@ def test_a_stranger_that_takes_too_long_is_dropped(tmp_path: Path, monkeypatch: 
     play(scenario())
 
 
-def test_so_many_logs_at_once_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_server, "MOST_STREAMS", 2)
-
+def test_so_many_logs_at_once_and_no_more(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, most_streams=2) as node:
             followers = [await node.connect(node.authority.client) for _ in range(2)]
             for reader, writer in followers:
                 writer.write(get(PATH + "?follow=true"))
@@ -321,11 +310,9 @@ def test_so_many_logs_at_once_and_no_more(tmp_path: Path, monkeypatch: pytest.Mo
     play(scenario())
 
 
-def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_server, "STALL_SECONDS", 0.5)
-
+def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving(tmp_path) as node:
+        async with serving(tmp_path, stall_seconds=0.5) as node:
             log_file(node.directory, 1).write_bytes(b"x" * (32 << 20))
             _, writer = await node.connect(node.authority.client)
             writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -82,6 +82,9 @@ class HttpServer:
         routes: Mapping[str, Route],
         public: Mapping[str, Route] | None = None,
         orders: Mapping[str, Route] | None = None,
+        *,
+        head_seconds: float = HEAD_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         """`public` are what TCP answers, where every user of the machine may ask; without them it is the same.
 
@@ -90,6 +93,8 @@ class HttpServer:
         self._routes = dict(routes)
         self._public = self._routes if public is None else dict(public)
         self._orders = dict(orders or {})
+        self._head_seconds = head_seconds
+        self._answer_seconds = answer_seconds
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         # Those of the loopback (True), which any user of the machine can reach, apart from those of the socket.
@@ -154,7 +159,7 @@ class HttpServer:
             # Nothing may be left to send when this returns: a client that does not read would keep it in memory.
             writer.transport.set_write_buffer_limits(high=0)
             with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(self._answer_seconds):
                     writer.write(encode_answer(answer, is_head=is_head))
                     await writer.drain()
                     is_sent = True
@@ -187,7 +192,7 @@ class HttpServer:
             oldest.cancel()
         reading[task] = None
         try:
-            return await read_head(reader)
+            return await read_head(reader, self._head_seconds)
         finally:
             reading.pop(task, None)
 
@@ -207,13 +212,13 @@ class HttpServer:
         return answer if isinstance(answer, Answer) else await answer
 
 
-async def read_head(reader: asyncio.StreamReader) -> bytes:
+async def read_head(reader: asyncio.StreamReader, seconds: float = HEAD_SECONDS) -> bytes:
     """With the empty line at its end; a client that takes too long or sends too much is refused."""
     try:
-        async with asyncio.timeout(HEAD_SECONDS):
+        async with asyncio.timeout(seconds):
             return await reader.readuntil(b"\r\n\r\n")
     except TimeoutError:
-        raise ApiError(f"no complete request within {HEAD_SECONDS:g} seconds", code=408) from None
+        raise ApiError(f"no complete request within {seconds:g} seconds", code=408) from None
     except asyncio.IncompleteReadError:
         raise ApiError("the request ends before its headers do", code=400) from None
     except asyncio.LimitOverrunError:

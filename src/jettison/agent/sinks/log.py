@@ -68,12 +68,20 @@ _LEVELS: Mapping[type[Fact], str] = {
 class LogSink:
     """Writes to `descriptor`, which stays its owner's. With `is_verbose` alarms and rankings are logged too."""
 
-    def __init__(self, descriptor: int = 2, *, is_verbose: bool = False, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        descriptor: int = 2,
+        *,
+        is_verbose: bool = False,
+        buffer_bytes: int = BUFFER_BYTES,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
         self.dropped = 0
         self._output = _Output(descriptor)
         self._line = _logfmt if os.isatty(descriptor) else _json
         self._is_verbose = is_verbose
         self._buffer_bytes = buffer_bytes
+        self._retry_seconds = retry_seconds
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._unsaid = 0
@@ -107,7 +115,7 @@ class LogSink:
     def _try_again_later(self) -> None:
         """The reader may wake up when nothing happens any more. Without an event loop the next fact has to do."""
         try:
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
+            self._retry = asyncio.get_running_loop().call_later(self._retry_seconds, self._try_again)
         except RuntimeError:
             return
 

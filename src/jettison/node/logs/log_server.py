@@ -64,9 +64,20 @@ _HEAD: Final = (
 class LogServer:
     """`context` demands certificates of the cluster's authority; whose they are is looked at here."""
 
-    def __init__(self, logs: HostLogs, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        logs: HostLogs,
+        context: ssl.SSLContext,
+        *,
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
+        most_streams: int = MOST_STREAMS,
+    ) -> None:
         self._logs = logs
         self._context = context
+        self._handshake_seconds = handshake_seconds
+        self._stall_seconds = stall_seconds
+        self._most_streams = most_streams
         # Oldest first, each with its address.
         self._strangers: dict[asyncio.Task[None], str] = {}
         self._connections: set[asyncio.Task[None]] = set()
@@ -159,9 +170,9 @@ class LogServer:
             lambda: protocol,
             connection,
             ssl=self._context,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_handshake_timeout=self._handshake_seconds,
             # The last piece is on its way, and may take as long as every other.
-            ssl_shutdown_timeout=STALL_SECONDS,
+            ssl_shutdown_timeout=self._stall_seconds,
         )
         return reader, StreamWriter(transport, protocol, reader, loop)
 
@@ -170,15 +181,15 @@ class LogServer:
         pieces: AsyncGenerator[bytes, None] | None = None
         try:
             _check_name(writer.get_extra_info("peercert"))
-            if self._streams > MOST_STREAMS:
-                raise ApiError(f"this node has {MOST_STREAMS} logs open already", code=503)
+            if self._streams > self._most_streams:
+                raise ApiError(f"this node has {self._most_streams} logs open already", code=503)
             pieces = self._find(parse_head(await read_head(reader)))
             first = await anext(pieces, b"")
         except ApiError as refusal:
-            await _say(writer, encode_answer(plain(refusal.message, refusal.code)))
+            await self._say(writer, encode_answer(plain(refusal.message, refusal.code)))
             return True
         async with aclosing(pieces):
-            sending = asyncio.create_task(_send(writer, first, pieces))
+            sending = asyncio.create_task(self._send(writer, first, pieces))
             # Nothing more is asked on this connection: whatever comes is its end.
             leaving = asyncio.create_task(reader.read(1))
             try:
@@ -208,24 +219,22 @@ class LogServer:
         )
         return self._logs.find(namespace, name, asked.get("uid", ""), query)
 
+    async def _send(self, writer: StreamWriter, first: bytes, pieces: AsyncGenerator[bytes, None]) -> bool:
+        """False where the log broke off: without its last chunk the answer is known to be incomplete."""
+        await self._say(writer, _HEAD + _chunk(first))
+        try:
+            async for piece in pieces:
+                await self._say(writer, _chunk(piece))
+        except ApiError:
+            return False
+        await self._say(writer, b"0\r\n\r\n")
+        return True
 
-async def _send(writer: StreamWriter, first: bytes, pieces: AsyncGenerator[bytes, None]) -> bool:
-    """False where the log broke off: without its last chunk the answer is known to be incomplete."""
-    await _say(writer, _HEAD + _chunk(first))
-    try:
-        async for piece in pieces:
-            await _say(writer, _chunk(piece))
-    except ApiError:
-        return False
-    await _say(writer, b"0\r\n\r\n")
-    return True
-
-
-async def _say(writer: StreamWriter, data: bytes) -> None:
-    if data:
-        async with asyncio.timeout(STALL_SECONDS):
-            writer.write(data)
-            await writer.drain()
+    async def _say(self, writer: StreamWriter, data: bytes) -> None:
+        if data:
+            async with asyncio.timeout(self._stall_seconds):
+                writer.write(data)
+                await writer.drain()
 
 
 def _chunk(piece: bytes) -> bytes:

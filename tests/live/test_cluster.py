@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,15 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
     assert kubectl("logs", name, "--previous", "--tail=1") == "last\n"
     assert kubectl("logs", name, "--previous", "--limit-bytes=3") == "fir"
     assert "is not valid for pod" in kubectl.fails("logs", name, "-c", "nobody")
+    began = cluster.pod(name)["status"]["startTime"]
+    for more in ([], ["--previous"]):
+        for line in kubectl("logs", name, "--timestamps", *more).splitlines():
+            said, _, text = line.partition(" ")
+            assert began.removesuffix("Z") <= said <= datetime.now(UTC).isoformat(), line
+            assert text in ("first", "last", "again")
+    assert kubectl("logs", name, "--since=1h") == kubectl("logs", name, f"--since-time={began}") == "again\n"
+    assert kubectl("logs", name, "--since-time=2999-01-01T00:00:00Z") == ""
+    cluster.wait(lambda: not kubectl("logs", name, "--since=1s"), "the line to be older than a second")
     with kubectl.follow(name) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == "again\n"

@@ -87,7 +87,7 @@ class Forked:
 
     def _ended(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._keeper], [], [], seconds)[0]:
-            (self.returncode,) = _NUMBER.unpack(self._keeper.recv(_NUMBER.size))
+            self.returncode = _number(self._keeper)
             self._keeper.close()
         return self.returncode
 
@@ -103,8 +103,15 @@ def jettison(arguments: Iterable[str], stderr: IO[Any], *, is_heard: bool = True
     with keeper, os.fdopen(writable, "wb") as stdout:
         descriptors = [stdout.fileno(), stderr.fileno(), keeper.fileno()]
         socket.send_fds(_loaded(os.getpid())[0], [request.encode()], descriptors)
-    (pid,) = _NUMBER.unpack(ours.recv(_NUMBER.size))
+    pid = _number(ours)
     return Forked(pid, None if readable is None else os.fdopen(readable), ours)
+
+
+def _number(channel: socket.socket) -> int:
+    data = channel.recv(_NUMBER.size)
+    assert data, "the process that starts `jettison` has ended; its standard error may say why"
+    number: int = _NUMBER.unpack(data)[0]
+    return number
 
 
 @cache

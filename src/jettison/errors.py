@@ -20,6 +20,7 @@
           ├─ SignalError                   a process could not be signalled, or outlived SIGKILL
           ├─ ServeError                    an endpoint could not be opened
           ├─ ContainerRuntimeError         a container runtime said no: its own words, and the code of the answer
+          ├─ ImageError                    an image cannot be had, or may not be pulled
           ├─ PodGone                       there is no such pod (any more): as good as done
           └─ StillRunning                  the pod has not stopped; the killing goes on
 
@@ -181,6 +182,15 @@ class ContainerRuntimeError(ActionError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ImageError(ActionError):
+    """An image cannot be had: the container runtime's own words. Where `is_never_pulled`, it may not be fetched."""
+
+    def __init__(self, image: str, why: str, *, is_never_pulled: bool = False) -> None:
+        super().__init__(why)
+        self.image = image
+        self.is_never_pulled = is_never_pulled
 
 
 class PodGone(ActionError):  # noqa: N818  no failure: the pod is where it should be

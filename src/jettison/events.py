@@ -115,6 +115,21 @@ class LimitsRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerRuntimeLost:
+    """It does not answer. Containers run on and are guarded through the kernel; none is started until it answers."""
+
+    runtime: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRuntimeAnswered:
+    """Again, after it was lost."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionStarted:
     """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent.
 
@@ -230,6 +245,8 @@ Fact = (
     | CollectionFailed
     | LimitsEnforced
     | LimitsRefused
+    | ContainerRuntimeLost
+    | ContainerRuntimeAnswered
     | EvictionStarted
     | PodEvicted
     | EvictionTimedOut

@@ -182,7 +182,7 @@ def running(home: Path) -> Iterator[Containerd]:
     found.start()
     try:
         found.load(PAUSE, ["/bin/sleep", "2147483647"])
-        found.load(IMAGE, ["/bin/sh", "-c", "echo the image's own command; exec sleep 3600"])
+        found.load(IMAGE, ["/bin/sh", "-c", "echo own command; exec sleep 3600"])
         yield found
     finally:
         found.clear()

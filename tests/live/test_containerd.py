@@ -12,6 +12,8 @@ import pytest
 from jettison.errors import ContainerRuntimeError, UnreachableError
 from jettison.runtimes.cri.client import CriClient
 from jettison.runtimes.cri.messages import EXITED, RUNNING
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
+from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.janitor import fresh_name
 from tests.live.containerd import IMAGE, Containerd
 
@@ -99,6 +101,8 @@ def test_a_container_lives_and_dies(containerd: Containerd, tmp_path: Path) -> N
             await client.remove_sandbox(box)
         assert await client.status(found) is None
         assert await client.sandboxes({"test": name}) == ()
+        # The runtime removes what it has made below, and never the parent.
+        assert Cgroup(discover(), f"jettison-{name}").remove()
 
     using(containerd, work)
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from jettison.errors import JettisonError
 
 EXTRAS = {
+    "cri": ("h2",),
     "kube": ("httpx2",),
     "server": ("cryptography", "httptools", "uvicorn"),
 }

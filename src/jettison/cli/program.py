@@ -41,6 +41,7 @@ COMMANDS = {
     "restart": ("host.ordering:restart_command", "End a pod of this machine and start it again."),
     "delete": ("host.ordering:delete_command", "End a pod of this machine; it stays away until its manifest changes."),
     "down": ("host.ordering:down_command", "End the pods of a node of this machine, and its agent."),
+    "images": ("host.images", "Show the images of the container runtime of this machine, or load some."),
     "check": ("host.check", "Say what is wrong with manifests, without starting anything."),
     "doctor": ("host.doctor", "Say what works on this machine, what is missing, and what to do about it."),
     "rank": ("policy.rank", "Say in which order pods would be evicted, and why."),

@@ -39,6 +39,7 @@ from jettison.engine.node.snapshot import Snapshot
 from jettison.errors import WriteError
 from jettison.events import Fact, Sink
 from jettison.node.card import NodeCard, short_path, write_card
+from jettison.node.container_runtime import Containers, find_containers
 from jettison.node.process import ended, started, until_one_ends
 from jettison.node.protection import HostProtection
 from jettison.node.settings import NodeSettings
@@ -92,6 +93,7 @@ class Node:
         self._is_told_to_stop = asyncio.Event()
         self._protection: HostProtection | None = None
         self._guarding: asyncio.Task[None] | None = None
+        self._containers = Containers()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -133,8 +135,11 @@ class Node:
         for complaint in complaints:
             self.emit(complaint)
         try:
-            self.runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit)
+            self._containers = await find_containers(settings, self.emit)
+            driver, offer, _ = self._containers
+            self.runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit, driver, offer)
         except BaseException:
+            await self._close_containers()
             self._journal.close()
             raise
         self._put_together(history)
@@ -148,7 +153,7 @@ class Node:
     def _put_together(self, history: History | None) -> None:
         clock = SystemClock()
         settings, emit, runtime, journal = self.settings, self.emit, self.runtime, self._journal
-        self.lacks = runtime.lacks
+        self.lacks = runtime.lacks + ((self._containers.lack,) if self._containers.lack else ())
         self.kubernetes_events = KubernetesEvents(settings.node_name)
         emit.add(self.kubernetes_events)
         is_dry_run = settings.is_dry_run
@@ -215,7 +220,7 @@ class Node:
             self.conditions,
             emit,
             self.agent.evict,
-            lambda manifest: pod_spec(manifest.document, str(manifest.pod)),
+            lambda manifest: pod_spec(manifest.document, str(manifest.pod), self._containers.offer),
             is_dry_run=settings.is_dry_run,
         )
         directories = self._directories = [ManifestDirectory(path, emit) for path in settings.manifests]
@@ -277,6 +282,8 @@ class Node:
             lines.append(f"  memory   noticed by {self.runtime.memory_alarm}")
         else:
             lines.append("  nothing is guarded: no thresholds are set, --eviction-hard sets some")
+        if self._containers.driver is not None:
+            lines.append(f"  images   run on {self._containers.driver.name}")
         lines.append(f"  pods     {self._pods()}")
         return "\n".join(lines)
 
@@ -314,7 +321,12 @@ class Node:
         if self._protection is not None:
             self._protection.end()
         await self.runtime.close()
+        await self._close_containers()
         self._journal.close()
+
+    async def _close_containers(self) -> None:
+        if self._containers.driver is not None:
+            await self._containers.driver.close()
 
 
 def _count(statuses: Sequence[PodStatus]) -> str:

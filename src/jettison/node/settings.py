@@ -21,6 +21,8 @@ from jettison.runtimes.host.settings import HostSettings, checked_node_name
 
 # Told apart by its identity: an empty path is the working directory.
 _BELOW_STATE_DIR = Path()
+HOST, CRI, AUTO = RUNTIMES = ("host", "cri", "auto")
+_UNIX = "unix://"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -50,6 +52,14 @@ def absolute(path: Path) -> Path:
         raise InputError(f"cannot use `{path}`: {error}") from error
 
 
+def checked_endpoint(endpoint: str) -> Path:
+    """The socket that an endpoint names."""
+    path = Path(endpoint.removeprefix(_UNIX))
+    if "://" in endpoint.removeprefix(_UNIX) or not path.is_absolute() or "\0" in endpoint:
+        raise InputError(f"invalid container runtime endpoint `{endpoint}`: must be `unix://` and an absolute path")
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings(HostSettings):
     """One node of this machine. The runtime's own settings are among them, so a `HostRuntime` takes this value."""
@@ -71,6 +81,13 @@ class NodeSettings(HostSettings):
     listen: tuple[str, int] | None = None
     # Alarms and rankings in the log, too.
     is_verbose: bool = False
+    # What pods run in: `host`, processes; `cri`, containers; `auto`, containers for pods with images where a container
+    # runtime is found.
+    runtime: str = AUTO
+    # `unix://` and a path; empty: looked for at the usual places.
+    cri_endpoint: str = ""
+    # Whether a container may be privileged.
+    allow_privileged: bool = False
 
     def __post_init__(self) -> None:
         self._set("state_dir", absolute(self.state_dir))
@@ -83,6 +100,11 @@ class NodeSettings(HostSettings):
         for taint in self.taints:
             if taint.effect not in _EFFECTS:
                 raise InputError(f"invalid effect `{taint.effect}` of taint `{taint.key}`: {' or '.join(_EFFECTS)}")
+
+        if self.runtime not in RUNTIMES:
+            raise InputError(f"invalid runtime `{self.runtime}`: {', '.join(RUNTIMES)}")
+        if self.cri_endpoint:
+            checked_endpoint(self.cri_endpoint)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

@@ -195,7 +195,7 @@ def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
         assert [64 * fact.seconds for fact in scene.said(events.PodWaiting)][:5] == [1, 2, 4, 4, 4]
         assert (await scene.phase("Running")).containers[0].state == "running"
 
-    def refuse(document: object, source: str) -> PodSpec:
+    def refuse(document: object, source: str, offer: object) -> PodSpec:
         raise ManifestError(f"{source}: not today")
 
     play(tmp_path, scenario)

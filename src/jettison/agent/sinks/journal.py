@@ -19,6 +19,8 @@ RECORDED = (
     events.ReclaimFinished,
     events.CollectionFailed,
     events.LimitsRefused,
+    events.ContainerRuntimeLost,
+    events.ContainerRuntimeAnswered,
     events.EvictionStarted,
     events.PodEvicted,
     GraceCutShort,

@@ -58,6 +58,7 @@ _LEVELS: Mapping[type[Fact], str] = {
     events.ProbeFailed: WARNING,
     events.OutOfMemoryKill: ERROR,
     events.LimitsRefused: ERROR,
+    events.ContainerRuntimeLost: ERROR,
     events.CollectionFailed: ERROR,
     events.KillFailed: ERROR,
     events.ObservationFailed: ERROR,

@@ -16,6 +16,7 @@ from jettison.cli.output import Remarks, emit, output_option
 from jettison.cli.policy.policy_input import counted
 from jettison.errors import InputError, ManifestError
 from jettison.events import Fact
+from jettison.node.container_runtime import usual_offer
 from jettison.runtimes.host.specs.spec import pod_spec
 from jettison.runtimes.linux.files.kernel_files import reason
 
@@ -78,7 +79,7 @@ def check_manifests(paths: Iterable[Path]) -> ManifestCheck:
     wanted = wanted_pods(directories, {}, note, LastGood()).values()
     for manifest in wanted:
         try:
-            pod_spec(manifest.document, str(manifest.pod))
+            pod_spec(manifest.document, str(manifest.pod), usual_offer())
         except ManifestError as error:
             errors.append(f"{manifest.origin}: pod `{manifest.pod!s}`: {str(error).removeprefix(f'{manifest.pod}: ')}")
     files = sorted({source for directory in directories for source in directory.files(())})

@@ -42,7 +42,7 @@ from jettison.runtimes.protocol import PodStatus
 )
 @click.option("--tail", type=WholeNumber(0), metavar="N", help="Begin with the last N lines.")
 @click.option("-p", "--previous", is_flag=True, help="Print the run before the last one.")
-@click.option("--timestamps", is_flag=True, help="Put the time before each line; it is exact to a second.")
+@click.option("--timestamps", is_flag=True, help="Put the time before each line; of processes to a second.")
 @click.option("--since", type=instant, metavar="WHEN", help="Only lines of the last `10m`, or since a time.")
 @click.option("--since-time", type=point, metavar="TIME", help="Only lines since `2030-01-01T00:00:00Z`.")
 @watched_nodes_options
@@ -73,16 +73,16 @@ def command(
     try:
         place = _print(log_file(directory, run), tail, since if since_time is None else since_time, stamper)
         if follow:
-            _follow(LogFollower(directory, run, place, lambda: _fate(node, logs, name)), name, stamper)
+            _follow(LogFollower(directory, run, place, lambda: _fate(node, logs, name), stamper=stamper), name)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-def _follow(follower: LogFollower, container: str, stamper: Stamper | None) -> None:
+def _follow(follower: LogFollower, container: str) -> None:
     run = follower.run
     for block in follower.follow():
-        sys.stdout.buffer.write(block if stamper is None else stamper.stamp(block, 0, lambda _: follower.written_ns))
+        sys.stdout.buffer.write(block)
         if follower.run != run:
             run = follower.run
             sys.stdout.buffer.flush()

@@ -29,7 +29,7 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.spec import Refusal, read_spec
+from jettison.runtimes.host.specs.spec import ImageOffer, Refusal, read_spec
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process
@@ -83,7 +83,7 @@ def recorded_status(record: PodRecord) -> PodStatus:
     manifest = PodManifest(pod_from(document, record.uid), document, record.origin)
     if record.verdict is not None and not record.containers:
         return _without_containers(manifest, record.verdict)
-    spec = read_spec(manifest)
+    spec = read_spec(manifest, ImageOffer(allows_privileged=True) if record.is_boxed else None)
     if isinstance(spec, Refusal):
         return reports.pod_status(manifest, life_of(record, manifest.pod, spec.spec, spec.trouble))
     return reports.pod_status(manifest, _after_the_agent(record, life_of(record, manifest.pod, spec)))

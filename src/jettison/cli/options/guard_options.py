@@ -23,7 +23,7 @@ from jettison.engine.config.policy import PROFILES
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
-from jettison.node.settings import NodeSettings
+from jettison.node.settings import AUTO, RUNTIMES, NodeSettings
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -61,6 +61,20 @@ _OPTIONS = (
         "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
     ),
     click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
+    click.option(
+        "--runtime",
+        type=click.Choice(RUNTIMES),
+        default=AUTO,
+        show_default=True,
+        help="What pods run in: processes, containers, or containers for pods with images where a runtime is found.",
+    ),
+    click.option(
+        "--cri-endpoint",
+        default="",
+        metavar="unix://PATH",
+        help="The socket of the container runtime. [default: containerd's or CRI-O's, where there is one]",
+    ),
+    click.option("--allow-privileged", is_flag=True, help="Let containers be privileged."),
     click.option(
         "--cgroup-name",
         default="",

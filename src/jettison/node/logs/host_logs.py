@@ -77,14 +77,14 @@ class HostLogs:
         while (found := await asyncio.to_thread(next, blocks, None)) is not None:
             block, place = found
             yield block
-        follower = LogFollower(directory, run, place, lambda: Fate.OVER)
+        follower = LogFollower(directory, run, place, lambda: Fate.OVER, stamper=stamper)
         is_written = query.is_followed
         while is_written:
             await asyncio.sleep(_PAUSE_SECONDS)
             # Asked before it is read, or its last words would be missed.
             is_written = self._is_written(pod.uid, query.container, run)
             if news := b"".join(await asyncio.to_thread(lambda: list(follower.news()))):
-                yield news if stamper is None else stamper.stamp(news, 0, lambda _: follower.written_ns)
+                yield news
 
     def _is_written(self, uid: str, container: str, run: int) -> bool:
         status = next((each for each in self._statuses() if each.pod.uid == uid), None)

@@ -21,8 +21,9 @@ from jettison.agent.journal.reading import PodQuery
 from jettison.clock import Clock, SystemClock
 from jettison.errors import JettisonError, ObservationError
 from jettison.manifests.times import fixed_time_text
+from jettison.node.logs.box_lines import BoxLines
 from jettison.runtimes.host.volumes.log_times import Marks
-from jettison.runtimes.host.volumes.logs import files_of, log_file
+from jettison.runtimes.host.volumes.logs import BOX_SUFFIX, SUFFIX, files_of, log_file
 from jettison.runtimes.linux.files.kernel_files import reason
 
 _BLOCK = 64 * 1024
@@ -61,7 +62,7 @@ def find_pod_logs(logs_dir: Path, query: PodQuery) -> PodLogs | None:
 
 def runs_of(directory: Path) -> list[int]:
     """The runs of a container of which there are logs, in order."""
-    stems = [path.stem for path in _entries(directory) if path.suffix == ".log"]
+    stems = {path.stem for path in _entries(directory) if path.suffix in (SUFFIX, BOX_SUFFIX)}
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
@@ -73,6 +74,9 @@ def log_blocks(
     The last `tail` lines, of those that were written at `since_ns` or later; a stamper puts its time before each.
     """
     files = list(files_of(path))
+    if path.suffix == BOX_SUFFIX:
+        yield from _box_blocks(path, files, tail, BoxLines(has_times=stamper is not None, since_ns=since_ns))
+        return
     for file, start in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
         marks = None if since_ns is None and stamper is None else _marks(file)
         place = start if marks is None or since_ns is None else max(start, _place_since(file, marks, since_ns))
@@ -83,6 +87,18 @@ def log_blocks(
             yield shown, end if file == path else 0
         if file == path and end == place:
             yield b"", place
+
+
+def _box_blocks(path: Path, files: list[Path], tail: int | None, lines: BoxLines) -> Iterator[tuple[bytes, int]]:
+    """The same of a container runtime's log, which has its own times."""
+    end = 0
+    for file, start in [(file, 0) for file in files] if tail is None else last_lines(files, tail):
+        end = start
+        for block in read_from(file, start):
+            end += len(block)
+            yield lines.read(block), end - len(lines.rest) if file == path else 0
+    # Half a line is read again by a caller that follows.
+    yield b"", max(end - len(lines.rest), 0)
 
 
 class Stamper:
@@ -250,11 +266,18 @@ class LogFollower:
     """Reads on from `place` in the log of `run`."""
 
     def __init__(
-        self, directory: Path, run: int, place: int, fate: Callable[[], Fate], clock: Clock | None = None
+        self,
+        directory: Path,
+        run: int,
+        place: int,
+        fate: Callable[[], Fate],
+        clock: Clock | None = None,
+        stamper: Stamper | None = None,
     ) -> None:
         self.run = run
-        # When what was read last was written, at the latest.
-        self.written_ns = 0
+        # Puts the time before each line.
+        self._stamper = stamper
+        self._box_lines = BoxLines(has_times=stamper is not None)
         self._directory = directory
         self._place = place
         self._fate = fate
@@ -269,6 +292,7 @@ class LogFollower:
             if later:
                 yield from self.news()
                 self.run, self._place = later[0], 0
+                self._box_lines = BoxLines(has_times=self._stamper is not None)
                 looked, last = self._clock.monotonic_ns(), self._fate()
                 yield b""
                 continue
@@ -284,11 +308,18 @@ class LogFollower:
     def news(self) -> Iterator[bytes]:
         """What was written since the last time."""
         path = log_file(self._directory, self.run)
-        size, self.written_ns = size_and_time(path)
+        size, written_ns = size_and_time(path)
         if size < self._place:
-            yield from read_from(Path(f"{path}.1"), self._place)
+            for block in read_from(Path(f"{path}.1"), self._place):
+                yield self._shown(path, block, written_ns)
             self._place = 0
         if size > self._place:
             for block in read_from(path, self._place):
                 self._place += len(block)
-                yield block
+                yield self._shown(path, block, written_ns)
+
+    def _shown(self, path: Path, block: bytes, written_ns: int) -> bytes:
+        if path.suffix == BOX_SUFFIX:
+            return self._box_lines.read(block)
+        # What was read now was written then, at the latest.
+        return block if self._stamper is None else self._stamper.stamp(block, 0, lambda _: written_ns)

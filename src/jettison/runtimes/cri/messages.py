@@ -114,7 +114,7 @@ MESSAGES = _rows(_TABLE)
 
 RUNTIME, IMAGES = "runtime.v1.RuntimeService", "runtime.v1.ImageService"
 
-NETWORK_OF_NODE, OWN_PROCESSES = 2, 1
+SHARED_PROCESSES, OWN_PROCESSES, OF_NODE = 0, 1, 2
 """Of `NamespaceOption`. A pid namespace that is the sandbox's would make `pause` process 1 of every container, and a
 program that ignores SIGTERM by default as process 1 would end of it."""
 

@@ -15,6 +15,7 @@ from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.signals import Condition, Reclaimable
 from jettison.engine.node.snapshot import Snapshot
 from jettison.events import Emit, Fact
+from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.cgroups.containment import Builder, Containment, rehearse_kill
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
 from jettison.runtimes.host.measure.capacity import measure_capacity
@@ -22,6 +23,7 @@ from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.processes import Entrance
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
@@ -54,6 +56,8 @@ class HostRuntime:
         emit: Emit,
         machine: MachineCapacity,
         host: proc.Machine,
+        boxes: ContainerRuntime | None = None,
+        offer: ImageOffer | None = None,
     ) -> None:
         self.settings = settings
         self.conditions: frozenset[Condition] = frozenset()
@@ -66,7 +70,9 @@ class HostRuntime:
         build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._wakeups.ring("oom"))
         self._containment: Containment = build.build()
         files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
-        services = HostServices(settings, self._containment.places, files, self._disk_pool, clock, self._hear)
+        services = HostServices(
+            settings, self._containment.places, files, self._disk_pool, clock, self._hear, boxes=boxes, offer=offer
+        )
         # What a pod leaves is free now, and a decision may be waiting for that.
         self._supervisor = Supervisor(services, lambda: self._wakeups.ring("pods"))
         self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
@@ -91,11 +97,22 @@ class HostRuntime:
         self.lacks = self._containment.lacks
 
     @classmethod
-    async def open(cls, settings: HostSettings, policy: Policy, clock: Clock, emit: Emit) -> HostRuntime:
-        """Make the node's directories and cgroups, and take over what an earlier agent left running."""
+    async def open(
+        cls,
+        settings: HostSettings,
+        policy: Policy,
+        clock: Clock,
+        emit: Emit,
+        boxes: ContainerRuntime | None = None,
+        offer: ImageOffer | None = None,
+    ) -> HostRuntime:
+        """Make the node's directories and cgroups, and take over what an earlier agent left running.
+
+        With `boxes`, pods may run in containers, as `offer` says.
+        """
         make_directories(settings)
         host = proc.Machine()
-        runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host)
+        runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host, boxes, offer)
         runtime.lacks += runtime._alarms.open()
         await rehearse_kill(runtime._containment.places)
         await runtime._supervisor.adopt()

@@ -40,7 +40,7 @@ from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_t
 from jettison.runtimes.host.pods.reports import ActivePod
 from jettison.runtimes.host.processes.processes import Entrance, seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec, Refusal, read_spec, refusal_of
+from jettison.runtimes.host.specs.spec import ContainerSpec, ImageOffer, PodSpec, Refusal, read_spec, refusal_of
 from jettison.runtimes.host.volumes import log_times, logs
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import remove_directory
@@ -113,6 +113,9 @@ class Supervisor:
                 entry.adopt(is_same_boot=uid in ours)
                 if entry.life.is_unwanted:
                     self._forget_soon(uid, entry)
+        if self._services.boxes is not None:
+            kept = {uid for uid in self._pods if self._may_have_processes(uid)} | self._lost.keys()
+            self._background.begin(self._services.boxes.sweep(kept))
         self._background.begin(self._tend_logs())
 
     async def close(self) -> None:
@@ -132,7 +135,7 @@ class Supervisor:
         if known is not None:
             await self.stop(uid)
         # Aside: the largest document that there may be takes some milliseconds.
-        spec = await self._services.wait_for(read_spec, manifest)
+        spec = await self._services.wait_for(read_spec, manifest, self._services.offer)
         now = Instant.of(self._services.clock)
         record = PodRecord(
             uid,
@@ -142,9 +145,11 @@ class Supervisor:
             created_ns=now.wall_ns,
             started_ns=now.wall_ns,
             started_monotonic_ns=now.monotonic_ns,
+            is_boxed=isinstance(spec, PodSpec) and spec.is_boxed,
         )
         lost = self._lost.pop(uid, None)
-        if lost is not None and isinstance(spec, Refusal):
+        # Which container of the runtime was which is lost with the record: those begin anew.
+        if lost is not None and (isinstance(spec, Refusal) or spec.is_boxed):
             await self._services.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
         elif lost is not None and isinstance(spec, PodSpec):
             record = _recovered(record, PodDirectories(self._services, manifest.pod), spec)
@@ -161,7 +166,9 @@ class Supervisor:
             worker.adopt(is_same_boot=True)
         else:
             worker.start()
-        await asyncio.wait([worker.begun])
+        # To pull an image may take minutes, and the pods after this one need not wait for that.
+        if not record.is_boxed:
+            await asyncio.wait([worker.begun])
 
     def is_found(self, uid: str) -> bool:
         """Whether the pod runs here though its record is lost."""
@@ -252,7 +259,11 @@ class Supervisor:
         manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
         if record.verdict is not None and not record.containers:
             return _Remembered(manifest, record.verdict)
-        return self._worker(manifest, read_spec(manifest), record)
+        # One pod is one kind for all its life, whatever this agent is offered.
+        offer = self._services.offer
+        if record.containers:
+            offer = (offer or ImageOffer()) if record.is_boxed else None
+        return self._worker(manifest, read_spec(manifest, offer), record)
 
     def _worker(self, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> PodWorker:
         worker = PodWorker(self._services, manifest, spec, record)
@@ -322,8 +333,10 @@ class Supervisor:
             for number in range(rounds):
                 await asyncio.sleep(log_times.PERIOD)
                 paths = [path for each in self._pods.values() if isinstance(each, PodWorker) for path in each.logs()]
-                if paths:
-                    await self._services.wait_for(times.look, paths)
+                # In a container runtime's logs each line has its time.
+                plain = [path for path in paths if not path.endswith(logs.BOX_SUFFIX)]
+                if plain:
+                    await self._services.wait_for(times.look, plain)
                 for path in map(Path, paths if number + 1 == rounds else ()):
                     if logs.is_due(path):
                         await self._rotate(path)

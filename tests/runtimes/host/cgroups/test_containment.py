@@ -18,6 +18,7 @@ from jettison.runtimes.host.cgroups.places import Place, ProcessGroups
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.measure.meter import ProcessMeter
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.linux.processes import lowest_oom_score_adj
 from tests.builders import MI, policy
@@ -133,6 +134,12 @@ def test_a_machine_that_does_not_let_us_kill_is_refused(tmp_path: Path) -> None:
 
             def of_container(self, pod: Pod, container: str) -> Place:
                 return Immortal(kubepods.of_container(pod, container))  # type: ignore[return-value]
+
+            def of_box(self, pod: Pod, container: str, box: str) -> Place:
+                return kubepods.of_box(pod, container, box)
+
+            def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
+                return kubepods.container_limits(pod, container)
 
             def found(self) -> dict[str, Place]:
                 return {}

@@ -64,7 +64,8 @@ class CgroupParent:
 
     def _remove(self, name: Path) -> bool:
         is_gone = True
-        for tree in self.mounts.used:
+        # A container runtime makes the way down in hierarchies that we do not use, and leaves it.
+        for tree in self.mounts.hierarchies:
             try:
                 (tree.mount_point / name).rmdir()
             except OSError as error:

@@ -32,6 +32,8 @@ from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
 
 _POD = "pod"
 _CONTAINER = "container-"
+# No runtime calls a container so.
+_NO_BOX = "no-container"
 _QOS = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/besteffort"}
 
 _PERIOD_US = 100_000
@@ -112,13 +114,24 @@ class Kubepods:
 
     def of_container(self, pod: Pod, container: str) -> Place:
         """With the container's own limits and its oom_score_adj (spec §11)."""
+        return self._place(pod, container, self.container_cgroup(pod, container))
+
+    def of_box(self, pod: Pod, container: str, box: str) -> Place:
+        """Named by the runtime; with the limits that the runtime sets, too, but watched before it does."""
+        return self._place(pod, container, f"{self.pod_cgroup(pod)}/{box or _NO_BOX}")
+
+    def _place(self, pod: Pod, container: str, name: str) -> Place:
+        allowed, score = self.container_limits(pod, container)
+        return CgroupPlace(Cgroup(self.mounts, name), allowed, score, Tenancy(self._oom, name, pod, container))
+
+    def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
+        """As the kernel will take them."""
         known = next((each for each in (*pod.containers, *pod.init_containers) if each.name == container), None)
         allowed = replace(Limits() if known is None else container_limits(known), is_killed_as_one=self._kills_as_one)
         score = oom_score_adjustments(pod, self._memory_capacity).get(container)
         if score is not None and self._lowest_score is not None:
             score = max(score, self._lowest_score)
-        name = self.container_cgroup(pod, container)
-        return CgroupPlace(Cgroup(self.mounts, name), allowed, score, Tenancy(self._oom, name, pod, container))
+        return allowed, score
 
     def found(self) -> Mapping[str, Place]:
         """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""

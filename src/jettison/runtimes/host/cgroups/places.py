@@ -140,6 +140,15 @@ class Places(Protocol):
     def of_container(self, pod: Pod, container: str) -> Place:
         """The same for every run of the container: remove it and create it anew in between."""
 
+    def of_box(self, pod: Pod, container: str, box: str) -> Place:
+        """Where a container runtime puts the container that it knows by this name. Raises StartError without cgroups.
+
+        Without a name it is one in which nothing ever is.
+        """
+
+    def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
+        """What a container may use, and its oom_score_adj."""
+
     def found(self) -> Mapping[str, Place]:
         """The places of pods that exist on this machine, by uid: what belongs to no record belongs to no pod."""
 
@@ -313,11 +322,20 @@ class ProcessGroups:
         """All of its containers' families."""
         return FamilyPlace(self.families, self.pod_name(pod))
 
-    def of_container(self, pod: Pod, container: str) -> Place:
-        """One family."""
+    def of_box(self, pod: Pod, container: str, box: str) -> Place:  # noqa: ARG002
+        """A container runtime starts processes in cgroups, and there are none."""
+        raise StartError(f"container `{container}`: a container runtime needs cgroups, this node has none")
+
+    def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
+        """Nothing is limited."""
         score = oom_score_adjustments(pod, self._memory_capacity).get(container)
         if score is not None and self._lowest_score is not None:
             score = max(score, self._lowest_score)
+        return Limits(), score
+
+    def of_container(self, pod: Pod, container: str) -> Place:
+        """One family."""
+        _, score = self.container_limits(pod, container)
         return FamilyPlace(self.families, f"{self.pod_name(pod)}/{container}", score)
 
     def found(self) -> Mapping[str, Place]:

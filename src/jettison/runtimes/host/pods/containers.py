@@ -6,19 +6,21 @@ It has no rule of its own. When what happens is decided in `engine.lifecycle`; t
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from jettison.engine.lifecycle.events import FoundContainer
 from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import StartError
+from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods import probes
-from jettison.runtimes.host.pods.records import Identity
+from jettison.runtimes.host.pods.boxes import BoxLauncher
+from jettison.runtimes.host.pods.records import BoxRecord, ContainerRecord
 from jettison.runtimes.host.pods.reports import ActiveContainer
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.launching import Launcher
-from jettison.runtimes.host.processes.processes import Entrance, Process
-from jettison.runtimes.host.specs.spec import ContainerSpec
+from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Identity, Process
+from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
 from jettison.runtimes.host.volumes import pod_directories
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 
@@ -26,32 +28,52 @@ from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 class Container:
     """Belongs to one pod worker."""
 
-    __slots__ = ("_directories", "_kills_since", "_launcher", "_log_dir", "identity", "place", "process", "spec")
+    __slots__ = ("_directories", "_kills_since", "_launcher", "_log_dir", "identity", "process", "spec")
 
-    def __init__(self, spec: ContainerSpec, directories: PodDirectories, identity: Identity | None) -> None:
+    def __init__(
+        self, spec: ContainerSpec, pod: PodSpec, directories: PodDirectories, known: ContainerRecord | None
+    ) -> None:
         self.spec = spec
-        self.place = directories.services.places.of_container(directories.pod, spec.name)
-        self.process: Process | None = None
+        self.process: Process | EndedProcess | None = None
         # Of the main process, as it is on record.
-        self.identity = identity
+        self.identity: Identity | None = None if known is None else known.identity
         self._directories = directories
-        self._launcher = Launcher(spec, directories, self.place)
+        self._launcher: Launcher | BoxLauncher = (
+            Launcher(spec, directories)
+            if spec.image is None
+            else BoxLauncher(spec, spec.image, directories, pod, None if known is None else known.box)
+        )
         self._log_dir = ""
         # On the event loop's clock, when the last complaint about a process that does not die was due.
         self._kills_since: float | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where it runs, or has run last: a container runtime gives each run another one."""
+        return self._launcher.place
+
+    @property
+    def box(self) -> BoxRecord | None:
+        """As a container runtime knows it; None for a process."""
+        return self._launcher.box
+
+    @property
+    def stop_signal(self) -> signal.Signals:
+        """What asks it to end."""
+        return self._launcher.stop_signal
 
     def log_path(self, run: int) -> str:
         """A text, and its directory is kept: it is asked for every second."""
         if not self._log_dir:
             self._log_dir = str(self._directories.log_dir(self.spec.name))
-        return f"{self._log_dir}/{run}.log"
+        return f"{self._log_dir}/{run}{self._launcher.log_suffix}"
 
     def active(self, run: int, *, is_running: bool) -> ActiveContainer:
         """What there is to be measured."""
-        writable: Path = self._directories.writable_dir(self.spec.name, max(run, 0))
         log_dir = self._directories.log_dir(self.spec.name)
         pid = 0 if self.process is None else self.process.pid
-        return ActiveContainer(self.spec.name, self.place, pid, str(writable), str(log_dir), is_running=is_running)
+        writable = self._launcher.writable_dir(max(run, 0), pid)
+        return ActiveContainer(self.spec.name, self.place, pid, writable, str(log_dir), is_running=is_running)
 
     def entrance(self, run: int) -> Entrance:
         """Into the run that is under way. Raises StartError where there is none."""
@@ -59,14 +81,14 @@ class Container:
             raise StartError(f"container `{self.spec.name}` of pod `{self._directories.pod}` does not run")
         return self._launcher.entrance(run)
 
-    async def start(self, run: int, note: Callable[[], None]) -> Process:
-        """Start a run. `note` is called once the process has a number and before anything foreign runs.
+    async def start(self, run: int, note: Callable[[], None]) -> Process | EndedProcess:
+        """Start a run. `note` is called once it can be found again and before anything foreign runs.
 
         Raises StartError, or what `note` raises; then nothing runs.
         """
 
-        def on_born(pid: int, start_ticks: int) -> None:
-            self.identity = (pid, start_ticks)
+        def on_born(identity: Identity | None) -> None:
+            self.identity = identity
             note()
 
         self._kills_since = None
@@ -75,13 +97,18 @@ class Container:
         except BaseException:
             self.identity = None
             raise
+        if self.process.pid:
+            self.identity = (self.process.pid, self.process.start_ticks)
         return self.process
 
     def find(self, *, is_same_boot: bool) -> FoundContainer:
         """What is left of it after the death of the agent that started it. Process ids mean nothing in another boot."""
         if is_same_boot and self.identity is not None:
             self.process = processes.adopt(*self.identity)
-        if self.process is not None:
+        if is_same_boot and self.process is None:
+            self.process = self._launcher.find()
+        if self.process is not None and self.process.pid:
+            self.identity = (self.process.pid, self.process.start_ticks)
             self.place.lead(self.process.pid)
         is_running, was_born = self.process is not None, self.identity is not None
         return FoundContainer(self.spec.name, is_running, was_born, has_remains=is_running or self.place.exists)
@@ -104,6 +131,16 @@ class Container:
             return ""
         self._kills_since = now
         return pod_directories.undying(survivors)
+
+    async def outcome(self, exit_code: int | None, *, is_oom: bool) -> tuple[int | None, bool]:
+        """Exit code and whether the kernel killed it for want of memory, as far as that comes out."""
+        if isinstance(self._launcher, Launcher):
+            return exit_code, is_oom
+        return await self._launcher.outcome(exit_code, is_oom=is_oom, is_killed=self._kills_since is not None)
+
+    def discard(self) -> None:
+        """Nothing of its last run is left to be killed: no book has to be kept about it."""
+        self._launcher.discard()
 
     def release(self) -> None:
         """Let go of the main process; it lives on."""

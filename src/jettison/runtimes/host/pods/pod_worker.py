@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,14 +18,24 @@ from jettison.clock import Instant
 from jettison.engine.lifecycle import effects as fx
 from jettison.engine.lifecycle import events as ev
 from jettison.engine.lifecycle.life import advance
-from jettison.engine.lifecycle.state import PodLife
-from jettison.errors import RuntimeFailure, StartError
+from jettison.engine.lifecycle.state import PodLife, Trouble
+from jettison.errors import ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
+from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
-from jettison.runtimes.host.processes.processes import Entrance, Process
-from jettison.runtimes.host.specs.spec import FAILED_MOUNT, NO_CGROUP, PodSpec, Refusal, not_set_up, read_spec
+from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Process
+from jettison.runtimes.host.specs.spec import (
+    FAILED_MOUNT,
+    NO_CGROUP,
+    NO_SANDBOX,
+    PodSpec,
+    Refusal,
+    no_image,
+    not_set_up,
+    read_spec,
+)
 from jettison.runtimes.host.volumes import volumes
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import clean_up
@@ -66,9 +77,9 @@ class PodWorker:
         self.cleaned: asyncio.Future[None] = loop.create_future()
 
     def _made(self, record: PodRecord) -> dict[str, Container]:
-        known = {each.name: each.identity for each in record.containers}
+        known = {each.name: each for each in record.containers}
         specs = (*self._spec.init_containers, *self._spec.containers)
-        return {each.name: Container(each, self._directories, known.get(each.name)) for each in specs}
+        return {each.name: Container(each, self._spec, self._directories, known.get(each.name)) for each in specs}
 
     @property
     def grace_seconds(self) -> int:
@@ -102,10 +113,11 @@ class PodWorker:
         self.life, wanted = advance(self.life, event)
         for effect in wanted:
             if isinstance(effect, fx.Signal | fx.Kill):
-                process = self._containers[effect.container].process
+                container = self._containers[effect.container]
+                process = container.process
                 try:
                     if process is not None:
-                        process.signal(signal.SIGTERM if isinstance(effect, fx.Signal) else signal.SIGKILL)
+                        process.signal(container.stop_signal if isinstance(effect, fx.Signal) else signal.SIGKILL)
                     if isinstance(effect, fx.Kill):
                         self._kill_the_rest(effect.container)
                 except RuntimeFailure as failure:
@@ -194,7 +206,8 @@ class PodWorker:
 
     def _write(self) -> None:
         identities = {name: each.identity for name, each in self._containers.items()}
-        self._services.files.save(record_of(self._record, self.life, identities))
+        boxes = {name: each.box for name, each in self._containers.items()}
+        self._services.files.save(record_of(self._record, self.life, identities, boxes))
 
     def _say_unsaved(self) -> None:
         if self._unsaved is not None:
@@ -260,14 +273,18 @@ class PodWorker:
             self._directories.volumes = await self._services.wait_for(self._furnish)
         except RuntimeFailure as failure:
             return ev.SetUpFailed(self.now(), not_set_up(FAILED_MOUNT, str(failure)), self._spec)
+        trouble = await self._provide() if self._spec.is_boxed else None
+        if trouble is not None:
+            return ev.SetUpFailed(self.now(), trouble, self._spec)
         return ev.SetUpDone(self.now(), self._spec)
 
     async def _read_again(self) -> Refusal | None:
         """Whether the document is still refused; for the first time that is known already."""
         if self.life.set_up_pause:
-            spec = await self._services.wait_for(read_spec, self.manifest)
+            spec = await self._services.wait_for(read_spec, self.manifest, self._services.offer)
             if isinstance(spec, PodSpec):
                 self._refusal, self._spec = None, spec
+                self._record = replace(self._record, is_boxed=spec.is_boxed)
                 self._containers = self._made(self._record)
             else:
                 self._refusal = spec
@@ -275,6 +292,24 @@ class PodWorker:
             # A former version of this program may have run what this one refuses.
             await self._services.vacate(self._place, partial(events.KillFailed, self.manifest.pod, ""))
         return self._refusal
+
+    async def _provide(self) -> Trouble | None:
+        """Images and sandbox, from the container runtime; for containers that run they are there."""
+        runtime, containers = self._services.boxes, self._containers.values()
+        if any(each.process is not None for each in containers):
+            return None
+        if runtime is None:
+            return not_set_up(NO_SANDBOX, "this node has no container runtime")
+        try:
+            for each in containers:
+                if each.spec.image is not None:
+                    await runtime.find_image(each.spec.image.name, each.spec.image.pull_policy)
+            await runtime.sandbox(sandbox_order(self._directories, self._spec))
+        except ImageError as error:
+            return no_image(error)
+        except RuntimeFailure as failure:
+            return not_set_up(NO_SANDBOX, str(failure))
+        return None
 
     def _furnish(self) -> tuple[volumes.Volume, ...]:
         """The pod's directory and its volumes. May wait for a disk."""
@@ -314,20 +349,30 @@ class PodWorker:
         else:
             self.feed(event)
 
-    def _attend(self, container: Container, process: Process) -> None:
+    def _attend(self, container: Container, process: Process | EndedProcess) -> None:
         process.exited.add_done_callback(partial(self._exited, container))
 
     def _exited(self, container: Container, exited: asyncio.Future[int | None]) -> None:
         container.process = container.identity = None
         is_oom = bool(container.place.oom_kills())
-        self.feed(ev.Exited(self.now(), container.spec.name, exited.result(), is_oom))
+        if container.box is None:
+            self.feed(ev.Exited(self.now(), container.spec.name, exited.result(), is_oom))
+        else:
+            self._background.begin(self._learn_end(container, exited.result(), is_oom=is_oom))
+
+    async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
+        """What the kernel did not tell a container runtime knows."""
+        exit_code, is_oom = await container.outcome(exit_code, is_oom=is_oom)
+        self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom))
 
     def _remove(self, effect: fx.Remove) -> None:
         self._background.begin(self._run_remove(effect.container))
 
     async def _run_remove(self, name: str) -> None:
         failed = partial(events.KillFailed, self.manifest.pod, name)
-        await self._services.vacate(self._containers[name].place, failed)
+        container = self._containers[name]
+        await self._services.vacate(container.place, failed)
+        container.discard()
         self.feed(ev.Removed(self.now(), name))
 
     def _run_hook(self, effect: fx.RunHook) -> None:
@@ -369,6 +414,8 @@ class PodWorker:
 
     async def _run_clean_up(self, effect: fx.CleanUp) -> None:
         await clean_up(self._directories, self._place, is_all=effect.is_all)
+        if self._spec.is_boxed and self._services.boxes is not None:
+            self._services.boxes.discard_pod(self._record.uid)
         self.feed(ev.CleanedUp(self.now()))
 
     _CARRY_OUT: ClassVar[dict[type[fx.Effect], Callable[[PodWorker, Any], None]]] = {

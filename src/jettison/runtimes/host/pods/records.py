@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -21,6 +22,7 @@ from jettison.engine.lifecycle.rules import ContainerRules, PodRules
 from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
+from jettison.runtimes.host.processes.processes import Identity
 
 # The numbers of a record are acted on, and a damaged one must be recognised as such: a signal to process -1 would go to
 # every process of the machine.
@@ -28,9 +30,6 @@ _Pid = Annotated[int, Meta(ge=1, le=2**22)]
 _Count = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _Number = Annotated[int, Meta(ge=-(2**62), le=2**62)]
-
-Identity = tuple[int, int]
-"""A process for as long as the machine runs: its number and the clock tick of its birth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,14 @@ class RunRecord:
     message: str = ""
     started_ns: _Number | None = None
     finished_ns: _Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRecord:
+    """A container of a container runtime, by the name that it has there."""
+
+    id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+    stop_signal: Annotated[int, Meta(ge=1, le=64)] = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ class ContainerRecord:
     last: RunRecord | None = None
     # Until when it may take its time. None in what an older version has written.
     until_monotonic_ns: _Number | None = None
+    # None for a process of this host.
+    box: BoxRecord | None = None
 
     @property
     def identity(self) -> Identity | None:
@@ -151,6 +160,8 @@ class PodRecord:
     ending: EndingRecord | None = None
     verdict: Verdict | None = None
     is_cleaned: bool = False
+    # It runs in containers of a container runtime, and not as processes of this host.
+    is_boxed: bool = False
 
 
 def life_of(record: PodRecord, pod: Pod, rules: PodRules, trouble: Trouble | None = None) -> PodLife:
@@ -212,13 +223,20 @@ def _ending(record: EndingRecord, pod: Pod) -> Ending:
     )
 
 
-def record_of(before: PodRecord, life: PodLife, identities: Mapping[str, Identity | None]) -> PodRecord:
-    """To be written: `before` has what never changes, `identities` the main processes by container."""
+def record_of(
+    before: PodRecord,
+    life: PodLife,
+    identities: Mapping[str, Identity | None],
+    boxes: Mapping[str, BoxRecord | None] = MappingProxyType({}),
+) -> PodRecord:
+    """To be written: `before` has what never changes, `identities` and `boxes` what runs, by container."""
     return replace(
         before,
         started_ns=life.started_ns,
         started_monotonic_ns=life.started_monotonic_ns,
-        containers=tuple(_container_record(each, identities.get(each.name)) for each in life.containers),
+        containers=tuple(
+            _container_record(each, identities.get(each.name), boxes.get(each.name)) for each in life.containers
+        ),
         is_initialized=life.is_initialized,
         is_unwanted=life.is_unwanted,
         ending=None if life.ending is None else _ending_record(life.ending),
@@ -227,7 +245,7 @@ def record_of(before: PodRecord, life: PodLife, identities: Mapping[str, Identit
     )
 
 
-def _container_record(life: ContainerLife, identity: Identity | None) -> ContainerRecord:
+def _container_record(life: ContainerLife, identity: Identity | None, box: BoxRecord | None) -> ContainerRecord:
     pid, start_ticks = (None, None) if identity is None or life.state == "terminated" else identity
     last = life.last
     return ContainerRecord(
@@ -251,6 +269,7 @@ def _container_record(life: ContainerLife, identity: Identity | None) -> Contain
         if last is None
         else RunRecord(last.run, last.exit_code, last.reason, last.message, last.started_ns, last.finished_ns),
         life.until_monotonic_ns,
+        None if life.state == "terminated" else box,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path, PurePath
@@ -17,11 +18,10 @@ from pathlib import Path, PurePath
 from jettison import events
 from jettison.errors import ManifestError, StartError
 from jettison.manifests.files.decoding import shortened
-from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.confinement import with_group
 from jettison.runtimes.host.processes.forking import Launch
-from jettison.runtimes.host.processes.processes import Entrance, Process
+from jettison.runtimes.host.processes.processes import Entrance, Identity, Process
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import Sizes, expand
@@ -40,35 +40,51 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Launcher:
     """Starts the runs of one container, and commands beside them."""
 
-    __slots__ = ("_directories", "_place", "_spec")
+    __slots__ = ("_directories", "_spec", "place")
 
-    def __init__(self, spec: ContainerSpec, directories: PodDirectories, place: Place) -> None:
+    # What a container runtime would know of it.
+    box = None
+    stop_signal = signal.SIGTERM
+    log_suffix = logs.SUFFIX
+
+    def __init__(self, spec: ContainerSpec, directories: PodDirectories) -> None:
         self._spec = spec
         self._directories = directories
-        self._place = place
+        self.place = directories.services.places.of_container(directories.pod, spec.name)
 
-    async def start(self, run: int, note: Callable[[int, int], None]) -> Process:
+    async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process:
         """The main process of a new run. Raises StartError, and then nothing runs."""
         services = self._directories.services
         # What an earlier run has left.
-        await services.vacate(self._place, partial(events.KillFailed, self._directories.pod, self._spec.name))
+        await services.vacate(self.place, partial(events.KillFailed, self._directories.pod, self._spec.name))
         await services.wait_for(self._prepare, self._directories.writable_dir(self._spec.name, run))
-        self._place.create()
+        self.place.create()
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
         await asyncio.sleep(0)
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
         try:
-            return await processes.spawn(self._launch(self._spec.command, run, output), self._place, note)
+            launch = self._launch(self._spec.command, run, output)
+            return await processes.spawn(launch, self.place, lambda pid, start_ticks: note((pid, start_ticks)))
         finally:
             os.close(output)
 
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
-        return await processes.run(self._launch(command, run, None), self._place)
+        return await processes.run(self._launch(command, run, None), self.place)
 
     def entrance(self, run: int) -> Entrance:
         """Into this run, for a command that another process starts."""
-        return Entrance(self._spec.name, self._launch((), run, None), self._place.door)
+        return Entrance(self._spec.name, self._launch((), run, None), self.place.door)
+
+    def find(self) -> None:
+        """A process without an identity on record has run nothing foreign, and has left."""
+
+    def discard(self) -> None:
+        """Nothing but the kernel keeps a book about it."""
+
+    def writable_dir(self, run: int, pid: int) -> str:  # noqa: ARG002
+        """Where it writes."""
+        return str(self._directories.writable_dir(self._spec.name, run))
 
     def _prepare(self, directory: Path) -> None:
         spec, security = self._spec, with_group(self._spec.security)
@@ -87,7 +103,7 @@ class Launcher:
         spec, directories = self._spec, self._directories
         directory = directories.writable_dir(spec.name, run)
         try:
-            variables = environment(spec, directories.pod.name, directory, directories.volumes, self._place.environment)
+            variables = environment(spec, directories.pod.name, directory, directories.volumes, self.place.environment)
             words = arguments(command, variables)
         except ManifestError as error:
             raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error

@@ -33,6 +33,9 @@ from jettison.runtimes.host.processes.forking import WORD, Launch, fork
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.processes import read_process
 
+Identity = tuple[int, int]
+"""A process for as long as the machine runs: its number and the clock tick of its birth."""
+
 
 class Process:
     """A process that is held by a descriptor, so that no other process is hit when its number is reused."""
@@ -77,6 +80,29 @@ class Process:
     def _ask(self) -> int | None:
         status = system_calls.wait_status(self._descriptor, self.pid, self.start_ticks)
         return None if status is None else _exit_code(status)
+
+
+class EndedProcess:
+    """One that had ended before it could be held: of its end only a container runtime can tell."""
+
+    __slots__ = ("exited",)
+
+    pid = start_ticks = 0
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int | None] = loop.create_future()
+        loop.call_soon(self._end)
+
+    def signal(self, number: signal.Signals) -> None:
+        """There is nothing to be signalled."""
+
+    def close(self) -> None:
+        """There is nothing to be let go of."""
+
+    def _end(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
 
 
 def adopt(pid: int, start_ticks: int) -> Process | None:

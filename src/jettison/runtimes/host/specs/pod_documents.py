@@ -83,6 +83,7 @@ class MountWire(Wire):
     mount_path: str = ""
     sub_path: str | None = None
     sub_path_expr: str | None = None
+    read_only: bool | None = None
 
 
 class PortWire(Wire):
@@ -163,10 +164,11 @@ class ResourcesWire(Wire):
 
 
 class ContainerWire(Wire):
-    """A container. Its image is only told of in messages: a bare host has none."""
+    """A container. Without a container runtime its image is only told of in messages."""
 
     name: str = ""
     image: Any = None
+    image_pull_policy: str | None = None
     command: list[str] | None = None
     args: list[str] | None = None
     working_dir: str | None = None

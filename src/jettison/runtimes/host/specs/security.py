@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jettison.errors import ManifestError
+from jettison.runtimes.containers import BoxSecurity
 from jettison.runtimes.host.processes import capabilities, seccomp
 from jettison.runtimes.host.specs import pod_documents as wire
 from jettison.runtimes.host.specs import texts
@@ -40,6 +41,43 @@ class SecuritySpec:
 
 
 NO_SECURITY = SecuritySpec()
+
+
+def box_security(
+    name: str,
+    pod: wire.PodSecurityWire | None,
+    own: wire.ContainerSecurityWire | None,
+    annotations: Mapping[str, Any],
+    *,
+    allows_privileged: bool,
+) -> BoxSecurity:
+    """Of one container with an image; what it does not say is as its image and its runtime have it."""
+    pod, own = pod or wire.PodSecurityWire(), own or wire.ContainerSecurityWire()
+    if own.privileged and not allows_privileged:
+        raise ManifestError("securityContext.privileged: not allowed on this node, which --allow-privileged changes")
+    _check_escalation(own)
+    for each in (pod, own):
+        _check_elsewhere(each)
+    _check_app_armor(name, annotations)
+    asked = own.capabilities
+    added = capabilities.checked_names((asked and asked.add) or (), "securityContext.capabilities.add")
+    dropped = capabilities.checked_names((asked and asked.drop) or (), "securityContext.capabilities.drop")
+    user, group, non_root = _identity(pod, own)
+    if group is not None and user is None:
+        raise ManifestError("securityContext.runAsGroup: a container runtime takes it together with runAsUser only")
+    profile = own.seccomp_profile or pod.seccomp_profile
+    return BoxSecurity(
+        user,
+        group,
+        _groups(pod),
+        tuple(added),
+        tuple(dropped),
+        bool(own.privileged),
+        bool(own.read_only_root_filesystem),
+        own.allow_privilege_escalation is False,
+        profile is not None and _seccomp_type(profile) == "RuntimeDefault",
+        bool(non_root),
+    )
 
 
 def check_pod_security(spec: wire.SpecWire) -> None:
@@ -78,24 +116,15 @@ def security_spec(
     _check_unavailable(own)
     for each in (pod, own):
         _check_elsewhere(each)
-    app_armor = annotations.get(f"{_APP_ARMOR_ANNOTATION}{name}")
-    if app_armor not in (None, "unconfined"):
-        raise ManifestError(f"AppArmor annotation `{texts.shown(app_armor)}`: no profiles on a bare host")
-    user = pod.run_as_user if own.run_as_user is None else own.run_as_user
-    group = pod.run_as_group if own.run_as_group is None else own.run_as_group
-    non_root = pod.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
+    _check_app_armor(name, annotations)
+    user, group, non_root = _identity(pod, own)
     if non_root and user is None:
         raise ManifestError("container has runAsNonRoot and image will run as root: there is no image, set runAsUser")
-    if non_root and user == 0:
-        raise ManifestError("container's runAsUser breaks non-root policy")
-    groups = list(pod.supplemental_groups or ())
-    if pod.fs_group is not None:
-        groups.append(pod.fs_group)
     kept, added = _capabilities(own)
     found = SecuritySpec(
         user,
         group,
-        tuple(dict.fromkeys(groups)),
+        _groups(pod),
         kept,
         added,
         own.allow_privilege_escalation is False,
@@ -105,9 +134,36 @@ def security_spec(
     return NO_SECURITY if found == NO_SECURITY else found
 
 
+def _identity(pod: wire.PodSecurityWire, own: wire.ContainerSecurityWire) -> tuple[int | None, int | None, bool | None]:
+    """User, group and whether it must not be root; a container's own words win over its pod's."""
+    user = pod.run_as_user if own.run_as_user is None else own.run_as_user
+    group = pod.run_as_group if own.run_as_group is None else own.run_as_group
+    non_root = pod.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
+    if non_root and user == 0:
+        raise ManifestError("container's runAsUser breaks non-root policy")
+    return user, group, non_root
+
+
+def _groups(pod: wire.PodSecurityWire) -> tuple[int, ...]:
+    groups = list(pod.supplemental_groups or ())
+    if pod.fs_group is not None:
+        groups.append(pod.fs_group)
+    return tuple(dict.fromkeys(groups))
+
+
+def _check_app_armor(name: str, annotations: Mapping[str, Any]) -> None:
+    app_armor = annotations.get(f"{_APP_ARMOR_ANNOTATION}{name}")
+    if app_armor not in (None, "unconfined"):
+        raise ManifestError(f"AppArmor annotation `{texts.shown(app_armor)}`: no profiles on a bare host")
+
+
 def _check_unavailable(own: wire.ContainerSecurityWire) -> None:
     if own.read_only_root_filesystem:
         raise ManifestError(f"securityContext.readOnlyRootFilesystem: {_NO_MOUNTS}, they stay writable")
+    _check_escalation(own)
+
+
+def _check_escalation(own: wire.ContainerSecurityWire) -> None:
     if own.proc_mount not in (None, "", "Default"):
         texts.choice(own.proc_mount or "", ("Default", "Unmasked"), "securityContext.procMount")
         raise ManifestError("securityContext.procMount: `hostUsers` must be false if `procMount` is `Unmasked`")
@@ -151,14 +207,19 @@ def _capabilities(own: wire.ContainerSecurityWire) -> tuple[int | None, int]:
 def _filter(profile: wire.ProfileWire | None, added: int, *, is_privileged: bool) -> bytes:
     if profile is None:
         return b""
-    kind = _profile_type(profile, ("RuntimeDefault", "Unconfined", "Localhost"), "seccompProfile")
-    if kind == "Localhost":
-        raise ManifestError("securityContext.seccompProfile: `Localhost` is not available on a bare host")
+    kind = _seccomp_type(profile)
     if kind == "Unconfined" or is_privileged:  # a privileged container has no profile, as in Kubernetes
         return b""
     if not seccomp.has_profile():
         raise ManifestError("securityContext.seccompProfile: `RuntimeDefault` is known for x86_64 and aarch64 only")
     return seccomp.default_profile(added)
+
+
+def _seccomp_type(profile: wire.ProfileWire) -> str:
+    kind = _profile_type(profile, ("RuntimeDefault", "Unconfined", "Localhost"), "seccompProfile")
+    if kind == "Localhost":
+        raise ManifestError("securityContext.seccompProfile: `Localhost` is not available on a bare host")
+    return kind
 
 
 def _profile_type(profile: wire.ProfileWire, allowed: tuple[str, ...], field: str) -> str:

@@ -4,6 +4,9 @@ A bare host is not a container runtime, and what it cannot do is refused rather 
 needs a secret, or another user, must not start without. With no image there is no entry point either, so
 `command` is required.
 
+Where a container runtime is offered (`ImageOffer`), a pod all of whose containers name an image runs in containers, and
+everything else as processes: one pod is one kind.
+
 A node that answers Failed at once for a pod that it cannot run makes a storm: a ReplicaSet replaces the pod at once,
 and the next one fails as fast (413 pods in 11 s were measured with Kubernetes' own controller). A kubelet that cannot
 pull an image or mount a volume keeps the pod Pending, says why, and tries again with back-off. So does this node, for
@@ -15,19 +18,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.lifecycle.rules import DEFAULT_GRACE, RestartPolicy
 from jettison.engine.lifecycle.state import Trouble
 from jettison.engine.numbers.quantity import parse
-from jettison.errors import ManifestError, QuantityError
+from jettison.errors import ImageError, ManifestError, QuantityError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.decoding import convert, shortened
+from jettison.runtimes.containers import BoxSecurity
 from jettison.runtimes.host.specs import pod_documents as wire
 from jettison.runtimes.host.specs import texts
 from jettison.runtimes.host.specs.probes import ExecAction, ProbeSpec, probe_specs
-from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec, check_pod_security, security_spec
+from jettison.runtimes.host.specs.security import (
+    NO_SECURITY,
+    SecuritySpec,
+    box_security,
+    check_pod_security,
+    security_spec,
+)
 from jettison.runtimes.host.specs.texts import Sizes
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
 from jettison.runtimes.protocol import PodManifest
@@ -47,11 +57,14 @@ _MOST_TOLERATIONS, _MOST_RESOURCES = 100, 50
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
 
 FAILED, FAILED_MOUNT, NO_CGROUP = "Failed", "FailedMount", "FailedCreatePodContainer"
+NO_SANDBOX = "FailedCreatePodSandBox"
 """The kubelet's reasons of the events."""
 
 _CREATING = "ContainerCreating"
 _MISCONFIGURED = "CreateContainerConfigError"
 _PULLING = "ImagePullBackOff"
+_NEVER_PULLED = "ErrImageNeverPull"
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 _LONGEST_DEADLINE = 2**31 - 1
 
@@ -62,6 +75,24 @@ class ImageNeededError(ManifestError):
     def __init__(self, message: str, image: str) -> None:
         super().__init__(message)
         self.image = image
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOffer:
+    """There is a container runtime; `is_only` where pods run in nothing else."""
+
+    is_only: bool = False
+    allows_privileged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """What a container takes from an image. `args` still hold their `$(VARIABLES)`."""
+
+    name: str
+    pull_policy: str
+    args: tuple[str, ...] = ()
+    security: BoxSecurity = field(default_factory=BoxSecurity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +110,8 @@ class ContainerSpec:
     is_init: bool = False
     # An init container that is kept running.
     is_sidecar: bool = False
+    # None: it is a process of this host.
+    image: ImageSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +127,26 @@ class PodSpec:
     deadline_seconds: int | None = None
     # The group that owns its emptyDirs.
     fs_group: int | None = None
+    # Of containers; processes of this host see all processes anyway.
+    has_host_processes: bool = False
+    shares_processes: bool = False
+
+    @property
+    def is_boxed(self) -> bool:
+        """It runs in containers."""
+        return any(each.image is not None for each in self.containers)
 
 
-def pod_spec(document: object, source: str = "pod") -> PodSpec:
+def pod_spec(document: object, source: str = "pod", offer: ImageOffer | None = None) -> PodSpec:
     """What the document asks for, or a ManifestError that names the part which cannot be had."""
     pod = convert(document, wire.PodWire, source)
     try:
-        return _pod(pod)
+        return _pod(pod, offer)
     except ManifestError as error:
         raise _inside(source, error) from error
 
 
-def _pod(pod: wire.PodWire) -> PodSpec:
+def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
     spec, metadata = pod.spec, pod.metadata
     _check_identity(metadata)
     refused = (metadata.annotations or {}).get(bounds.REFUSED)
@@ -126,7 +167,9 @@ def _pod(pod: wire.PodWire) -> PodSpec:
         "metadata.uid": metadata.uid or "",
     }
     check_pod_security(spec)
-    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), pod)
+    if offer is not None and not offer.is_only and not all(each.image for each in everything):
+        offer = None
+    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), pod, offer)
     containers = reader.read(spec.containers or (), is_init=False)
     init_containers = reader.read(spec.init_containers or (), is_init=True)
     if not containers:
@@ -142,6 +185,8 @@ def _pod(pod: wire.PodWire) -> PodSpec:
         DEFAULT_GRACE if grace is None else grace,
         spec.active_deadline_seconds,
         spec.security_context.fs_group if spec.security_context is not None else None,
+        bool(spec.host_pid),
+        bool(spec.share_process_namespace),
     )
 
 
@@ -167,7 +212,10 @@ def _check_identity(metadata: wire.MetadataWire) -> None:
 class _ContainerReader:
     """Containers of one pod; what they may refer to is the same for all."""
 
-    def __init__(self, fields: Mapping[str, str], volumes: frozenset[str], pod: wire.PodWire) -> None:
+    def __init__(
+        self, fields: Mapping[str, str], volumes: frozenset[str], pod: wire.PodWire, offer: ImageOffer | None
+    ) -> None:
+        self._offer = offer
         self._fields = fields
         self._volumes = volumes
         self._security = pod.spec.security_context
@@ -185,24 +233,53 @@ class _ContainerReader:
         return tuple(found)
 
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
-        _check_possible(container, is_init=is_init)
+        image = None if self._offer is None else self._image(container, self._offer)
+        _check_possible(container, is_init=is_init, has_image=image is not None)
         _check_amounts(container.resources, "resources")
-        words = texts.at_most(_MOST_WORDS, (container.command or []) + (container.args or []), "command")
+        command = container.command or []
+        words = texts.at_most(_MOST_WORDS, command + (container.args or []), "command")
         texts.at_most(_MOST_PORTS, container.ports, "ports")
         found = ContainerSpec(
             container.name,
-            tuple(texts.passable(word, "command") for word in words),
+            tuple(texts.passable(word, "command") for word in (words if image is None else command)),
             tuple(self._variable(each) for each in texts.at_most(_MOST_VARIABLES, container.env, "env")),
             _working_dir(container.working_dir or ""),
-            mount_specs(texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"), self._volumes),
+            mount_specs(
+                texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"),
+                self._volumes,
+                in_container=image is not None,
+            ),
             probe_specs(container),
             _pre_stop(container.lifecycle),
-            security_spec(container.name, self._security, container.security_context, self._annotations),
+            NO_SECURITY
+            if image is not None
+            else security_spec(container.name, self._security, container.security_context, self._annotations),
             is_init,
             container.restart_policy is not None,
+            image,
         )
         _check_sizes(found)
         return found
+
+    def _image(self, container: wire.ContainerWire, offer: ImageOffer) -> ImageSpec:
+        name = container.image
+        if not isinstance(name, str) or not name:
+            raise ManifestError("image: required value, because pods of this node run in containers")
+        if len(name) > _LONGEST_PATH or not name.isascii() or not name.isprintable() or " " in name:
+            raise ManifestError(f"image `{texts.shown(name)}` is not the name of an image")
+        # `name:tag@digest`; a colon before the last slash is a registry's port. Without a tag it is the latest.
+        tag = name.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        usual = "Always" if tag in ("", "latest") and "@" not in name else "IfNotPresent"
+        policy = texts.choice(container.image_pull_policy or usual, _PULL_POLICIES, "imagePullPolicy")
+        security = box_security(
+            container.name,
+            self._security,
+            container.security_context,
+            self._annotations,
+            allows_privileged=offer.allows_privileged,
+        )
+        args = tuple(texts.passable(word, "args") for word in container.args or ())
+        return ImageSpec(name, policy, args, security)
 
     def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
         if not _VARIABLE.fullmatch(variable.name):
@@ -217,8 +294,8 @@ class _ContainerReader:
         return variable.name, self._fields[reference.field_path]
 
 
-def _check_possible(container: wire.ContainerWire, *, is_init: bool) -> None:
-    if not container.command or not container.command[0]:
+def _check_possible(container: wire.ContainerWire, *, is_init: bool, has_image: bool) -> None:
+    if not has_image and (not container.command or not container.command[0]):
         why = "no command: a bare host runs no images; give the container a `command`, which is run as a process"
         raise ImageNeededError(why, texts.shown(container.image or ""))
     if container.env_from:
@@ -242,6 +319,8 @@ def _check_sizes(container: ContainerSpec) -> None:
     for name, value in container.env:
         sizes.variable(name, value)
     sizes.words(container.command, "command")
+    if container.image is not None:
+        sizes.words(container.image.args, "args")
     sizes.words(container.pre_stop, "preStop")
     for probe in container.probes:
         if isinstance(probe.action, ExecAction):
@@ -292,10 +371,19 @@ def not_set_up(event: str, why: str) -> Trouble:
     return Trouble(_CREATING, why, event, why)
 
 
-def read_spec(manifest: PodManifest) -> PodSpec | Refusal:
+def no_image(error: ImageError) -> Trouble:
+    """A container runtime could not provide an image, or may not fetch it."""
+    image, why = error.image, str(error)
+    if error.is_never_pulled:
+        return Trouble(_NEVER_PULLED, why, _NEVER_PULLED, why, is_refusal=True)
+    message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
+    return Trouble(_PULLING, message, FAILED, f'Failed to pull image "{image}": {why}', is_refusal=True)
+
+
+def read_spec(manifest: PodManifest, offer: ImageOffer | None = None) -> PodSpec | Refusal:
     """What to run, or why it cannot be run here."""
     try:
-        return pod_spec(manifest.document, str(manifest.pod))
+        return pod_spec(manifest.document, str(manifest.pod), offer)
     except ManifestError as error:
         return refusal_of(error, manifest)
 
@@ -315,9 +403,7 @@ def refusal_of(error: ManifestError, manifest: PodManifest) -> Refusal:
 def _trouble(error: ManifestError, pod: str) -> Trouble:
     why = str(error).removeprefix(f"{pod}: ")
     if isinstance(error, ImageNeededError):
-        image = error.image
-        message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
-        return Trouble(_PULLING, message, FAILED, f'Failed to pull image "{image}": {why}', is_refusal=True)
+        return no_image(ImageError(error.image, why))
     if isinstance(error, VolumeNeededError):
         return Trouble(_MISCONFIGURED, why, FAILED_MOUNT, f"MountVolume.SetUp failed: {why}", is_refusal=True)
     return Trouble(_MISCONFIGURED, why, FAILED, f"Error: {why}", is_refusal=True)

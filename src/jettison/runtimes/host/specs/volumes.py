@@ -1,8 +1,8 @@
 """Volumes and where they are mounted, out of a pod's document.
 
-Two kinds need only the host: emptyDir and hostPath. There is no mount namespace, so a mount is a symbolic link
-in the container's writable directory; that is why a mount inside another mount is refused, and why readOnly is not
-enforced.
+Two kinds need only the host: emptyDir and hostPath. A process has no mount namespace, so a mount is a symbolic link
+in its writable directory; that is why a mount inside another mount is refused, and why readOnly is not enforced. In a
+container both are what they are in Kubernetes.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True)
 class MountSpec:
-    """`path` is relative to the container's writable directory."""
+    """`path` is relative to the container's writable directory, or to its root."""
 
     volume: str
     path: PurePosixPath
     sub_path: PurePosixPath
+    is_read_only: bool = False
 
 
 def volume_spec(volume: VolumeWire) -> VolumeSpec:
@@ -78,7 +79,9 @@ def volume_spec(volume: VolumeWire) -> VolumeSpec:
     return VolumeSpec(volume.name, medium == "Memory", _size(volume.empty_dir.size_limit, where))
 
 
-def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[MountSpec, ...]:
+def mount_specs(
+    mounts: Iterable[MountWire], volumes: frozenset[str], *, in_container: bool = False
+) -> tuple[MountSpec, ...]:
     """Where one container sees the volumes."""
     found: list[MountSpec] = []
     for mount in mounts:
@@ -89,7 +92,14 @@ def mount_specs(mounts: Iterable[MountWire], volumes: frozenset[str]) -> tuple[M
         path = texts.below(mount.mount_path.lstrip("/"), "mountPath")
         if path == PurePosixPath() or not mount.mount_path.startswith("/"):
             raise ManifestError(f"mountPath `{shortened(mount.mount_path)}` must be absolute and not the root")
-        found.append(MountSpec(mount.name, path, texts.below(mount.sub_path or "", "subPath")))
+        inside = texts.below(mount.sub_path or "", "subPath")
+        if in_container and inside.parts:
+            # By its name a runtime would follow what another container of the pod has put there meanwhile.
+            raise ManifestError("volumeMounts: subPath is not available in containers")
+        found.append(MountSpec(mount.name, path, inside, bool(mount.read_only)))
+    if in_container:
+        # What lies inside another is mounted after it.
+        return tuple(sorted(found, key=lambda mount: mount.path.parts))
     # In this order what lies inside another follows it at once, or after others that do.
     in_order = sorted(mount.path.parts for mount in found)
     for outer, inner in pairwise(in_order):

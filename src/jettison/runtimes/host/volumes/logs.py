@@ -24,6 +24,10 @@ LARGEST = 10 * 1024 * 1024
 
 MOST_FILES = 5
 
+SUFFIX, BOX_SUFFIX = ".log", ".cri"
+"""A process writes its log itself. A container runtime writes it in CRI's format: time, stream and tag before each
+line."""
+
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 _UNCHANGED = -1
 _COPYING = ".copying"
@@ -35,8 +39,9 @@ def pod_log_dir(logs_dir: Path, pod: Pod) -> Path:
 
 
 def log_file(directory: Path, run: int) -> Path:
-    """The log of one run of a container."""
-    return directory / f"{run}.log"
+    """The log of one run of a container, as a container runtime or the process itself writes it."""
+    boxed = directory / f"{run}{BOX_SUFFIX}"
+    return boxed if boxed.exists() else directory / f"{run}{SUFFIX}"
 
 
 def open_log(directory: Path, run: int, owner: int | None = None) -> int:
@@ -45,7 +50,7 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
     It belongs to the user that the container runs as: /dev/stdout is opened anew, and the kernel then asks whose it is.
     Other users do not come to it, the directories above are root's.
     """
-    path = log_file(directory, run)
+    path = directory / f"{run}{SUFFIX}"
     try:
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         # A pipe that a container of root has put there is not waited for: without a reader it cannot be opened.

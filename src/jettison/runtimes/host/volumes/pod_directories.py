@@ -17,10 +17,12 @@ from jettison import events
 from jettison.clock import Clock
 from jettison.engine.pods.pod import Pod
 from jettison.errors import RuntimeFailure, WriteError
+from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.cgroups.places import Place, Places
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.orphans import Orphans
 from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.volumes import Volume
 from jettison.runtimes.linux.files import kernel_files
@@ -68,6 +70,9 @@ class HostServices:
     # was made. The agent raises its own limit afterwards.
     descriptors: int = field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     orphans: Orphans = field(default_factory=Orphans)
+    # A container runtime, and what pods may want of it; None where pods are processes only.
+    boxes: ContainerRuntime | None = None
+    offer: ImageOffer | None = None
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.

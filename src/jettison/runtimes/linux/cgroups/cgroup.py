@@ -72,8 +72,9 @@ class Cgroup:
         A dead process keeps its cgroup busy for some milliseconds longer than it is visible, so False is no failure.
         """
         is_gone = True
-        for directory in self.directories:
-            is_gone &= cgroup_tree.remove(directory)
+        # A container runtime makes the parents of its cgroups in hierarchies that we do not use, and leaves them.
+        for tree in self.mounts.hierarchies:
+            is_gone &= cgroup_tree.remove(tree.mount_point / self.name)
         return is_gone
 
     def limit(self, limits: Limits) -> tuple[str, ...]:

@@ -1,0 +1,145 @@
+"""The container runtime of a node: which socket, whether it answers as it should, and what it is offered for.
+
+`runtimes/cri` and `runtimes/host` do not know one another; they meet here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jettison.errors import InputError, RuntimeFailure, ServeError, StartError
+from jettison.events import Emit
+from jettison.node.settings import CRI, HOST, NodeSettings, checked_endpoint
+from jettison.runtimes.host.specs.spec import ImageOffer
+
+if TYPE_CHECKING:
+    from jettison.runtimes.cri.driver import CriDriver
+
+USUAL_SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.sock"))
+
+_PATIENCE = 5.0
+_LOAD_SECONDS = 1800
+# The one in which containerd keeps what CRI sees.
+_NAMESPACE = "k8s.io"
+
+
+class Containers(NamedTuple):
+    """What a node has: a driver and an offer, or neither; `lack` says why not, where that is worth saying."""
+
+    driver: CriDriver | None = None
+    offer: ImageOffer | None = None
+    lack: str = ""
+
+
+async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
+    """What the settings ask for. Raises ServeError where containers are required and none can be had.
+
+    A runtime whose socket is there and that does not answer is not given up where it is one of several kinds: it may
+    be starting. Its pods wait for it.
+    """
+    socket = _socket(settings)
+    if settings.runtime == HOST or socket is None:
+        return Containers()
+    if importlib.util.find_spec("h2") is None:
+        why = "containers need h2, which is not installed: pip install 'jettison[cri]'"
+        if settings.runtime == CRI:
+            raise ServeError(why)
+        return Containers(lack=f"{why}; pods with images run as processes")
+    # Loaded only where it is needed: it costs 2 MB.
+    from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
+    from jettison.runtimes.cri.driver import CriDriver  # noqa: PLC0415
+
+    client, name, lack = CriClient(socket), f"container runtime `{socket}`", ""
+    try:
+        version = await client.version(_PATIENCE)
+        name = f"{version.name} {version.version}"
+    except RuntimeFailure as failure:
+        if settings.runtime == CRI:
+            client.close()
+            raise ServeError(f"--runtime cri: {failure}") from failure
+        lack = f"{failure}; pods with images wait for it"
+    driver = CriDriver(client, name, settings.node_cgroup, emit)
+    driver.open()
+    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack)
+
+
+def _socket(settings: NodeSettings) -> Path | None:
+    if settings.runtime == HOST:
+        if settings.cri_endpoint:
+            raise InputError("--cri-endpoint names a container runtime, which --runtime host does not use")
+        return None
+    try:
+        return find_socket(settings.cri_endpoint)
+    except ServeError:
+        if settings.runtime == CRI:
+            raise
+        return None
+
+
+def find_socket(endpoint: str) -> Path:
+    """The one that is named, or the first that is where runtimes usually have theirs. Raises ServeError."""
+    if endpoint:
+        return checked_endpoint(endpoint)
+    found = next(filter(_is_socket, USUAL_SOCKETS), None)
+    if found is None:
+        places = ", ".join(map(str, USUAL_SOCKETS))
+        raise ServeError(f"no container runtime at {places}; --cri-endpoint names another socket")
+    return found
+
+
+def usual_offer() -> ImageOffer | None:
+    """What a node of this machine would probably be offered, for a command that only looks at manifests."""
+    return ImageOffer(allows_privileged=True) if any(map(_is_socket, USUAL_SOCKETS)) else None
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return path.is_socket()
+    except OSError:
+        return False  # a user that may not look there may not ask the runtime either
+
+
+class ImageRow(NamedTuple):
+    """An image that the runtime has. One without a name was replaced by another of its name."""
+
+    names: tuple[str, ...]
+    id: str
+    size: int
+
+
+async def list_images(socket: Path) -> tuple[ImageRow, ...]:
+    """All of them."""
+    from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
+
+    client = CriClient(socket)
+    try:
+        found = await client.images()
+    finally:
+        client.close()
+    return tuple(
+        ImageRow(each.tags or each.digests or ("<none>",), each.id.removeprefix("sha256:"), each.size) for each in found
+    )
+
+
+def load_images(socket: Path, archive: Path) -> tuple[str, ...]:
+    """Import an archive; returns the names of what was in it. CRI has no call for that: containerd's own program does.
+
+    Raises StartError.
+    """
+    command = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE, "images", "import", str(archive.resolve())]
+    try:
+        done = subprocess.run(  # noqa: S603  a program of the machine, with paths that were named on the command line
+            command, capture_output=True, text=True, errors="backslashreplace", timeout=_LOAD_SECONDS, check=True
+        )
+    except FileNotFoundError as error:
+        raise StartError("cannot load images: `ctr` is missing, which comes with containerd") from error
+    except subprocess.TimeoutExpired as error:
+        raise StartError(f"cannot load `{archive}`: `ctr` has not ended within {_LOAD_SECONDS} s") from error
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        raise StartError(f"cannot load `{archive}`: {lines[-1].removeprefix('ctr: ')}") from error
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return tuple(words[1] for words in lines if len(words) > 1 and words[0] == "unpacking")

@@ -1,0 +1,342 @@
+"""Containers of one node on a CRI runtime: what the host asks for, in the words of the interface.
+
+What is to be taken off the runtime's books is remembered and tried again until it has answered: a pod's end never waits
+for that. Everything carries the node's label, so that several nodes share a runtime, and so that what an earlier agent
+left is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from contextlib import suppress
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from jettison import events
+from jettison.errors import ContainerRuntimeError, ImageError, RuntimeFailure, StartError, UnreachableError
+from jettison.runtimes.containers import BoxEnd, BoxOrder, FoundImage, SandboxOrder
+from jettison.runtimes.cri.client import CriClient
+from jettison.runtimes.cri.messages import (
+    EXITED,
+    OF_NODE,
+    OWN_PROCESSES,
+    RUNNING,
+    RUNTIME_DEFAULT,
+    SANDBOX_READY,
+    SHARED_PROCESSES,
+    UNCONFINED,
+)
+from jettison.runtimes.cri.wire import Message
+
+T = TypeVar("T")
+
+NODE, POD, CONTAINER = "jettison.dev/node", "io.kubernetes.pod.uid", "io.kubernetes.container.name"
+"""Labels. The last two are the kubelet's, as tools that look into a runtime expect them."""
+
+# Between two looks whether the runtime answers, and between two attempts to clear up.
+_HEARTBEAT, _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 0.5, 30.0
+# The same once it has failed to answer.
+_ANXIOUS = 1.0
+_PING_SECONDS = 5.0
+_CLOSING_SECONDS = 5.0
+# Hooks and probes are ended by their own deadlines long before.
+_COMMAND_SECONDS = 3600
+_PAUSE = 0.01
+
+# As Docker and the kubelet have them: what of /proc and /sys a container neither sees nor writes.
+_MASKED = (
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+
+class CriDriver:
+    """One node's part of a runtime. `open` it before use; it belongs to one event loop."""
+
+    def __init__(self, client: CriClient, name: str, node: str, emit: events.Emit) -> None:
+        """`node` is the node's cgroup, which no other agent of this machine has."""
+        self.client = client
+        self.name = name
+        self._node = node
+        self._emit = emit
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unwanted: dict[tuple[str, str], None] = {}
+        # Pods that have asked for a sandbox.
+        self._wanted: set[str] = set()
+        self._has_work = asyncio.Event()
+        # Set where a call found no answer.
+        self._is_doubtful = asyncio.Event()
+        self._lost = ""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        """Begin to look after it."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._clear_for_ever()), loop.create_task(self._watch_for_ever())]
+
+    async def close(self) -> None:
+        """What is to be cleared up gets some seconds; the rest is found by the next agent."""
+        deadline = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        while self._unwanted and not self._lost and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_PAUSE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.client.close()
+
+    async def find_image(self, image: str, policy: str) -> FoundImage:
+        """Pulled if the policy says so. Raises ImageError, and StartError where the runtime does not answer."""
+        found = None if policy == "Always" else await self._image(image)
+        if found is None:
+            if policy == "Never":
+                why = f'Container image "{image}" is not present with pull policy of Never'
+                raise ImageError(image, why, is_never_pulled=True)
+            try:
+                await self.client.pull_image(image)
+            except ContainerRuntimeError as error:
+                raise ImageError(image, str(error)) from error
+            except UnreachableError as error:
+                raise StartError(str(error)) from error
+            found = await self._image(image)
+        if found is None:
+            raise ImageError(image, "the runtime has pulled it and does not have it")
+        return found
+
+    async def _image(self, image: str) -> FoundImage | None:
+        found = await _translated(self.client.image(image), f"look for image `{image}`")
+        if found is None:
+            return None
+        stored, config = found
+        return FoundImage(stored.id, stored.user, stored.user_name, config.stop_signal)
+
+    async def sandbox(self, order: SandboxOrder) -> str:
+        """The pod's. One that has died is replaced."""
+        async with self._turn(order.uid):
+            self._wanted.add(order.uid)
+            if ("pod", order.uid) in self._unwanted:
+                # Of an earlier life of the pod, whose sandbox may still look alive.
+                await _translated(self._clear_pod(order.uid), "remove the pod's former sandbox")
+                del self._unwanted["pod", order.uid]
+            found = await _translated(self.client.sandboxes(self._labels(order.uid)), "look for the pod's sandbox")
+            for each in found:
+                if each.state == SANDBOX_READY:
+                    return each.id
+                await _translated(self._remove_sandbox(each.id), "remove the pod's dead sandbox")
+            config = self._sandbox_config(order)
+            return await _translated(self.client.run_sandbox(config), "failed to create pod sandbox")
+
+    async def create(self, sandbox: str, order: SandboxOrder, box: BoxOrder) -> str:
+        """Its id."""
+        labels = {**self._labels(order.uid), CONTAINER: box.name}
+        config = _container_config(order, box, labels)
+        making = self.client.create_container(sandbox, config, self._sandbox_config(order))
+        return await _translated(making, "cannot create the container")
+
+    async def start(self, box: str) -> int:
+        """The number of its main process; 0 where it has ended by now."""
+        await _translated(self.client.start_container(box), "cannot start the container")
+        status = await _translated(self.client.status(box), "cannot find the container's process")
+        return status.pid if status is not None and status.state == RUNNING else 0
+
+    async def end_of(self, box: str, seconds: float) -> BoxEnd | None:
+        """The books follow the kernel after some milliseconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                while (status := await self.client.status(box)) is not None:
+                    if status.state == EXITED:
+                        return BoxEnd(status.exit_code, status.reason == "OOMKilled")
+                    await asyncio.sleep(_PAUSE)
+        except (TimeoutError, RuntimeFailure):
+            return None
+        return None
+
+    async def run_command(self, box: str, command: tuple[str, ...]) -> int:
+        """Its exit code."""
+        running = self.client.run_command(box, command, _COMMAND_SECONDS)
+        output = await _translated(running, f"cannot run `{command[0]}`")
+        if output is None:
+            raise StartError(f"`{command[0]}` has not ended within {_COMMAND_SECONDS} s")
+        return output.exit_code
+
+    def discard(self, box: str) -> None:
+        """Soon."""
+        self._discard("container", box)
+
+    def discard_pod(self, uid: str) -> None:
+        """Soon."""
+        self._wanted.discard(uid)
+        self._discard("pod", uid)
+
+    async def sweep(self, uids: Collection[str]) -> None:
+        """What an earlier agent left."""
+        try:
+            found = await self.client.sandboxes({NODE: self._node})
+        except RuntimeFailure as failure:
+            self._emit(events.ActionFailed("look for containers that belong to no pod", str(failure)))
+            return
+        # A pod may have come while the runtime took its time to answer.
+        for uid in {each.labels.get(POD, "") for each in found} - set(uids) - self._wanted:
+            self.discard_pod(uid)
+
+    def _labels(self, uid: str) -> dict[str, str]:
+        return {NODE: self._node, POD: uid}
+
+    def _sandbox_config(self, order: SandboxOrder) -> Message:
+        return {
+            "metadata": {"name": order.name, "uid": order.uid, "namespace": order.namespace},
+            # With the host's network the sandbox has the host's name, and runc refuses to set another one.
+            "hostname": "",
+            "log_directory": order.log_dir,
+            "labels": {
+                **self._labels(order.uid),
+                "io.kubernetes.pod.name": order.name,
+                "io.kubernetes.pod.namespace": order.namespace,
+            },
+            "linux": {
+                "cgroup_parent": f"/{order.cgroup}",
+                "security_context": {
+                    "namespace_options": _namespaces(order),
+                    "seccomp": {"profile_type": RUNTIME_DEFAULT},
+                },
+            },
+        }
+
+    def _discard(self, kind: str, name: str) -> None:
+        self._unwanted[kind, name] = None
+        self._has_work.set()
+
+    async def _clear_for_ever(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            await self._has_work.wait()
+            for kind, name in list(self._unwanted):
+                try:
+                    await (self._clear_pod_in_turn(name) if kind == "pod" else self.client.remove_container(name))
+                except UnreachableError:
+                    self._is_doubtful.set()
+                    break
+                except ContainerRuntimeError as failure:
+                    self._emit(events.ActionFailed(f"remove {kind} {name} from the container runtime", str(failure)))
+                    continue
+                self._unwanted.pop((kind, name), None)
+                pause = _FIRST_PAUSE
+            if not self._unwanted:
+                self._has_work.clear()
+                continue
+            # Until then, or until it answers again.
+            self._has_work.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._has_work.wait()
+            self._has_work.set()
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _turn(self, uid: str) -> asyncio.Lock:
+        """One at a time may make or remove the sandbox of a pod."""
+        turn = self._turns.get(uid)
+        if turn is None:
+            turn = self._turns[uid] = asyncio.Lock()
+        return turn
+
+    async def _clear_pod_in_turn(self, uid: str) -> None:
+        async with self._turn(uid):
+            if ("pod", uid) in self._unwanted:
+                await self._clear_pod(uid)
+
+    async def _clear_pod(self, uid: str) -> None:
+        for each in await self.client.sandboxes(self._labels(uid)):
+            await self._remove_sandbox(each.id)
+
+    async def _remove_sandbox(self, sandbox: str) -> None:
+        await self.client.stop_sandbox(sandbox)
+        await self.client.remove_sandbox(sandbox)
+
+    async def _watch_for_ever(self) -> None:
+        """Say when the runtime stops to answer, and when it does again."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ANXIOUS if self._lost else _HEARTBEAT):
+                    await self._is_doubtful.wait()
+            self._is_doubtful.clear()
+            try:
+                await self.client.version(_PING_SECONDS)
+            except RuntimeFailure as failure:
+                if not self._lost:
+                    self._emit(events.ContainerRuntimeLost(self.name, str(failure)))
+                self._lost = str(failure)
+            else:
+                if self._lost:
+                    self._emit(events.ContainerRuntimeAnswered(self.name))
+                    self._has_work.set()
+                self._lost = ""
+
+
+async def _translated(call: Awaitable[T], what: str) -> T:
+    try:
+        return await call
+    except (ContainerRuntimeError, UnreachableError) as failure:
+        raise StartError(f"{what}: {failure}") from failure
+
+
+def _namespaces(order: SandboxOrder) -> Message:
+    pid = SHARED_PROCESSES if order.shares_processes else OWN_PROCESSES
+    return {"network": OF_NODE, "pid": OF_NODE if order.has_host_processes else pid}
+
+
+def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str]) -> Message:
+    return {
+        "metadata": {"name": box.name, "attempt": box.run},
+        "image": {"image": box.image.reference},
+        "command": box.command,
+        "args": box.args,
+        "working_dir": box.working_dir,
+        "envs": [{"key": key, "value": value} for key, value in box.env.items()],
+        "mounts": [
+            {"container_path": each.path, "host_path": each.host_path, "readonly": each.is_read_only}
+            for each in box.mounts
+        ],
+        "labels": labels,
+        "log_path": box.log,
+        "linux": {"resources": _resources(box), "security_context": _security(order, box)},
+    }
+
+
+def _resources(box: BoxOrder) -> Message:
+    limits = box.limits
+    return {
+        "cpu_period": limits.cpu_period_us,
+        "cpu_quota": limits.cpu_quota_us,
+        "cpu_shares": limits.cpu_shares,
+        "memory_limit_in_bytes": limits.memory,
+        "oom_score_adj": limits.oom_score_adj,
+    }
+
+
+def _security(order: SandboxOrder, box: BoxOrder) -> Message:
+    wanted = box.security
+    is_open = wanted.is_privileged
+    has_filter = wanted.has_seccomp and not is_open
+    return {
+        "capabilities": {"add_capabilities": wanted.added, "drop_capabilities": wanted.dropped},
+        "privileged": is_open,
+        "namespace_options": _namespaces(order),
+        "run_as_user": None if wanted.user is None else {"value": wanted.user},
+        "run_as_group": None if wanted.group is None else {"value": wanted.group},
+        "readonly_rootfs": wanted.has_read_only_root,
+        "supplemental_groups": wanted.groups,
+        "no_new_privs": wanted.has_no_new_privileges,
+        "masked_paths": () if is_open else _MASKED,
+        "readonly_paths": () if is_open else _READ_ONLY,
+        "seccomp": {"profile_type": RUNTIME_DEFAULT if has_filter else UNCONFINED},
+    }

@@ -1,0 +1,271 @@
+"""From a container's spec to a container on a container runtime: image, sandbox, mounts, environment, command.
+
+The runtime makes it in a cgroup of its own below the pod's. From then on it is a process like any other: held by a
+descriptor, measured and killed through its cgroup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from jettison import events
+from jettison.errors import ManifestError, ObservationError, RuntimeFailure, StartError
+from jettison.runtimes.containers import BoxLimits, BoxMount, BoxOrder, ContainerRuntime, FoundImage, SandboxOrder
+from jettison.runtimes.host.cgroups.places import Place
+from jettison.runtimes.host.pods.records import BoxRecord
+from jettison.runtimes.host.processes import processes
+from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Identity, Process
+from jettison.runtimes.host.specs.spec import ContainerSpec, ImageSpec, PodSpec
+from jettison.runtimes.host.specs.texts import Sizes, expand
+from jettison.runtimes.host.volumes import logs
+from jettison.runtimes.host.volumes.pod_directories import PodDirectories
+from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.processes import read_process
+
+# How long the runtime's books may take to say how a container ended of which the kernel did not tell.
+_END_SECONDS = 5.0
+_KILLED = 128 + signal.SIGKILL
+_UPPER = "upperdir="
+
+
+def sandbox_order(directories: PodDirectories, spec: PodSpec) -> SandboxOrder:
+    """What the containers of a pod share."""
+    pod, services = directories.pod, directories.services
+    return SandboxOrder(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        services.places.of_pod(pod).name,
+        str(logs.pod_log_dir(services.settings.logs_dir, pod)),
+        spec.has_host_processes,
+        spec.shares_processes,
+    )
+
+
+class BoxLauncher:
+    """Starts the runs of one container, and commands in them."""
+
+    log_suffix = logs.BOX_SUFFIX
+
+    def __init__(
+        self, spec: ContainerSpec, image: ImageSpec, directories: PodDirectories, pod: PodSpec, box: BoxRecord | None
+    ) -> None:
+        self._spec = spec
+        self._image = image
+        self._directories = directories
+        self._order = sandbox_order(directories, pod)
+        # The present run, or the last one until it is off the runtime's books.
+        self.box = box
+        self.place = self._place_of("" if box is None else box.id)
+        self._upper: tuple[int, str] = (0, "")
+
+    @property
+    def stop_signal(self) -> signal.Signals:
+        """The image's own."""
+        return signal.SIGTERM if self.box is None else signal.Signals(self.box.stop_signal)
+
+    async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process | EndedProcess:
+        """The main process of a new run. Raises RuntimeFailure, and then nothing runs.
+
+        `note` is called once the container has an id and before anything of it runs.
+        """
+        runtime, services = self._runtime(), self._directories.services
+        await services.vacate(self.place, partial(events.KillFailed, self._directories.pod, self._spec.name))
+        self.discard()
+        # It was pulled when the pod was set up; what was removed since is fetched again.
+        policy = "Never" if self._image.pull_policy == "Never" else "IfNotPresent"
+        image = await runtime.find_image(self._image.name, policy)
+        order = self._box_order(run, image)
+        await services.wait_for(self._prepare, run)
+        starting = asyncio.ensure_future(self._start(runtime, order, image, note))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The runtime may be about to start it: whatever comes of that is ended.
+            starting.add_done_callback(self._undo)
+            raise
+        except BaseException:
+            self.discard()
+            raise
+
+    async def _start(
+        self,
+        runtime: ContainerRuntime,
+        order: BoxOrder,
+        image: FoundImage,
+        note: Callable[[Identity | None], None],
+    ) -> Process | EndedProcess:
+        box = await runtime.create(await runtime.sandbox(self._order), self._order, order)
+        self.box = BoxRecord(box, _stop_signal(image.stop_signal))
+        self.place = self._place_of(box)
+        self.place.create()
+        note(None)
+        pid = await runtime.start(box)
+        process = self._held(pid)
+        return process if process is not None else EndedProcess()
+
+    def _undo(self, started: asyncio.Future[Process | EndedProcess]) -> None:
+        if not started.cancelled() and started.exception() is None:
+            started.result().close()
+        try:
+            self.place.kill()
+        except RuntimeFailure as failure:
+            self._directories.services.emit(events.KillFailed(self._directories.pod, self._spec.name, str(failure)))
+        self.discard()
+
+    def find(self) -> Process | EndedProcess | None:
+        """The main process of a container that an earlier agent was about to start; None where there was no such."""
+        if self.box is None:
+            return None
+        found = []
+        for pid in self.place.processes():
+            try:
+                process = read_process(pid)
+            except ObservationError:
+                continue
+            if process is not None and not process.is_zombie:
+                found.append((process.start_ticks, pid))
+        return (self._held(min(found)[1]) if found else None) or EndedProcess()
+
+    def _held(self, pid: int) -> Process | None:
+        """Only a process that is where it should be: the number is the runtime's word."""
+        if not pid or pid not in self.place.processes():
+            return None
+        found = read_process(pid)
+        return None if found is None else processes.adopt(pid, found.start_ticks)
+
+    async def run(self, command: tuple[str, ...], run: int) -> int | None:  # noqa: ARG002
+        """A command inside the running container, as probes and hooks are; its exit code."""
+        if self.box is None:
+            raise StartError(f"container `{self._spec.name}` does not run")
+        return await self._runtime().run_command(self.box.id, command)
+
+    def entrance(self, run: int) -> Entrance:  # noqa: ARG002
+        """There is none yet: a process that enters takes the namespaces of the container, too."""
+        raise StartError(f"container `{self._spec.name}` runs on a container runtime, which `exec` cannot enter")
+
+    async def outcome(self, exit_code: int | None, *, is_oom: bool, is_killed: bool) -> tuple[int | None, bool]:
+        """Exit code, and whether the kernel killed it for want of memory; what the kernel forgot the runtime knows.
+
+        The runtime removes the cgroup of a dead container, and the count of kills with it, within milliseconds.
+        """
+        if self.box is None or is_oom or (exit_code is not None and (exit_code != _KILLED or is_killed)):
+            return exit_code, is_oom
+        runtime = self._directories.services.boxes
+        end = None if runtime is None else await runtime.end_of(self.box.id, _END_SECONDS)
+        if end is None:
+            return exit_code, is_oom
+        return end.exit_code if exit_code is None else exit_code, end.is_oom
+
+    def discard(self) -> None:
+        """The run is over, and nothing of it is wanted but its log."""
+        if self.box is not None and self._directories.services.boxes is not None:
+            self._directories.services.boxes.discard(self.box.id)
+        self.box = None
+
+    def writable_dir(self, run: int, pid: int) -> str:
+        """What the container writes over its image, as the mount table of its process names it; read once a run."""
+        if pid and self._upper[0] != pid:
+            self._upper = pid, _upper_dir(pid)
+        own = str(self._directories.writable_dir(self._spec.name, run))
+        return self._upper[1] or own if pid else own
+
+    def _runtime(self) -> ContainerRuntime:
+        runtime = self._directories.services.boxes
+        if runtime is None:
+            raise StartError("this node has no container runtime")
+        return runtime
+
+    def _place_of(self, box: str) -> Place:
+        places = self._directories.services.places
+        return places.of_box(self._directories.pod, self._spec.name, box)
+
+    def _prepare(self, run: int) -> None:
+        """Its log's directory, and one in which dead runs are counted. May wait for a disk."""
+        for directory in (
+            self._directories.writable_dir(self._spec.name, run),
+            self._directories.log_dir(self._spec.name),
+        ):
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+
+    def _box_order(self, run: int, image: FoundImage) -> BoxOrder:
+        spec, security = self._spec, self._image.security
+        if security.must_not_be_root and security.user is None:
+            if image.user_name:
+                why = f"image has non-numeric user ({image.user_name}), cannot verify user is non-root"
+                raise StartError(f"container has runAsNonRoot and {why}")
+            if not image.user:
+                raise StartError("container has runAsNonRoot and image will run as root")
+        try:
+            variables = self._environment()
+            command, args = (_words(words, variables) for words in (spec.command, self._image.args))
+        except ManifestError as error:
+            raise StartError(f"cannot start `{spec.name}`: {error}") from error
+        mounted = {volume.name: volume.path for volume in self._directories.volumes}
+        mounts = (BoxMount(str(mounted[each.volume]), f"/{each.path}", each.is_read_only) for each in spec.mounts)
+        return BoxOrder(
+            spec.name,
+            run,
+            image,
+            f"{spec.name}/{run}{self.log_suffix}",
+            command,
+            args,
+            variables,
+            spec.working_dir,
+            tuple(mounts),
+            security,
+            self._limits(),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Those of the manifest, which may refer to those before them; the image's own are the runtime's part."""
+        sizes, found = Sizes(), dict[str, str]()
+        for name, value in self._spec.env:
+            sizes.variable(name, value)
+            found[name] = expand(value, found)
+        return found
+
+    def _limits(self) -> BoxLimits:
+        limits, score = self._directories.services.places.container_limits(self._directories.pod, self._spec.name)
+        quota = max(limits.effective_quota_us, 0)
+        return BoxLimits(
+            max(limits.memory or 0, 0),
+            max(limits.cpu_shares or 0, 0),
+            quota,
+            limits.cpu_period_us if quota else 0,
+            score or 0,
+        )
+
+
+def _words(words: tuple[str, ...], variables: dict[str, str]) -> tuple[str, ...]:
+    Sizes(variables).words(words, "command")
+    return tuple(expand(word, variables) for word in words)
+
+
+def _stop_signal(name: str) -> int:
+    """`SIGQUIT`, `QUIT` or `3`, as images have it; SIGTERM for what is none."""
+    if name.isascii() and name.isdigit() and len(name) < 3:
+        return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
+    found = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
+    return int(found or signal.SIGTERM)
+
+
+def _upper_dir(pid: int) -> str:
+    """The layer that an overlay mount of the container's root is written to; empty where it is none."""
+    try:
+        data = kernel_files.read(PROC / str(pid) / "mountinfo") or b""
+    except ObservationError:
+        return ""
+    for line in data.decode("utf-8", "surrogateescape").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 4 and fields[4] == "/":
+            options = fields[-1].split(",")
+            return next((each.removeprefix(_UPPER) for each in options if each.startswith(_UPPER)), "")
+    return ""

@@ -1,0 +1,327 @@
+"""Pods with images on a real containerd: their life, their end, and a runtime that dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jettison.runtimes.cri.client import CriClient, Listed
+from jettison.runtimes.cri.driver import NODE, POD
+from tests.live.cluster import LiveCluster
+from tests.live.containerd import IMAGE, PAUSE, Containerd, programs, write_image
+from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl
+from tests.live.node import HOLD, LiveNode, pod, python
+
+WAIT = "trap 'exit 0' TERM; while true; do sleep 0.05; done"
+MAKE = "echo made > /own/made"
+
+
+def boxed(name: str, program: str, **options: Any) -> dict[str, Any]:
+    """A pod with one container, in which a shell runs the program."""
+    container = {"image": IMAGE, **options.pop("container", {})}
+    return pod(name, ["/bin/sh", "-c", program], container=container, **options)
+
+
+def jettison(node: LiveNode, *words: str) -> str:
+    """What a command about the node prints."""
+    program = str(Path(sys.executable).with_name("jettison"))
+    where = ["--state-dir", str(node.state), "--node-name", node.name]
+    done = subprocess.run([program, *words, *where], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def listed(runtime: Containerd, node: LiveNode) -> tuple[Listed, ...]:
+    """The sandboxes that the runtime has for the node."""
+
+    async def ask() -> tuple[Listed, ...]:
+        client = CriClient(runtime.socket)
+        try:
+            return await client.sandboxes({NODE: f"jettison/{node.name}"})
+        finally:
+            client.close()
+
+    return asyncio.run(ask())
+
+
+def left_cgroups(node: LiveNode) -> list[Path]:
+    return [path for path in Path("/sys/fs/cgroup").glob(f"*/jettison/{node.name}") if path.exists()]
+
+
+def states(node: LiveNode) -> dict[str, dict[str, Any]]:
+    """The first container of each pod, as it is on record."""
+    return {
+        record["document"]["metadata"]["name"]: record["containers"][0]
+        for record in node.records()
+        if record["containers"]
+    }
+
+
+SECURE = {
+    "securityContext": {
+        "runAsUser": 1000,
+        "runAsGroup": 2000,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+}
+
+
+def every_kind(shared: Path) -> list[dict[str, Any]]:
+    """One pod for each thing that a pod with an image can be."""
+    volumes = [{"name": "own", "emptyDir": {}}, {"name": "host", "hostPath": {"path": str(shared)}}]
+    mounts = [{"name": "own", "mountPath": "/own"}, {"name": "host", "mountPath": "/host", "readOnly": True}]
+    told = "echo $WORD-$0 $FROM_IMAGE in $(pwd); cat /own/made /host/note; "
+    told += f"(echo x > /host/no) 2>/dev/null || echo refused; {WAIT}"
+    whole = boxed(
+        "whole",
+        told,
+        volumes=volumes,
+        initContainers=[
+            {"name": "first", "image": IMAGE, "command": ["/bin/sh", "-c", MAKE], "volumeMounts": mounts},
+        ],
+        container={
+            "args": ["$(WORD)"],
+            "env": [{"name": "WORD", "value": "hello"}],
+            "workingDir": "/data",
+            "volumeMounts": mounts,
+            "readinessProbe": {"exec": {"command": ["test", "-e", "/own/made"]}, "timeoutSeconds": 10},
+            "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo stopped > /kept/hook"]}}},
+        },
+    )
+    whole["spec"]["volumes"].append({"name": "kept", "hostPath": {"path": str(shared / "kept")}})
+    whole["spec"]["containers"][0]["volumeMounts"] = [*mounts, {"name": "kept", "mountPath": "/kept"}]
+    whole["spec"]["terminationGracePeriodSeconds"] = 20
+    secure = f"id -u; id -g; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; touch /x || echo sealed; {WAIT}"
+    own_command = pod("own", [], container={"image": IMAGE})
+    del own_command["spec"]["containers"][0]["command"]
+    return [
+        whole,
+        boxed("secure", secure, container=SECURE),
+        own_command,
+        boxed("fails", "exit 3", restartPolicy="Never"),
+        boxed("again", "echo run; exit 4"),
+        boxed("greedy", "head -c 62914560 /dev/zero | tail", restartPolicy="Never", container=limited("20Mi")),
+        boxed("missing", "true", container={"image": "127.0.0.1:1/none:1"}),
+        boxed("never", "true", container={"image": "docker.io/local/none:1", "imagePullPolicy": "Never"}),
+        boxed("mighty", "true", container={"securityContext": {"privileged": True}}),
+        pod("process", ["sleep", "3600"]),
+    ]
+
+
+def limited(memory: str) -> dict[str, Any]:
+    return {"resources": {"limits": {"memory": memory}}}
+
+
+@pytest.fixture(scope="module")
+def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    """With one pod of every kind, settled."""
+    home = tmp_path_factory.mktemp("n")
+    (home / "shared" / "kept").mkdir(parents=True)
+    (home / "shared" / "note").write_text("noted\n")
+    found = LiveNode(home, ["--cri-endpoint", containerd.endpoint])
+    found.write(*every_kind(home / "shared"))
+    found.start()
+    try:
+        found.wait(lambda: {"fails", "greedy"} <= found.verdicts().keys(), "two pods to end")
+        found.wait(lambda: all(found.pids(name) for name in ("whole", "secure", "own", "process")), "the others to run")
+        yield found
+    finally:
+        found.stop()
+
+
+def test_a_container_gets_what_its_pod_says(node: LiveNode) -> None:
+    """Command and arguments with their variables, the image's environment, a directory, an init container, volumes."""
+    wanted = ["hello-hello yes in /data", "made", "noted", "refused"]
+    node.wait(lambda: jettison(node, "logs", "whole", "-c", "main").splitlines()[-1:] == ["refused"], "its last word")
+    lines = jettison(node, "logs", "whole", "-c", "main").splitlines()
+    assert lines == wanted
+
+
+def test_a_container_has_no_more_rights_than_its_pod_says(node: LiveNode) -> None:
+    node.wait(lambda: "sealed" in jettison(node, "logs", "secure"), "its last word")
+    lines = jettison(node, "logs", "secure").splitlines()
+    assert lines[:2] == ["1000", "2000"]
+    assert {line.split()[0]: int(line.split()[1], 16) for line in lines if line[:1] in "CNS" and ":\t" in line} == {
+        "CapEff:": 0,
+        "NoNewPrivs:": 1,
+        "Seccomp:": 2,
+    }
+
+
+def test_an_image_brings_its_own_command_and_lines_their_own_times(node: LiveNode) -> None:
+    node.wait(lambda: "own command" in jettison(node, "logs", "own"), "its word")
+    told, text = jettison(node, "logs", "own", "--timestamps").strip().split(" ", 1)
+    assert text == "own command"
+    assert abs(states(node)["own"]["started_ns"] / 1e9 - _seconds(told)) < 30
+    assert jettison(node, "logs", "own", "--tail", "0") == ""
+    assert jettison(node, "logs", "own", "--since-time", "2100-01-01T00:00:00Z") == ""
+
+
+def _seconds(text: str) -> float:
+    return time.mktime(time.strptime(text.partition(".")[0], "%Y-%m-%dT%H:%M:%S")) - time.timezone
+
+
+def test_ends_are_told_as_kubernetes_tells_them(node: LiveNode) -> None:
+    """Exit codes and kills for want of memory by the kernel, restarts with back-off and the log of the run before."""
+    found = states(node)
+    assert (found["fails"]["exit_code"], found["fails"]["reason"]) == (3, "Error")
+    assert (found["greedy"]["exit_code"], found["greedy"]["reason"]) == (137, "OOMKilled")
+    node.wait(lambda: states(node)["again"]["run"] >= 1, "a restart")
+    node.wait(lambda: jettison(node, "logs", "again", "--previous") == "run\n", "the log of the first run")
+
+
+def test_a_pod_that_cannot_run_says_why(node: LiveNode) -> None:
+    """In the kubelet's words where it has some, with the runtime's own error in them."""
+
+    def said() -> dict[str, str]:
+        document = json.loads(jettison(node, "pods", "-o", "json"))
+        return {each["metadata"]["name"]: json.dumps(each["status"]) for each in document["items"]}
+
+    node.wait(lambda: "ImagePullBackOff" in said()["missing"], "the pull to fail")
+    found = said()
+    assert "connection refused" in found["missing"]
+    assert "ErrImageNeverPull" in found["never"]
+    assert "is not present with pull policy of Never" in found["never"]
+    assert "CreateContainerConfigError" in found["mighty"]
+    assert "--allow-privileged" in found["mighty"]
+
+
+def test_containers_live_on_when_the_agent_is_killed(node: LiveNode) -> None:
+    """The next agent finds them by their processes, without asking the runtime; probes and logs go on."""
+    before = {name: node.pids(name) for name in ("whole", "own", "process")}
+    node.kill()
+    node.start()
+    node.wait(lambda: node.ask("/stats/summary"), "the agent")
+    assert {name: node.pids(name) for name in before} == before
+
+    def measured(what: str, amount: str) -> int:
+        pods = {each["podRef"]["name"]: each for each in node.ask("/stats/summary")["pods"]}
+        return max(int(each.get(what, {}).get(amount, 0)) for each in pods["own"]["containers"])
+
+    assert measured("memory", "workingSetBytes") > 0
+    # A file of its writable layer, which lies where the runtime has it.
+    node.wait(lambda: measured("rootfs", "usedBytes") > 0, "the first walk over the disk")
+
+
+def test_a_pod_that_is_deleted_leaves_nothing(node: LiveNode, containerd: Containerd) -> None:
+    """Its hook has run, its sandbox is off the runtime's books, its cgroups are gone from every hierarchy."""
+    uid = next(each["uid"] for each in node.records() if each["document"]["metadata"]["name"] == "whole")
+    (node.manifests / "whole.json").unlink()
+    node.wait(lambda: all(each["uid"] != uid for each in node.records()), "the pod to go")
+    assert (node.directory / "shared" / "kept" / "hook").read_text() == "stopped\n"
+    node.wait(lambda: uid not in {each.labels[POD] for each in listed(containerd, node)}, "the books")
+    assert [path for path in Path("/sys/fs/cgroup").rglob(f"pod{uid}") if path.exists()] == []
+
+
+def test_images_are_listed_and_loaded(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{programs()}:{os.environ['PATH']}")
+    write_image(tmp_path / "i.tar", "docker.io/local/extra:1", ["/bin/sh"])
+    program = [str(Path(sys.executable).with_name("jettison")), "images", "--cri-endpoint", containerd.endpoint]
+
+    def run(*words: str) -> str:
+        return subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert run("load", str(tmp_path / "i.tar")) == "loaded docker.io/local/extra:1\n"
+    assert {line.split()[0] for line in run().splitlines()} >= {"IMAGE", IMAGE, PAUSE, "docker.io/local/extra:1"}
+    (tmp_path / "i.tar").write_bytes(b"no archive")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run("load", str(tmp_path / "i.tar"))
+    assert "cannot load" in caught.value.stderr
+
+
+GROW = "(head -c {bytes} /dev/zero; sleep 3600) | tail"
+
+
+def test_pressure_evicts_the_pod_that_the_kubelet_would_evict(containerd: Containerd, tmp_path: Path) -> None:
+    """A container above its request goes, a process and a container within theirs stay; and the journal says why."""
+    node = LiveNode(
+        tmp_path,
+        ["--node-memory", "300Mi", "--eviction-hard", "memory.available<100Mi", "--cri-endpoint", containerd.endpoint],
+    )
+    node.write(
+        pod("process", python(HOLD.format(mebibytes=30)), memory="60Mi"),
+        boxed("modest", GROW.format(bytes=30 << 20), container={"resources": {"requests": {"memory": "60Mi"}}}),
+    )
+    node.start()
+    try:
+        node.wait(lambda: node.pids("process") and node.pids("modest"), "both to run")
+        node.write(boxed("greedy", GROW.format(bytes=150 << 20)))
+        node.wait(lambda: node.facts("pod_evicted"), "an eviction")
+        assert node.evicted() == ["greedy"]
+        assert node.verdicts()["greedy"] == "Evicted"
+        assert any("exceeded" in line or "over its request" in line or "request" in line for line in node.why("greedy"))
+        assert node.pids("process")
+        assert node.pids("modest")
+    finally:
+        node.stop()
+    node.wait(lambda: not listed(containerd, node), "the books")
+    assert left_cgroups(node) == []
+
+
+def test_an_eviction_does_not_need_the_runtime(containerd: Containerd, tmp_path: Path) -> None:
+    """Killed in the middle of it, the runtime is missed by nothing: the kernel ends the pod, the books follow later."""
+    flags = ["--node-memory", "300Mi", "--cri-endpoint", containerd.endpoint, "--eviction-max-pod-grace-period", "3"]
+    flags += ["--eviction-soft", "memory.available<150Mi", "--eviction-soft-grace-period", "memory.available=1s"]
+    node = LiveNode(tmp_path, flags)
+    deaf = boxed("deaf", f"trap '' TERM; {GROW.format(bytes=180 << 20)}", terminationGracePeriodSeconds=30)
+    node.write(deaf)
+    node.start()
+    try:
+        node.wait(lambda: node.facts("eviction_started"), "the eviction")
+        containerd.kill()
+        node.wait(lambda: node.facts("pod_evicted"), "its end")
+        node.wait(lambda: node.facts("pod_cleaned_up"), "the clean-up")
+        assert node.verdicts() == {"deaf": "Evicted"}
+        assert states(node)["deaf"]["exit_code"] == 137
+        node.wait(lambda: node.facts("container_runtime_lost"), "the loss to be told")
+        containerd.start()
+        node.wait(lambda: node.facts("container_runtime_answered"), "the return to be told")
+        node.wait(lambda: not listed(containerd, node), "the books")
+    finally:
+        if containerd.process is None:
+            containerd.start()
+        node.stop()
+    assert left_cgroups(node) == []
+
+
+def test_kubectl_runs_an_image_and_reads_its_log(containerd: Containerd, tmp_path: Path) -> None:
+    """As it would on any cluster: a deployment made from an image's name alone."""
+    cluster = LiveCluster(tmp_path, ["--node-memory", "256Mi", "--cri-endpoint", containerd.endpoint], count=1)
+    cluster.start()
+    try:
+        kubectl = Kubectl(installed_kubectl() or debian_kubectl(), cluster.served.kubeconfig(), tmp_path)
+        assert kubectl.run("create", "deployment", "box", f"--image={IMAGE}").returncode == 0
+        done = kubectl.run("rollout", "status", "deployment/box", "--timeout=60s")
+        assert done.returncode == 0, done.stderr + cluster.log.read_text()[-3000:]
+        told = kubectl.run("logs", "deployment/box", "--timestamps").stdout.strip()
+        assert told.endswith("Z own command")
+        assert kubectl.run("logs", "deployment/box", "--since-time=2100-01-01T00:00:00Z").stdout == ""
+    finally:
+        cluster.stop()
+
+
+def test_a_runtime_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With --runtime cri at the start; otherwise pods with images wait for it, and processes do not."""
+    command = [str(Path(sys.executable).with_name("jettison")), "up", "--state-dir", str(tmp_path / "s")]
+    command += ["--cri-endpoint", f"unix://{tmp_path}/none.sock", "--runtime"]
+
+    def run(runtime: str) -> tuple[int, str]:
+        done = subprocess.run([*command, runtime], capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    code, said = run("cri")
+    assert code == 1
+    assert "--runtime cri: container runtime" in said
+    assert "no such file" in said
+    assert run("host")[0] == 2

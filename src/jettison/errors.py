@@ -21,6 +21,7 @@
           ├─ ServeError                    an endpoint could not be opened
           ├─ ContainerRuntimeError         a container runtime said no: its own words, and the code of the answer
           ├─ ImageError                    an image cannot be had, or may not be pulled
+          ├─ EvictionRefused               the pod may not be ended now: it is protected, or too many were
           ├─ PodGone                       there is no such pod (any more): as good as done
           └─ StillRunning                  the pod has not stopped; the killing goes on
 
@@ -191,6 +192,10 @@ class ImageError(ActionError):
         super().__init__(why)
         self.image = image
         self.is_never_pulled = is_never_pulled
+
+
+class EvictionRefused(ActionError):  # noqa: N818  says what is the case
+    """The pod may not be ended now."""
 
 
 class PodGone(ActionError):  # noqa: N818  no failure: the pod is where it should be

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jettison.node.cluster_settings import Settings
 
 
-_STAYING = (["up"], ["node"], ["serve"])
+_STAYING = (["up"], ["guard"], ["node"], ["serve"])
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 COMMANDS = {
     "up": ("host.up", "Run pods on this machine and guard it, in the foreground."),
+    "guard": ("host.guard", "Guard containers of Docker and Podman, and any cgroup, that others started."),
     "node": ("cluster.node", "Run a node of this machine as a member of a Kubernetes cluster."),
     "demo": ("host.demo", "Watch a small node under real memory pressure, explained; about a minute."),
     "serve": ("cluster.serve", "Serve the Kubernetes API on this machine: evictions, budgets and drains for kubectl."),

@@ -1,4 +1,4 @@
-"""What an operator wants of a cluster on this machine, or of a node that joins one elsewhere.
+"""What an operator wants of a cluster on this machine, of a node that joins one elsewhere, or of a guard over others.
 
 Apart from `settings`, because an agent on its own loads none of this.
 """
@@ -13,7 +13,21 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.errors import InputError
 from jettison.node.settings import NodeSettings, absolute, default_state_dir
+from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.host.settings import checked_node_name
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """The watch, of which a dry run only observes, and what it is to guard."""
+
+    node: NodeSettings
+    adopted: AdoptedSettings
+
+    @property
+    def every_node(self) -> tuple[NodeSettings, ...]:
+        """The one machine."""
+        return (self.node,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,7 @@ def _check_own_labels(node: NodeSettings) -> None:
         )
 
 
-Settings = NodeSettings | MemberSettings | ClusterSettings
+Settings = NodeSettings | MemberSettings | ClusterSettings | GuardSettings
 """What a process that stays is started with."""
 
 HandOver = Callable[[Settings], None]

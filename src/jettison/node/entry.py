@@ -30,13 +30,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # OpenSSL, and what a base installation has not got; each of these is optional for the modules below.
 _LEFT_OUT = ("ssl", "_ssl", "_hashlib", "typing_extensions")
 _LOADED_WITHOUT = ("asyncio", "hashlib", "msgspec")
-_RUNS = {"NodeSettings": "guarding", "MemberSettings": "member", "ClusterSettings": "cluster"}
+_RUNS = {"NodeSettings": "guarding", "GuardSettings": "guard", "MemberSettings": "member", "ClusterSettings": "cluster"}
 
 
 def main() -> NoReturn:
     """Carry out the settings that were handed over, and end the process."""
     kind, _, descriptor = os.environ.pop(FROM).partition(":")
-    if kind == "NodeSettings":
+    if kind in ("NodeSettings", "GuardSettings"):
         load_without_openssl()
     with os.fdopen(int(descriptor), "rb") as file:
         settings = import_module("jettison.node.handover").decode_settings(file.read())

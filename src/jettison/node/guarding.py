@@ -22,26 +22,32 @@ from jettison.node.handover import read_again
 from jettison.node.node import Node
 from jettison.node.process import greet, until_told
 from jettison.node.settings import NodeSettings
+from jettison.node.watch import Watch
 
 
 def carry_out(settings: NodeSettings) -> None:
     """Returns when it was told to stop."""
-    nodes: list[Node] = []
-    reload = Reloader(lambda: nodes).reload
-    until_told(lambda log: _guard(settings, log, nodes), is_verbose=settings.is_verbose, reload=reload)
+    watch_until_told(settings, lambda log: Node(settings, log, owns_process=True))
 
 
-async def _guard(settings: NodeSettings, log: LogSink, nodes: list[Node]) -> None:
-    node = await Node(settings, log, owns_process=True).open()
-    nodes.append(node)
+def watch_until_told(settings: NodeSettings, make: Callable[[LogSink], Watch]) -> None:
+    """Of the watch that is made; it has this process to itself."""
+    watches: list[Watch] = []
+    reload = Reloader(lambda: watches).reload
+    until_told(lambda log: _run(make(log), watches), is_verbose=settings.is_verbose, reload=reload)
+
+
+async def _run(watch: Watch, watches: list[Watch]) -> None:
+    await watch.open()
+    watches.append(watch)
     try:
-        say_where(node)
-        await node.run(lambda greeting: greet(greeting, sys.stdout))
+        say_where(watch)
+        await watch.run(lambda greeting: greet(greeting, sys.stdout))
     finally:
-        await node.close()
+        await watch.close()
 
 
-def say_where(node: Node) -> None:
+def say_where(node: Watch) -> None:
     """The port is not known before."""
     listen = node.settings.listen
     if listen is not None and node.port is not None:
@@ -52,7 +58,7 @@ def say_where(node: Node) -> None:
 class Reloader:
     """For the nodes of one process; `nodes` are those that are there by now, in the order of their settings."""
 
-    def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
+    def __init__(self, nodes: Callable[[], Sequence[Watch]]) -> None:
         self._nodes = nodes
 
     async def reload(self) -> None:
@@ -72,11 +78,10 @@ class Reloader:
         for node, new, policy in zip(nodes, policies, merged, strict=True):
             changes = policy_changes(node.agent.policy, new)
             if any(each.is_live for each in changes):
-                before = node.keeper.admitter.allocatable
+                before = node.told_of_itself()
                 node.use(policy)
-                if node.is_member:
-                    changes += _untold(before, node.keeper.admitter.allocatable)
-            node.reread_manifests()
+                changes += _untold(before, node.told_of_itself())
+            node.reread(settings)
             for each in changes:
                 kind = events.SettingChanged if each.is_live else events.RestartNeeded
                 node.emit(kind(each.key, each.old, each.new))

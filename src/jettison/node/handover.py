@@ -23,6 +23,7 @@ import msgspec
 
 from jettison.agent.journal.policy_records import policy_from, policy_record
 from jettison.engine.config.policy import Policy
+from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.errors import InputError, JettisonError
 from jettison.node.entry import FROM, SIGNALS
 from jettison.node.settings import NodeSettings
@@ -37,11 +38,18 @@ T = TypeVar("T")
 TO = "JETTISON_SETTINGS_TO"
 """The descriptor of a file to leave the settings in, instead of carrying them out."""
 
-_MODULES = {"NodeSettings": "settings", "MemberSettings": "cluster_settings", "ClusterSettings": "cluster_settings"}
+_MODULES = {
+    "NodeSettings": "settings",
+    "GuardSettings": "cluster_settings",
+    "MemberSettings": "cluster_settings",
+    "ClusterSettings": "cluster_settings",
+}
 # What an interpreter can be told at its start only. An agent saves 0.2 MB with one heap for all threads and without
 # columns in tracebacks; an API server gives memory back (docs/decisions.md).
+_LEAN = {"MALLOC_ARENA_MAX": "1", "PYTHONNODEBUGRANGES": "1"}
 _ENVIRONMENT = {
-    "NodeSettings": {"MALLOC_ARENA_MAX": "1", "PYTHONNODEBUGRANGES": "1"},
+    "NodeSettings": _LEAN,
+    "GuardSettings": _LEAN,
     "ClusterSettings": {"PYTHONMALLOC": "malloc"},
 }
 _SECONDS = 60.0
@@ -158,9 +166,9 @@ def _value(kind: Any, value: Any) -> Any:
         return _made(NodeSettings, value)
     if kind == tuple[NodeSettings, ...]:
         return tuple(_made(NodeSettings, each) for each in value)
-    return msgspec.convert(value, kind, dec_hook=_path)
+    return msgspec.convert(value, kind, dec_hook=_foreign)
 
 
-def _path(kind: type[Any], value: Any) -> Path:
-    assert kind is Path
-    return Path(value)
+def _foreign(kind: type[Any], value: Any) -> Path | Quantity:
+    """What JSON has no form for went through `str`."""
+    return parse(value) if kind is Quantity else Path(value)

@@ -1,4 +1,4 @@
-"""One guarded node of this machine, put together: runtime, agent, keeper, journal, sinks and the socket that answers.
+"""One guarded node of this machine that runs pods: the watch over it, and what starts and keeps its pods.
 
 Here and only here do the parts learn of one another. `up` runs it until it is told to stop, `demo` for a minute.
 """
@@ -6,72 +6,41 @@ Here and only here do the parts learn of one another. `up` runs it until it is t
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Self
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from jettison import events
 from jettison.agent.admission import Admitter, NodeIdentity
-from jettison.agent.agent import TICK_SECONDS, Agent, Broadcast
 from jettison.agent.http.controls import Controls
-from jettison.agent.http.endpoints import Sources, public_routes, routes
-from jettison.agent.http.server import HttpServer, Route
-from jettison.agent.journal.journal import Journal
-from jettison.agent.journal.recorder import JournalRecorder, take_over_history
+from jettison.agent.http.server import Route
 from jettison.agent.pods import holds
 from jettison.agent.pods.directories import ManifestDirectory
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.keeper import Keeper
 from jettison.agent.pods.readmission import Readmitter
 from jettison.agent.pods.sources import Manifests
-from jettison.agent.sinks.journal import JournalSink
-from jettison.agent.sinks.kubernetes_events import KubernetesEvents
-from jettison.agent.sinks.log import LogSink, NodeLog
-from jettison.agent.sinks.metrics import Metrics
-from jettison.clock import Clock, SystemClock
+from jettison.clock import SystemClock
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.pressure import History
-from jettison.engine.node.signals import Condition, Signal
-from jettison.engine.node.snapshot import Snapshot
-from jettison.errors import WriteError
-from jettison.events import Fact, Sink
-from jettison.node.card import NodeCard, short_path, write_card
+from jettison.engine.numbers.quantity import Quantity
+from jettison.events import Sink
 from jettison.node.container_runtime import Containers, find_containers
-from jettison.node.process import ended, started, until_one_ends
-from jettison.node.protection import HostProtection
+from jettison.node.process import ended
 from jettison.node.settings import NodeSettings
+from jettison.node.watch import Watch
 from jettison.runtimes.host.processes.processes import encode_entrance
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.specs.spec import pod_spec
-from jettison.runtimes.linux.files.kernel_files import reason
-from jettison.runtimes.linux.proc import boot_id
-from jettison.runtimes.protocol import Hosting, PodStatus
+from jettison.runtimes.protocol import PodStatus
 
-SOCKET_NAME = "agent.sock"
-
-FRESH_NS = 500 * 10**6
-"""A request for readings older than this makes the agent measure again: one client sees a node live, and a thousand
-clients cannot keep it busy."""
-
-STALE_NS = round(3.5 * TICK_SECONDS * 10**9)
-"""An agent that has not looked for so long is not guarding anything."""
+if TYPE_CHECKING:
+    from jettison.node.cluster_settings import Settings
 
 
-class Node:
-    """`async with Node(settings) as node:` guards it from when it is ready until the block ends; pods live on.
+class Node(Watch):
+    """`async with Node(settings) as node:` guards it from when it is ready until the block ends; pods live on."""
 
-    The parts that it is made of are there from `open` to `close`.
-    """
-
-    agent: Agent
     keeper: Keeper
     runtime: HostRuntime
-    emit: Broadcast
-    metrics: Metrics
-    kubernetes_events: KubernetesEvents
 
     def __init__(
         self,
@@ -80,135 +49,64 @@ class Node:
         owns_process: bool = False,
         is_member: bool = False,
     ) -> None:
-        self.settings = settings
-        # The process is the agent's alone, and may be protected as a whole.
-        self.owns_process = owns_process
-        # Its pods come from an API.
+        super().__init__(settings, *sinks, owns_process=owns_process)
         self.is_member = is_member
-        # What this machine does not permit, one line each.
-        self.lacks: tuple[str, ...] = ()
-        # Where it listens besides the socket.
-        self.port: int | None = None
-        self._sinks = sinks
-        self._is_told_to_stop = asyncio.Event()
-        self._protection: HostProtection | None = None
-        self._guarding: asyncio.Task[None] | None = None
         self._containers = Containers()
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        try:
-            self._guarding = await started(lambda tell: self.run(lambda _: tell()))
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._guarding is not None
-        try:
-            await ended(self._guarding)
-        finally:
-            await self.close()
-
-    async def open(self) -> Self:
-        """Take over what an earlier agent left, or begin anew. A second agent for the same node is refused."""
+    async def _open_runtime(self) -> HostRuntime:
         settings = self.settings
+        self._containers = await find_containers(settings, self.emit)
+        driver, offer, lack = self._containers
         try:
-            _make_directory(settings.node_state)
-        except OSError as error:
-            raise WriteError(f"cannot create `{settings.node_state}`: {reason(error)}") from error
-        # What is wrong with the files of an earlier agent is said once there is a log and a journal to say it in.
-        complaints: list[Fact] = []
-        history = take_over_history(settings.node_state / "history.json", SystemClock(), boot_id(), complaints.append)
-        self.metrics = Metrics(() if history is None else history.conditions)
-        logs = [sink for sink in self._sinks if isinstance(sink, LogSink | NodeLog)]
-        self.metrics.watch(
-            "jettison_log_lines_dropped_total",
-            "Log lines that were dropped because they were not read in time.",
-            lambda: sum(log.dropped for log in logs),
-        )
-        self.emit = Broadcast(SystemClock(), self.metrics, *self._sinks)
-        self._journal = Journal.open(settings.node_state / "journal")
-        self.emit.add(JournalSink(self._journal, settings.node_name))
-        complaints += [events.ActionFailed("continue the journal", why) for why in self._journal.complaints]
-        for complaint in complaints:
-            self.emit(complaint)
-        try:
-            self._containers = await find_containers(settings, self.emit)
-            driver, offer, _ = self._containers
-            self.runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit, driver, offer)
+            runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit, driver, offer)
         except BaseException:
             await self._close_containers()
-            self._journal.close()
             raise
-        self._put_together(history)
-        try:
-            await self._appear()
-        except BaseException:
-            await self.close()
-            raise
-        return self
+        runtime.lacks += (lack,) if lack else ()
+        return runtime
 
-    def _put_together(self, history: History | None) -> None:
-        clock = SystemClock()
-        settings, emit, runtime, journal = self.settings, self.emit, self.runtime, self._journal
-        self.lacks = runtime.lacks + ((self._containers.lack,) if self._containers.lack else ())
-        self.kubernetes_events = KubernetesEvents(settings.node_name)
-        emit.add(self.kubernetes_events)
-        is_dry_run = settings.is_dry_run
-        recorder = JournalRecorder(
-            journal,
-            settings.node_state / "history.json",
-            settings.policy,
-            clock,
-            settings.node_name,
-            emit,
-            is_dry_run=is_dry_run,
-        )
-        self.agent = Agent(runtime, settings.policy, clock, recorder, emit, history=history, is_dry_run=is_dry_run)
-        self.keeper = self._keeper(clock)
-        controls = Controls(
-            settings.node_name,
-            runtime,
+    async def close(self) -> None:
+        """Let go; pods that run go on running."""
+        await super().close()
+        await self._close_containers()
+
+    async def _close_containers(self) -> None:
+        if self._containers.driver is not None:
+            await self._containers.driver.close()
+
+    def _orders(self) -> Mapping[str, Route]:
+        self.keeper = self._keeper(SystemClock())
+        return Controls(
+            self.settings.node_name,
+            self.runtime,
             self.keeper,
             self.agent,
-            lambda uid, container: encode_entrance(runtime.entrance(uid, container)),
+            lambda uid, container: encode_entrance(self.runtime.entrance(uid, container)),
             self._is_told_to_stop.set,
             is_member=self.is_member,
-        )
-        self.metrics.watch(
-            "jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures
-        )
-        self._service = HostService(
-            self.agent,
-            runtime,
-            self.metrics,
-            self.kubernetes_events,
-            settings.node_state / "journal",
-            clock,
-            controls.routes(),
-        )
+        ).routes()
 
-    def conditions(self) -> frozenset[Condition]:
-        """As reported, which is longer than as observed."""
-        return self.agent.history.conditions
+    def _work(self) -> Sequence[Coroutine[Any, Any, Any]]:
+        return (self.keeper.run(),)
+
+    async def _is_ready(self) -> None:
+        await self.keeper.has_looked.wait()
+        await super()._is_ready()
 
     def use(self, policy: Policy) -> None:
         """From the next look on. What the machine was divided by at the start stays as it was."""
-        self.agent.use(policy)
+        super().use(policy)
         self.keeper.admitter.use(policy)
-        self.runtime.use(policy)
 
-    def reread_manifests(self) -> None:
-        """All of them at the next look, whatever their files' times say."""
+    def told_of_itself(self) -> Mapping[str, Quantity]:
+        """What is left for pods, where an API was told."""
+        return self.keeper.admitter.allocatable if self.is_member else {}
+
+    def reread(self, settings: Settings) -> None:  # noqa: ARG002  its manifests are where they were
+        """All manifests at the next look, whatever their files' times say."""
         for directory in self._directories:
             directory.reread()
         self.keeper.wake()
-
-    def complaint(self) -> str | None:
-        """Why the node is not guarded as it should be, or None."""
-        return self._service.complaint()
 
     def _keeper(self, clock: SystemClock) -> Keeper:
         settings, emit = self.settings, self.emit
@@ -229,65 +127,11 @@ class Node:
         manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())
         return Keeper(self.runtime, admitter, [manifests], emit, Holds(settings.node_state / holds.NAME, emit))
 
-    async def _appear(self) -> None:
-        """Be found by commands and scrapers; the last that can go wrong."""
-        settings, state = self.settings, self.settings.node_state
-        self.port = await self._service.open(state / SOCKET_NAME, settings.listen)
-        if self.owns_process:
-            protection = HostProtection(settings, settings.policy.config.oom_score_adj, self.emit)
-            self.lacks += protection.begin()
-            self._protection = protection
-        now_ns = SystemClock().now_ns()
-        write_card(
-            state,
-            NodeCard(
-                short_path(settings.node_dir, state),
-                os.getpid(),
-                now_ns,
-                settings.is_dry_run,
-                self.lacks,
-                self.is_member,
-                settings.readmits,
-                tuple(map(str, (*settings.manifests, *settings.static_manifests))),
-            ),
-        )
+    def _places(self) -> list[str]:
+        driver = self._containers.driver
+        return [] if driver is None else [f"  images   run on {driver.name}"]
 
-    async def run(self, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Guard the node until cancelled, or told to stop through its socket.
-
-        `tell` is called once the node is ready, with what it guards.
-        """
-        self.emit(events.AgentStarted(self.settings.node_name, self.lacks))
-        telling = asyncio.create_task(self._tell_when_ready(tell))
-        try:
-            await until_one_ends(self.agent.run(), self.keeper.run(), self._is_told_to_stop.wait())
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-            self.emit(events.AgentStopped(self.settings.node_name))
-
-    async def _tell_when_ready(self, tell: Callable[[str], None]) -> None:
-        await self.keeper.has_looked.wait()
-        await self.agent.has_looked.wait()
-        tell(self.greeting())
-
-    def greeting(self) -> str:
-        """What is guarded, against what and how: also when that is nothing, which is seldom meant."""
-        settings = self.settings
-        own = [each for each in settings.policy.thresholds if each.signal is not Signal.ALLOCATABLE_MEMORY_AVAILABLE]
-        hard, soft = (", ".join(str(each) for each in own if each.is_hard is kind) for kind in (True, False))
-        lines = [f"node {settings.node_name} is ready{' (a dry run: no pod is evicted)' * settings.is_dry_run}"]
-        if own:
-            lines += [f"  hard     {hard or 'none'}", *([f"  soft     {soft}"] if soft else [])]
-            lines.append(f"  memory   noticed by {self.runtime.memory_alarm}")
-        else:
-            lines.append("  nothing is guarded: no thresholds are set, --eviction-hard sets some")
-        if self._containers.driver is not None:
-            lines.append(f"  images   run on {self._containers.driver.name}")
-        lines.append(f"  pods     {self._pods()}")
-        return "\n".join(lines)
-
-    def _pods(self) -> str:
+    def _guarded(self) -> str:
         settings, statuses = self.settings, self.runtime.statuses()
         directories = [str(path) for path in (*settings.manifests, *settings.static_manifests)]
         origin = f" from {', '.join(directories)}" if directories else ""
@@ -300,105 +144,12 @@ class Node:
         told = ", ".join(f"{number} {what}" for what, number in sorted(others.items()))
         return f"{_count(statuses)}{f' ({told})' if told else ''}{origin}{held}"
 
-    def statuses(self) -> Sequence[PodStatus]:
-        """Every pod of the node, as it is now."""
-        return self.runtime.statuses()
-
-    async def wait(self) -> None:
-        """Until the node is told to stop through its socket; raises what else ends its guard."""
-        assert self._guarding is not None
-        await asyncio.shield(self._guarding)
-
     async def stop_pods(self) -> None:
         """Guard them no longer, end every pod, all at once, and forget it."""
         if self._guarding is not None:
             await ended(self._guarding)
         await asyncio.gather(*(self.runtime.stop(status.pod.uid) for status in self.runtime.statuses()))
 
-    async def close(self) -> None:
-        """Let go; pods that run go on running."""
-        await self._service.close()
-        if self._protection is not None:
-            self._protection.end()
-        await self.runtime.close()
-        await self._close_containers()
-        self._journal.close()
-
-    async def _close_containers(self) -> None:
-        if self._containers.driver is not None:
-            await self._containers.driver.close()
-
 
 def _count(statuses: Sequence[PodStatus]) -> str:
     return "1 pod" if len(statuses) == 1 else f"{len(statuses) or 'no'} pods"
-
-
-def _make_directory(directory: Path) -> None:
-    """Users that pods run as pass through it to their own files, so it cannot be closed. No other user lists what is in
-    it, and none writes there or above, whatever the umask.
-    """
-    for each in reversed(directory.parents):
-        if not each.exists():
-            each.mkdir(mode=0o755, exist_ok=True)
-    directory.mkdir(mode=0o711, exist_ok=True)
-    if directory.stat().st_mode & 0o066:
-        directory.chmod(0o711)
-
-
-class HostService:
-    """Listens from `open` to `close`."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        runtime: Hosting,
-        metrics: Metrics,
-        events: KubernetesEvents,
-        journal: Path,
-        clock: Clock,
-        orders: Mapping[str, Route],
-    ) -> None:
-        self._agent = agent
-        self._clock = clock
-        self._executor = ThreadPoolExecutor(1, "jettison-journal")
-        sources = Sources(
-            lambda: agent.policy,
-            self._snapshot,
-            runtime.statuses,
-            metrics.text,
-            self.complaint,
-            journal,
-            events,
-            self._executor,
-        )
-        self._server = HttpServer(routes(sources), public_routes(sources), orders)
-
-    async def open(self, socket: Path, listen: tuple[str, int] | None) -> int | None:
-        """The TCP port, if one was asked for."""
-        await self._server.listen_unix(socket)
-        return None if listen is None else await self._server.listen_tcp(*listen)
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._server.close()
-        self._executor.shutdown()
-
-    def _snapshot(self) -> Snapshot | None:
-        """The newest, by the wall clock. What is asked for next will be newer."""
-        newest = self._agent.snapshot
-        if newest is None:
-            return None
-        if self._age_ns(newest) > FRESH_NS:
-            self._agent.look_soon()
-        return newest.shifted(self._clock.now_ns() - self._clock.steady_ns())
-
-    def complaint(self) -> str | None:
-        """Why the node is not guarded as it should be, or None."""
-        newest = self._agent.snapshot
-        if newest is None:
-            return "the node has not been looked at yet"
-        age_ns = self._age_ns(newest)
-        return f"the node was last looked at {age_ns // 10**9} s ago" if age_ns > STALE_NS else None
-
-    def _age_ns(self, snapshot: Snapshot) -> int:
-        return self._clock.steady_ns() - snapshot.now_ns

@@ -5,6 +5,7 @@ An option is called as the field of `NodeSettings` that it fills, so the fields 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
@@ -38,7 +39,7 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-_OPTIONS = (
+_ABOUT_OWN_PODS = (
     click.option(
         "--manifests",
         multiple=True,
@@ -52,13 +53,6 @@ _OPTIONS = (
         type=_DIRECTORY,
         metavar="DIR",
         help="The same for static pods: critical, never evicted. Repeatable.",
-    ),
-    state_options,
-    click.option(
-        "--node-dir", type=_DIRECTORY, metavar="DIR", help="The directory on nodefs. [default: in --state-dir]"
-    ),
-    click.option(
-        "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
     ),
     click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
     click.option(
@@ -108,17 +102,26 @@ _OPTIONS = (
         "--dry-run", "is_dry_run", is_flag=True, help="Run pods, decide and record, but evict no pod and free nothing."
     ),
     click.option(
-        "--listen",
-        type=address,
-        metavar="HOST:PORT",
-        help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
-    ),
-    click.option(
         "--no-cgroups",
         "uses_cgroups",
         is_flag=True,
         callback=lambda _context, _option, is_given: not is_given,
         help="Use process groups and /proc even where cgroups are available.",
+    ),
+)
+_ABOUT_THE_NODE = (
+    state_options,
+    click.option(
+        "--node-dir", type=_DIRECTORY, metavar="DIR", help="The directory on nodefs. [default: in --state-dir]"
+    ),
+    click.option(
+        "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
+    ),
+    click.option(
+        "--listen",
+        type=address,
+        metavar="HOST:PORT",
+        help="Serve /stats/summary, /metrics, /healthz, … on the loopback too; port 0 takes a free one.",
     ),
     click.option("--verbose", "is_verbose", is_flag=True, help="Log alarms and rankings too."),
     config_option,
@@ -135,7 +138,15 @@ _OPTIONS = (
 
 def guard_options(command: Callback) -> Callback:
     """The command gets `settings: NodeSettings`; what is wrong with a configuration is said before."""
+    return _with(command, (*_ABOUT_OWN_PODS, *_ABOUT_THE_NODE))
 
+
+def watch_options(command: Callback) -> Callback:
+    """The same without what is about pods that the node starts by itself."""
+    return _with(command, _ABOUT_THE_NODE)
+
+
+def _with(command: Callback, options: Sequence[Callback]) -> Callback:
     @wraps(command)
     def collected(*arguments: Any, config: ConfigArguments, profile: str, **options: Any) -> Any:
         remarks = Remarks()
@@ -153,7 +164,7 @@ def guard_options(command: Callback) -> Callback:
         return command(*arguments, settings=settings, **options)
 
     decorated: Callback = collected
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated
 

@@ -16,7 +16,6 @@ from jettison.engine.node.evictions import PodCondition
 from jettison.runtimes.host.pods.records import (
     ContainerRecord,
     EndingRecord,
-    OrderRecord,
     PodRecord,
     RunRecord,
     in_this_boot,
@@ -24,6 +23,7 @@ from jettison.runtimes.host.pods.records import (
     record_of,
 )
 from jettison.runtimes.linux.proc import boot_id
+from jettison.runtimes.machine.order_records import OrderRecord
 from tests.builders import pod as make_pod
 from tests.engine.lifecycle.strategies import orders, worlds
 from tests.engine.lifecycle.virtual import World, saved_part

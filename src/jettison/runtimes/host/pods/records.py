@@ -20,9 +20,9 @@ from msgspec import Meta
 from jettison.clock import Instant
 from jettison.engine.lifecycle.rules import ContainerRules, PodRules
 from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
-from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
 from jettison.runtimes.host.processes.processes import Identity
+from jettison.runtimes.machine.order_records import OrderRecord
 
 # The numbers of a record are acted on, and a damaged one must be recognised as such: a signal to process -1 would go to
 # every process of the machine.
@@ -89,37 +89,6 @@ class ContainerRecord:
     def identity(self) -> Identity | None:
         """Of its main process."""
         return None if self.pid is None or self.start_ticks is None else (self.pid, self.start_ticks)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderRecord:
-    """An eviction without its pod, which the record around it has."""
-
-    message: str
-    grace_seconds: _Number | None
-    signal: str
-    reason: str
-    annotations: dict[str, str] | None = None
-    condition: PodCondition | None = None
-
-    @classmethod
-    def of(cls, order: Eviction) -> OrderRecord:
-        """To be written."""
-        annotations = None if order.annotations is None else dict(order.annotations)
-        return cls(order.message, order.grace_seconds, order.signal, order.reason, annotations, order.condition)
-
-    def eviction(self, pod: Pod, *, is_at_once: bool = False) -> Eviction:
-        """As it was given; whether it was to be at once, the record of the ending knows."""
-        return Eviction(
-            pod,
-            self.message,
-            self.grace_seconds,
-            self.signal,
-            self.annotations,
-            self.condition,
-            self.reason,
-            is_at_once,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,13 @@ def delegated_cgroup(mounts: CgroupMounts, proc: Path = PROC) -> str | None:
 
 
 def own_cgroup(tree: Hierarchy, proc: Path = PROC) -> str | None:
-    """Where this process is in that hierarchy, the empty name at its root; None when outside of what is mounted."""
-    for line in (kernel_files.read(proc / "self" / "cgroup") or b"").split(b"\n"):
+    """Where this process is."""
+    return cgroup_of("self", tree, proc)
+
+
+def cgroup_of(process: int | str, tree: Hierarchy, proc: Path = PROC) -> str | None:
+    """Where a process is in that hierarchy, the empty name at its root; None when it is gone or out of sight."""
+    for line in (kernel_files.read(proc / str(process) / "cgroup") or b"").split(b"\n"):
         fields = line.split(b":", 2)
         if len(fields) == 3 and _is_line_of(tree, fields[1]):
             path = PurePosixPath(os.fsdecode(fields[2]))

@@ -22,7 +22,7 @@ from tests.janitor import fresh_name
 from tests.live.quick_start import Process, jettison
 
 MI = 2**20
-HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(3600)"
+HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(36000)"
 GROW = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep({pause})"
 
 
@@ -113,8 +113,8 @@ class LiveNode:
         for path in sorted((self.state / "node" / self.name / "pods").glob("*.json")):
             try:
                 lines = path.read_text().splitlines(keepends=True)
-            except FileNotFoundError:
-                continue  # gone between listing and reading
+            except OSError:
+                continue  # gone between listing and reading, or damaged by an attack and not set aside yet
             whole = [line for line in lines if line.endswith("\n")]
             found += [json.loads(line) for line in whole[-1:]]
         return found

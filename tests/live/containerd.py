@@ -17,9 +17,9 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import RuntimeFailure
@@ -96,7 +96,6 @@ class Containerd:
 
     home: Path
     process: subprocess.Popen[bytes] | None = None
-    _environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def socket(self) -> Path:
@@ -182,7 +181,7 @@ def running(home: Path) -> Iterator[Containerd]:
     found.start()
     try:
         found.load(PAUSE, ["/bin/sleep", "2147483647"])
-        found.load(IMAGE, ["/bin/sh", "-c", "echo own command; exec sleep 3600"])
+        found.load(IMAGE, ["/bin/sh", "-c", "echo own command; trap 'exit 0' TERM; sleep 3600 & wait"])
         yield found
     finally:
         found.clear()

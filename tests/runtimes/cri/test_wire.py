@@ -33,7 +33,7 @@ def test_a_request_is_written_as_the_format_wants_it() -> None:
     assert (
         encode("StopContainerRequest", {"container_id": "a", "timeout": -1}) == b"\x0a\x01a\x10" + b"\xff" * 9 + b"\x01"
     )
-    assert encode("LinuxSandboxSecurityContext", {"run_as_user": {"value": 0}}) == b"\x1a\x00"
+    assert encode("LinuxContainerSecurityContext", {"run_as_user": {"value": 0}}) == b"\x2a\x00"
     assert (
         encode("ListPodSandboxRequest", {"filter": {"label_selector": {"a": "b"}}})
         == b"\x0a\x08\x1a\x06\x0a\x01a\x12\x01b"
@@ -41,7 +41,7 @@ def test_a_request_is_written_as_the_format_wants_it() -> None:
 
 
 def test_numbers_may_be_packed() -> None:
-    context = decode("LinuxSandboxSecurityContext", b"\x2a\x03\x01\xac\x02\x28\x05")
+    context = decode("LinuxContainerSecurityContext", b"\x42\x03\x01\xac\x02\x40\x05")
     assert context["supplemental_groups"] == [1, 300, 5]
 
 
@@ -65,9 +65,9 @@ def values(name: str) -> st.SearchStrategy[Message]:
     )
 
 
-@given(values("RunPodSandboxRequest"))
+@given(values("CreateContainerRequest"))
 def test_what_is_written_reads_back(message: Message) -> None:
-    assert decode("RunPodSandboxRequest", encode("RunPodSandboxRequest", message)) == message
+    assert decode("CreateContainerRequest", encode("CreateContainerRequest", message)) == message
 
 
 @given(st.sampled_from(sorted(MESSAGES)), st.binary(max_size=200))

@@ -210,10 +210,6 @@ class CriClient:
         """Its log stays. Harmless when it is gone."""
         await self._order(RUNTIME, "RemoveContainer", {"container_id": container})
 
-    async def reopen_log(self, container: str) -> None:
-        """After its file was renamed."""
-        await self._ask(RUNTIME, "ReopenContainerLog", {"container_id": container})
-
     async def containers(self, labels: Mapping[str, str]) -> tuple[Listed, ...]:
         """Those with these labels, whatever their state."""
         found = await self._ask(RUNTIME, "ListContainers", {"filter": {"label_selector": labels}})

@@ -33,17 +33,15 @@ StopPodSandboxRequest: 1 pod_sandbox_id string
 RemovePodSandboxRequest: 1 pod_sandbox_id string
 ListPodSandboxRequest: 1 filter PodSandboxFilter
 ListPodSandboxResponse: 1 items []PodSandbox
-PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_directory string, 4 dns_config DNSConfig,
-    6 labels map, 7 annotations map, 8 linux LinuxPodSandboxConfig
+PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_directory string, 6 labels map,
+    8 linux LinuxPodSandboxConfig
 PodSandboxMetadata: 1 name string, 2 uid string, 3 namespace string, 4 attempt int
 PodSandboxFilter: 1 id string, 3 label_selector map
 PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map
-DNSConfig: 1 servers []string, 2 searches []string, 3 options []string
 LinuxPodSandboxConfig: 1 cgroup_parent string, 2 security_context LinuxSandboxSecurityContext
-LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 3 run_as_user Int64Value,
-    5 supplemental_groups []int, 6 privileged bool, 8 run_as_group Int64Value, 9 seccomp SecurityProfile
-NamespaceOption: 1 network int, 2 pid int, 3 ipc int
-SecurityProfile: 1 profile_type int, 2 localhost_ref string
+LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 9 seccomp SecurityProfile
+NamespaceOption: 1 network int, 2 pid int
+SecurityProfile: 1 profile_type int
 Int64Value: 1 value int
 UInt64Value: 1 value int
 
@@ -52,7 +50,6 @@ CreateContainerResponse: 1 container_id string
 StartContainerRequest: 1 container_id string
 StopContainerRequest: 1 container_id string, 2 timeout int
 RemoveContainerRequest: 1 container_id string
-ReopenContainerLogRequest: 1 container_id string
 ListContainersRequest: 1 filter ContainerFilter
 ListContainersResponse: 1 containers []Container
 ContainerStatusRequest: 1 container_id string, 2 verbose bool
@@ -60,8 +57,8 @@ ContainerStatusResponse: 1 status ContainerStatus, 2 info map
 ExecSyncRequest: 1 container_id string, 2 cmd []string, 3 timeout int
 ExecSyncResponse: 1 stdout bytes, 2 stderr bytes, 3 exit_code int
 ContainerConfig: 1 metadata ContainerMetadata, 2 image ImageSpec, 3 command []string, 4 args []string,
-    5 working_dir string, 6 envs []KeyValue, 7 mounts []Mount, 9 labels map, 10 annotations map, 11 log_path string,
-    12 stdin bool, 13 stdin_once bool, 14 tty bool, 15 linux LinuxContainerConfig
+    5 working_dir string, 6 envs []KeyValue, 7 mounts []Mount, 9 labels map, 11 log_path string,
+    15 linux LinuxContainerConfig
 ContainerMetadata: 1 name string, 2 attempt int
 ContainerFilter: 1 id string, 3 pod_sandbox_id string, 4 label_selector map
 Container: 1 id string, 2 pod_sandbox_id string, 3 metadata ContainerMetadata, 4 image ImageSpec, 5 image_ref string,
@@ -69,7 +66,7 @@ Container: 1 id string, 2 pod_sandbox_id string, 3 metadata ContainerMetadata, 4
 ContainerStatus: 1 id string, 2 metadata ContainerMetadata, 3 state int, 4 created_at int, 5 started_at int,
     6 finished_at int, 7 exit_code int, 8 image ImageSpec, 9 image_ref string, 10 reason string, 11 message string
 KeyValue: 1 key string, 2 value string
-Mount: 1 container_path string, 2 host_path string, 3 readonly bool, 5 propagation int
+Mount: 1 container_path string, 2 host_path string, 3 readonly bool
 LinuxContainerConfig: 1 resources LinuxContainerResources, 2 security_context LinuxContainerSecurityContext
 LinuxContainerResources: 1 cpu_period int, 2 cpu_quota int, 3 cpu_shares int, 4 memory_limit_in_bytes int,
     5 oom_score_adj int
@@ -119,5 +116,5 @@ SHARED_PROCESSES, OWN_PROCESSES, OF_NODE = 0, 1, 2
 program that ignores SIGTERM by default as process 1 would end of it."""
 
 SANDBOX_READY = 0
-CREATED, RUNNING, EXITED = 0, 1, 2
+RUNNING, EXITED = 1, 2
 RUNTIME_DEFAULT, UNCONFINED = 0, 1

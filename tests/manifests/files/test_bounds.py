@@ -68,5 +68,5 @@ def test_memory_is_what_python_takes_and_shared_texts_count_once() -> None:
         "\N{GRINNING FACE}" * 160_000,
     ]
     for large in larger:
-        with pytest.raises(ManifestError, match="pod: takes more than 640000 bytes of memory"):
+        with pytest.raises(ManifestError, match="pod: takes more than 420000 bytes of memory"):
             check_memory(large, "pod")

@@ -28,9 +28,9 @@ MOST_DOCUMENTS = 500
 
 LARGEST_TOTAL = 4 * 2**20
 
-LARGEST_MEMORY = 640_000
+LARGEST_MEMORY = 420_000
 """Bytes that the documents of one file may take once they are decoded, or a part of a pod from an API; with all that is
-made of them it is 0.8 to 1.4 MB. A text of 256 KiB takes four times as much as soon as it has an emoji."""
+made of them it is at most 1 MB. A text of 256 KiB takes four times as much as soon as it has an emoji."""
 
 LARGEST_OBJECT = 512 * 1024
 """Bytes of an object as an API sends it, with its status and managedFields, which say every field's name once more."""

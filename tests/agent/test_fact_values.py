@@ -17,7 +17,8 @@ from tests.builders import pod
 
 NAMES = """
     action_failed agent_started agent_stopped alarm_raised collection_failed condition_changed container_back_off
-    container_finished container_started container_stopping critical_pod_spared deadline_exceeded eviction_started
+    container_finished container_runtime_answered container_runtime_lost container_started container_stopping
+    critical_pod_spared deadline_exceeded eviction_started
     eviction_timed_out grace_cut_short kill_failed limits_enforced limits_refused nothing_to_evict observation_failed
     order_received out_of_memory_kill pod_admitted pod_cleaned_up pod_evicted pod_rejected pod_waiting pods_ranked
     probe_failed reclaim_attempted reclaim_finished reclaim_sufficed reload_failed reloaded restart_needed

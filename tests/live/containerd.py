@@ -136,7 +136,7 @@ class Containerd:
     def hold(self) -> None:
         """It hangs until it is continued."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
+        suspend(self.process)
 
     def go_on(self) -> None:
         """After `hold`."""
@@ -172,6 +172,20 @@ class Containerd:
                     raise
             await asyncio.sleep(0.02)
         client.close()
+
+
+def suspend(process: subprocess.Popen[bytes]) -> None:
+    """Returns when all of its threads have stopped: one may answer a question while the signal reaches the others."""
+    process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + _START_SECONDS
+    while any(state != b"T" for state in _states(process.pid)):
+        assert time.monotonic() < deadline, f"process {process.pid} does not stop"
+        time.sleep(0.002)
+
+
+def _states(pid: int) -> list[bytes]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [(task / "stat").read_bytes().rpartition(b")")[2].split()[0] for task in tasks]
 
 
 @contextmanager

@@ -162,7 +162,7 @@ class Engine:
 
     def hold(self) -> None:
         """It answers nothing until `go_on`."""
-        self.processes[-1].send_signal(signal.SIGSTOP)
+        containerds.suspend(self.processes[-1])
 
     def go_on(self) -> None:
         self.processes[-1].send_signal(signal.SIGCONT)

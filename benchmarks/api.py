@@ -83,7 +83,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with serving(folder / "state") as served, standing(folder) as floor:
+        with serving(folder / "state", quickly=False) as served, standing(folder) as floor:
             bench = Bench(served, Server(served.port, served.trust(), served.token()), floor)
             time.sleep(SETTLE)
             sizes = " and ".join(f"{rss_mb(pid):.1f}" for pid in served.pids)

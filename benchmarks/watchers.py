@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Self
@@ -50,7 +51,8 @@ def main() -> int:
     options = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with tempfile.TemporaryDirectory() as name, serving(Path(name) / "state", "--controllers=") as served:
+    serve = partial(serving, quickly=False)
+    with tempfile.TemporaryDirectory() as name, serve(Path(name) / "state", "--controllers=") as served:
         pid = served.process.pid
         writer = Server(served.port, served.trust(), served.token())
         viewer = Server(served.port, served.trust(), served.token("viewer"))

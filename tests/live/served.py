@@ -8,6 +8,7 @@ import select
 import signal
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,11 +66,17 @@ class Served:
             connection.close()
 
 
-def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Served:
-    """A server that is ready; the caller ends it."""
+def start(folder: Path, *arguments: str, listen: str = "127.0.0.1:0", quickly: bool = True) -> Served:
+    """A server that is ready; the caller ends it. One that is to be measured does not start quickly."""
     log = folder.parent / f"{folder.name}.log"
+    words = ["serve", "--state-dir", str(folder), "--listen", listen, *arguments]
+    whole = [sys.executable, "-m", "jettison", *words]
     with log.open("w") as errors:
-        process = jettison(["serve", "--state-dir", str(folder), "--listen", listen, *arguments], errors)
+        process: Process = (
+            jettison(words, errors)
+            if quickly
+            else subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=errors, text=True)
+        )
     try:
         return Served(folder, process, announced_port(process, log))
     except BaseException:
@@ -93,9 +100,9 @@ def end(process: Process, how: signal.Signals) -> int:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Iterator[Served]:
+def serving(folder: Path, *arguments: str, listen: str = "127.0.0.1:0", quickly: bool = True) -> Iterator[Served]:
     """Start, wait until it is ready, and stop it afterwards, which it must do in time and without complaint."""
-    served = start(folder, *arguments, listen=listen)
+    served = start(folder, *arguments, listen=listen, quickly=quickly)
     try:
         yield served
     finally:

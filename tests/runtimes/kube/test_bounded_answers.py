@@ -125,7 +125,7 @@ REFUSED = {
     "annotations": (pod(annotations={f"a{n}": "" for n in range(5000)}), "annotations: more than 4000 values"),
     "memory": (
         pod(spec={"containers": [{"args": ["x" * 200_000 + "\N{GRINNING FACE}"]}]}),
-        "spec: takes more than 640000 bytes of memory",
+        "spec: takes more than 360000 bytes of memory",
     ),
     "status": ({**pod(), "status": {"conditions": maps(30_000)}}, "status: more than 4000 values"),
     "fields": ({**pod(), **{f"f{n}": 1 for n in range(100)}}, "more than 64 fields"),

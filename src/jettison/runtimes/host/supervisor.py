@@ -37,7 +37,7 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.pod_worker import PodWorker
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_this_boot
-from jettison.runtimes.host.pods.reports import ActivePod
+from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
 from jettison.runtimes.host.processes.processes import Entrance, seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.host.specs.spec import ContainerSpec, ImageOffer, PodSpec, Refusal, read_spec, refusal_of
@@ -85,6 +85,7 @@ class Supervisor:
         self._ended = ended
         self._boot_id = boot_id()
         self._background = BackgroundTasks(services.emit, "the node's pods")
+        self._statuses = KeptAnswer[Sequence[PodStatus]]()
         # In the order in which they came.
         self._pods: dict[str, PodWorker | _Remembered] = {}
         # What is under way to forget pods, to wait by. That a pod is unwanted its life says.
@@ -248,7 +249,11 @@ class Supervisor:
 
     def statuses(self) -> Sequence[PodStatus]:
         """All pods, oldest first."""
-        return [entry.status() for entry in self._pods.values()]
+        return self._statuses.get(self._lives(), lambda: [entry.status() for entry in self._pods.values()])
+
+    def _lives(self) -> list[object]:
+        """As long as these are the same objects, everything that is said about pods is the same."""
+        return [entry.life if isinstance(entry, PodWorker) else entry for entry in self._pods.values()]
 
     def active(self) -> list[ActivePod]:
         """Pods that have not ended and have something to end: one that waits for what is not here has not."""
@@ -328,18 +333,22 @@ class Supervisor:
     async def _tend_logs(self) -> None:
         """Note how they grow, every second, and rotate those that are due."""
         times = log_times.LogTimes()
+        written = KeptAnswer[tuple[list[str], list[str]]]()
         rounds = max(1, round(_ROTATION_PERIOD / log_times.PERIOD))
         while True:
             for number in range(rounds):
                 await asyncio.sleep(log_times.PERIOD)
-                paths = [path for each in self._pods.values() if isinstance(each, PodWorker) for path in each.logs()]
-                # In a container runtime's logs each line has its time.
-                plain = [path for path in paths if not path.endswith(logs.BOX_SUFFIX)]
+                paths, plain = written.get(self._lives(), self._logs)
                 if plain:
                     await self._services.wait_for(times.look, plain)
                 for path in map(Path, paths if number + 1 == rounds else ()):
                     if logs.is_due(path):
                         await self._rotate(path)
+
+    def _logs(self) -> tuple[list[str], list[str]]:
+        """Those that are being written, and those that need marks: a container runtime writes a time into each line."""
+        paths = [path for each in self._pods.values() if isinstance(each, PodWorker) for path in each.logs()]
+        return paths, [path for path in paths if not path.endswith(logs.BOX_SUFFIX)]
 
     async def _rotate(self, path: Path) -> None:
         try:

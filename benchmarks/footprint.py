@@ -82,7 +82,7 @@ def largest_file(node: LiveNode) -> float:
         lambda: "idle-0" not in {each["document"]["metadata"]["name"] for each in node.records()}, "room", PATIENCE
     )
     before = rss_mb(node.process.pid)
-    variables = [{"name": f"V{number}", "value": f"{number} " + "x" * 130} for number in range(400)]
+    variables = [{"name": f"V{number}", "value": f"{number} " + "x" * 130} for number in range(340)]
     container = {"name": "other", "command": ["sleep", "3600"], "env": variables}
     node.write(
         pod(

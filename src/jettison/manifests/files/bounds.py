@@ -28,7 +28,7 @@ MOST_DOCUMENTS = 500
 
 LARGEST_TOTAL = 4 * 2**20
 
-LARGEST_MEMORY = 360_000
+LARGEST_MEMORY = 300_000
 """Bytes that the documents of one file may take once they are decoded, or a part of a pod from an API; with all that is
 made of them it is at most 1 MB. A text of 256 KiB takes four times as much as soon as it has an emoji."""
 

@@ -75,9 +75,10 @@ class Forked:
         return code
 
     def send_signal(self, sig: int) -> None:
-        """As Popen has it: nothing, where the process has ended."""
+        """As Popen has it: nothing, where the process has ended. Its parent may reap it at any moment."""
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

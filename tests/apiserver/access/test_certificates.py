@@ -97,6 +97,26 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
         ensure_identity(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["ca.pem", "server.pem"])
+def test_a_certificate_with_another_letter_is_renewed_or_named(tmp_path: Path, name: str) -> None:
+    """It may still be a certificate, and one that no client believes."""
+    folder, seen = tmp_path / "pki", set()
+    ensure_identity(folder)
+    whole = (folder / name).read_text()
+    beginning = whole.index("CERTIFICATE-----") + 17
+    places = [place for place in range(beginning, len(whole) - 30, 23) if whole[place].isalnum()]
+    for place in places:
+        (folder / name).write_text(f"{whole[:place]}{'B' if whole[place] == 'A' else 'A'}{whole[place + 1 :]}")
+        try:
+            handshake(ensure_identity(folder), "localhost")
+            seen.add("renewed")
+        except InputError as error:
+            seen.add("named" if f"`{folder / name}`" in str(error) else str(error))
+        (folder / name).write_text(whole)
+    assert len(places) > 20
+    assert seen == ({"named"} if name == "ca.pem" else {"named", "renewed"})
+
+
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     ensure_identity(tmp_path / "a")
     ensure_identity(tmp_path / "b")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jettison.errors import InputError, ManifestError
-from jettison.manifests.files.config_files import LARGEST_FILE, drop_in_paths, parse_config_file
+from jettison.manifests.files.config_files import LARGEST_FILE, MOST_ENTRIES, drop_in_paths, parse_config_file
 from jettison.manifests.files.plain_yaml import DEEPEST, MOST_ALIASES
 
 YAML = """\
@@ -213,6 +213,19 @@ def test_drop_ins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     found = [str(path.relative_to(tmp_path)) for path in drop_in_paths(tmp_path)]
 
     assert found == [".conf", "10-a/sub/a.conf", "10-a/z.conf", "20-b.conf", "9.conf"]
+
+
+def test_a_tree_that_is_no_directory_of_drop_ins_is_refused(tmp_path: Path) -> None:
+    """The root of all files, by a typing error, or one that is very deep."""
+    deep = tmp_path / "deep" / Path(*("d" for _ in range(40)))
+    deep.mkdir(parents=True)
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    for number in range(MOST_ENTRIES + 1):
+        (wide / f"{number}.conf").touch()
+    for path in (tmp_path / "deep", wide):
+        with pytest.raises(InputError, match=r"drop-in directory `.*`: it has more than 10000 entries and 32 levels"):
+            drop_in_paths(path)
 
 
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -46,6 +47,8 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES, clock: 
     wanted = frozenset(names)
     now = _now(clock)
     authority = _load(folder / "ca.pem")
+    if authority is not None and not _is_signed(authority.certificate, authority.certificate):
+        raise InputError(f"`{folder / 'ca.pem'}` is damaged, remove it to have a new one: its signature is wrong")
     if authority is None or _expires_soon(authority.certificate, now):
         authority = _sign_authority(now)
         _save(authority, folder / "ca.pem")
@@ -53,11 +56,11 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES, clock: 
     write_private(folder / AUTHORITY, authority_pem)
     chain = folder / CHAIN
     server = _load(chain)
-    if server is None or _expires_soon(server.certificate, now) or not _serves(server.certificate, authority, wanted):
+    if server is None or not _serves(server.certificate, authority, now, wanted):
         _save(_sign(authority, "jettison-apiserver", ExtendedKeyUsageOID.SERVER_AUTH, now, wanted), chain)
     identity = ServerIdentity(authority_pem, chain)
     client = _load(identity.client)
-    if client is None or _expires_soon(client.certificate, now) or not _serves(client.certificate, authority):
+    if client is None or not _serves(client.certificate, authority, now):
         _save(_sign(authority, CLIENT_NAME, ExtendedKeyUsageOID.CLIENT_AUTH, now), identity.client)
     return identity
 
@@ -75,13 +78,24 @@ def _expires_soon(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_after_utc - now < _RENEW_BEFORE
 
 
-def _serves(certificate: x509.Certificate, authority: _Signed, wanted: frozenset[str] = frozenset()) -> bool:
-    if certificate.issuer != authority.certificate.subject:
+def _serves(
+    certificate: x509.Certificate, authority: _Signed, now: datetime, wanted: frozenset[str] = frozenset()
+) -> bool:
+    if not _is_signed(certificate, authority.certificate) or _expires_soon(certificate, now):
         return False
     if not wanted:
         return True
     alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return wanted <= {str(each.value) for each in alternatives}
+
+
+def _is_signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether no bit of it is another than when it was signed: what is damaged may still be a certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _sign_authority(now: datetime) -> _Signed:
@@ -159,9 +173,10 @@ def _load(path: Path) -> _Signed | None:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
         certificate = x509.load_pem_x509_certificate(pem)
-    except (ValueError, TypeError) as error:
+        certified = certificate.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(f"`{path}` is damaged, remove it to have a new one: {error}") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certified:
         raise InputError(f"`{path}` holds a key that is not its certificate's, remove it to have a new one")
     return _Signed(key, certificate)
 

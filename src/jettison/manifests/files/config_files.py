@@ -24,6 +24,8 @@ from jettison.manifests.files.plain_yaml import PlainLoader, complaints, look_th
 
 # etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
 LARGEST_FILE = 2**20
+# Of a directory of drop-ins.
+MOST_ENTRIES, DEEPEST_FOLDER = 10_000, 32
 # Each is compared with all that are known: a thousand would take seconds.
 _MOST_UNKNOWN = 20
 # Of maps and lists inside one another, in which lines are looked for.
@@ -88,14 +90,24 @@ def drop_in_paths(directory: Path) -> list[Path]:
         raise InputError(f"cannot read the drop-in directory `{directory}`: {reason}") from error
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    with os.scandir(directory) as entries:
-        ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-    for entry in ordered:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(directory / entry.name)
-        elif entry.name.endswith(".conf"):
-            yield directory / entry.name
+def _walk(top: Path) -> Iterator[Path]:
+    """Bounded, because a typing error may name the root of all files, or a tree deeper than the stack."""
+    count = 0
+    pending = [(top, True, 0)]
+    while pending:
+        path, is_folder, depth = pending.pop()
+        if not is_folder:
+            if path.name.endswith(".conf"):
+                yield path
+            continue
+        with os.scandir(path) as entries:
+            ordered = sorted(islice(entries, MOST_ENTRIES + 1 - count), key=lambda entry: os.fsencode(entry.name))
+        count += len(ordered)
+        if count > MOST_ENTRIES or depth > DEEPEST_FOLDER:
+            most = f"{MOST_ENTRIES} entries and {DEEPEST_FOLDER} levels"
+            raise InputError(f"cannot read the drop-in directory `{top}`: it has more than {most}")
+        below = [(path / entry.name, entry.is_dir(follow_symlinks=False), depth + 1) for entry in ordered]
+        pending += reversed(below)
 
 
 def _no_number(text: str) -> object:

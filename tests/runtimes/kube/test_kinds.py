@@ -30,3 +30,9 @@ def test_a_name_does_not_become_another_path(name: str) -> None:
         PODS.path("ns", name)
     with pytest.raises(InputError, match="cannot be a name"):
         PODS.path(name, "p")
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\ud800"])
+def test_bytes_that_are_no_text_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="is not UTF-8"):
+        PODS.path("ns", name)

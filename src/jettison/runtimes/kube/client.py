@@ -18,7 +18,7 @@ import msgspec
 
 from jettison.errors import ApiError, InputError, RuntimeFailure
 from jettison.runtimes.kube.answers import AnswerReader, Page, status_error, translated
-from jettison.runtimes.kube.kinds import PODS, Kind
+from jettison.runtimes.kube.kinds import PODS, Kind, sendable
 from jettison.runtimes.kube.kubeconfig import Access
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class KubeClient:
         return self._http.build_request(
             method,
             path,
-            params={name: value for name, value in params.items() if value},
+            params={name: sendable(value) for name, value in params.items() if value},
             content=None if body is None else msgspec.json.encode(body),
             headers=None if body is None else {"Content-Type": content_type},
             extensions=self._extensions,

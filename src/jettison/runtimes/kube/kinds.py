@@ -29,7 +29,16 @@ def _segment(text: str) -> str:
     """A name is data, it must not become another path; Kubernetes' own clients refuse these too."""
     if text in (".", "..") or "/" in text or "%" in text:
         raise InputError(f"`{text}` cannot be a name: not `.` or `..`, and no `/` or `%` in it")
-    return quote(text, safe="")
+    return quote(sendable(text), safe="")
+
+
+def sendable(text: str) -> str:
+    """The same; raises InputError where a command line had bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"`{text}` is not UTF-8, and no API has a name for it") from error
+    return text
 
 
 PODS: Final = Kind("", "pods")

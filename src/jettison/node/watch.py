@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,7 +72,7 @@ class MachineRuntime(Runtime, Protocol):
         """Let go of everything; what runs goes on running."""
 
 
-class Watch:
+class Watch(ABC):
     """`async with` guards from when it is ready until the block ends; what runs lives on.
 
     The parts that it is made of are there from `open` to `close`.
@@ -151,12 +152,13 @@ class Watch:
             raise
         return self
 
+    @abstractmethod
     async def _open_runtime(self) -> MachineRuntime:
-        raise NotImplementedError
+        """What it watches; the sinks are there by now."""
 
+    @abstractmethod
     def _orders(self) -> Mapping[str, Route]:
         """What the owner of the socket may order; the agent is there by now."""
-        raise NotImplementedError
 
     def _work(self) -> Sequence[Coroutine[Any, Any, Any]]:
         """What goes on beside the agent."""
@@ -170,9 +172,9 @@ class Watch:
         """Lines of the greeting about what else it has to run pods on."""
         return []
 
+    @abstractmethod
     def _guarded(self) -> str:
         """What is guarded, in a few words."""
-        raise NotImplementedError
 
     def _put_together(self, history: History | None) -> None:
         clock = SystemClock()
@@ -218,6 +220,7 @@ class Watch:
         """What it has for pods, as it has told an API at its start; nothing where there is none."""
         return {}
 
+    @abstractmethod
     def reread(self, settings: Settings) -> None:
         """Of what is no part of a policy, take over what can change while it runs."""
 

@@ -129,7 +129,7 @@ class CriClient:
         self._channel.close()
 
     async def version(self, seconds: float = _QUESTION) -> Version:
-        """Who answers. A runtime without CRI v1 is named as such."""
+        """Which runtime answers. A runtime without CRI v1 is named as such."""
         try:
             found = await self._ask(RUNTIME, "Version", {}, seconds)
         except ContainerRuntimeError as error:

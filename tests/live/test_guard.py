@@ -199,7 +199,12 @@ def run_in(cgroup: str, name: str, program: str) -> subprocess.Popen[bytes]:
     assert memory is not None
     entrance = memory.mount_point / cgroup / name / "cgroup.procs"
     enter = f"open({str(entrance)!r}, 'w').write('0'); "
-    return subprocess.Popen([sys.executable, "-I", "-S", "-c", f"import signal, time; {enter}{program}"])
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", f"import signal, time; {enter}{program}"])
+    deadline = time.monotonic() + PATIENCE
+    while str(process.pid) not in entrance.read_text().split():
+        assert time.monotonic() < deadline, "the process has not entered its cgroup"
+        time.sleep(0.005)
+    return process
 
 
 def test_bare_cgroups_go_by_the_rules_of_the_operator(tmp_path: Path) -> None:

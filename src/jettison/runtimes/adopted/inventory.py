@@ -73,7 +73,7 @@ class Inventory:
         """Whether a cgroup has come beside those that are known, which no two looks have seen yet.
 
         A container that fills the memory as soon as it starts would otherwise cost an innocent one its life: what is
-        not known cannot be chosen. To list the directories takes 50 µs each, to ask an engine 30 ms.
+        not known cannot be chosen. To look at a cgroup takes 50 µs, to ask an engine 30 ms.
         """
         return self._neighbours() - self._seen != set()
 
@@ -82,7 +82,10 @@ class Inventory:
         self._parents = parents
         found = set()
         for parent in filter(None, parents):
-            found |= {f"{parent}/{name}" for name in cgroup_tree.children(self._memory.mount_point / parent)}
+            top = self._memory.mount_point / parent
+            # An empty one is none yet: a supervisor may make it long before it starts something in it.
+            names = [name for name in cgroup_tree.children(top) if cgroup_tree.count_processes(top / name)]
+            found |= {f"{parent}/{name}" for name in names}
         return found
 
     def source(self, workload: AdoptedWorkload) -> WorkloadSource:

@@ -11,11 +11,9 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,31 +61,8 @@ state = "{home}/state"
 
 @functools.cache
 def programs() -> Path:
-    """A directory with containerd, its shim, ctr, runc and busybox, kept in a cache. The first time downloads 50 MB."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jettison"
-    target = home / "containerd-programs"
-    if not target.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as scratch:
-            folder = Path(scratch, "programs")
-            folder.mkdir()
-            for package, wanted in _PROGRAMS.items():
-                content = debian.unpack(package, wanted[0], Path(scratch)).parents[len(Path(wanted[0]).parts) - 1]
-                for each in wanted:
-                    shutil.copy2(content / each, folder)
-            # A rename is atomic: two runs at once must not see half of it.
-            with _unless_there(target):
-                folder.rename(target)
-    return target
-
-
-@contextmanager
-def _unless_there(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        if not target.exists():
-            raise
+    """A directory with containerd, its shim, ctr, runc and busybox. The first time downloads 50 MB."""
+    return debian.programs("containerd-programs", _PROGRAMS)
 
 
 @dataclass

@@ -12,6 +12,8 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # Meta packages such as `linux-image-6.12-cloud-amd64` hold no kernel; two dots in the version tell a real one.
@@ -61,6 +63,28 @@ def unpack(package: str, wanted: str, scratch: Path) -> Path:
     if found is None:
         raise GuestUnavailableError(f"no `{wanted}` in the package `{package}`")
     return found
+
+
+def programs(name: str, packages: Mapping[str, Sequence[str]]) -> Path:
+    """A directory of this name with these files of these packages, kept in a cache for later runs."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jettison"
+    target = home / name
+    if not target.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home) as scratch:
+            folder = Path(scratch, "programs")
+            folder.mkdir()
+            for package, wanted in packages.items():
+                content = unpack(package, wanted[0], Path(scratch)).parents[len(Path(wanted[0]).parts) - 1]
+                for each in wanted:
+                    shutil.copy2(content / each, folder)
+            try:
+                # Atomic: two runs at once must not see half of it.
+                folder.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+    return target
 
 
 @functools.cache

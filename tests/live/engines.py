@@ -8,10 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,24 +58,8 @@ _TRUST = {"default": [{"type": "insecureAcceptAnything"}]}
 
 @functools.cache
 def programs() -> Path:
-    """A directory with all of them, kept in a cache. The first time downloads 60 MB."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jettison"
-    target = home / "engine-programs"
-    if not target.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as scratch:
-            folder = Path(scratch, "programs")
-            folder.mkdir()
-            for package, wanted in _PACKAGES.items():
-                content = debian.unpack(package, wanted[0], Path(scratch)).parents[len(Path(wanted[0]).parts) - 1]
-                for each in wanted:
-                    shutil.copy2(content / each, folder)
-            try:
-                folder.rename(target)
-            except OSError:
-                if not target.exists():
-                    raise
-    return target
+    """A directory with all of them. The first time downloads 60 MB."""
+    return debian.programs("engine-programs", _PACKAGES)
 
 
 @dataclass

@@ -12,6 +12,9 @@
     └─ RuntimeFailure                      the machine did not do its part; worth another try at the next step
        ├─ ObservationError                 something could not be measured or read: nothing is decided from it
        ├─ UnreachableError                 a server did not answer
+       │  └─ ConnectionBroken              it hung up, or sent something that is no answer
+       ├─ StreamError                      what the other side of a stream sends is not what its protocol allows
+       ├─ ContentError                     what a pod's volumes or variables refer to is not there, or not to be had
        └─ ActionError                      something could not be done; only its kinds are raised
           ├─ WriteError                    a file or a setting of the kernel could not be written
           ├─ RemovalError                  a file, a directory or a cgroup could not be removed
@@ -34,8 +37,9 @@ mistake, the text is Kubernetes'.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from jettison.values import frozen
 
 
 class JettisonError(Exception):
@@ -62,7 +66,7 @@ class ManifestError(InputError):
     """Not the Kubernetes object it should be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Complaint:
     """One mistake in a configuration: which key, and what is wrong with its value."""
 
@@ -147,6 +151,22 @@ class ObservationError(RuntimeFailure):
 
 class UnreachableError(RuntimeFailure):
     """A server did not answer, so that nothing is known of what it did with the request."""
+
+
+class ConnectionBroken(UnreachableError):  # noqa: N818  what is the case
+    """The server hung up in the middle, or sent something that is no answer."""
+
+
+class StreamError(RuntimeFailure):
+    """What the other side of a stream sends is not what its protocol allows. `code` is what WebSocket closes with."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ContentError(RuntimeFailure):
+    """What a pod's volumes or variables refer to is not there, or cannot be asked for now."""
 
 
 class ActionError(RuntimeFailure):

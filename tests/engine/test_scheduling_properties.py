@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from jettison.engine.budgets.budget import Budget, BudgetStatus
 from jettison.engine.labels.selectors import SelectorObject
-from jettison.engine.scheduling.choice import Placed, Unplaced, place, refusal
+from jettison.engine.scheduling.choice import ZONE_LABEL, Placed, Unplaced, place, refusal
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeOffer, NodeRoom, Tally
 from jettison.engine.scheduling.placement import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
 from jettison.engine.scheduling.preemption import Preemption, preempt
+from jettison.engine.scheduling.shortlists import Shortlists
 
 APPS = ("a", "b", "c")
 DEVICE = "example.com/gpu"
@@ -25,6 +26,7 @@ def _nodes(chance: Random) -> list[NodeOffer]:
     return [
         NodeOffer(
             f"n{number}",
+            labels=chance.choice(({}, {ZONE_LABEL: "east"}, {ZONE_LABEL: "west"}, {ZONE_LABEL: ""})),
             taints=chance.choice(taints),
             is_cordoned=chance.random() < 0.1,
             room=NodeRoom(chance.randint(0, 12), chance.randint(0, 12), 0, chance.randint(0, 8), {DEVICE: 2}),
@@ -184,3 +186,29 @@ def test_no_budget_is_violated_on_a_node_where_it_need_not_be(chance: Random) ->
                 assert refusal(pod, load) is not None
                 for each in free:
                     cluster.put(each)
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_shortlist_gives_the_answer_that_asking_every_node_gives(chance: Random) -> None:
+    """Pods of few kinds come, go and wait for others, and nodes come, go and change, in any order."""
+    cluster = ClusterLoad()
+    shortlists = Shortlists(cluster)
+    kinds = [_pod(chance, number) for number in range(3)]
+    for number in range(40):
+        pod = replace(chance.choice(kinds), key=("default", f"p{number}"), uid=f"p{number}")
+        outcome = shortlists.place(pod)
+        assert outcome == place(pod, cluster)
+        match chance.randint(0, 9):
+            case 0:
+                for offer in _nodes(chance):
+                    cluster.set_node(offer)
+            case 1:
+                cluster.drop_node(f"n{chance.randint(0, 4)}")
+            case 2:
+                cluster.remove(("default", f"p{chance.randint(0, 40)}"))
+            case 3:
+                cluster.nominate(replace(pod, priority=3), f"n{chance.randint(0, 4)}")
+            case 4:
+                cluster.withdraw(("default", f"p{chance.randint(0, 40)}"))
+            case _ if isinstance(outcome, Placed):
+                cluster.put(replace(pod, node=outcome.node))

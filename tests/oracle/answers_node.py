@@ -278,11 +278,11 @@ def _complaints(build: Callable[[], object]) -> list[str]:
     return [""]
 
 
-_NOW_NS = parse_time("2024-01-01T00:00:00Z")
+START_NS = parse_time("2024-01-01T00:00:00Z")
 
 
 def _ago(seconds: float | None) -> int | None:
-    return None if seconds is None else _NOW_NS - round(seconds * SECOND_NS)
+    return None if seconds is None else START_NS - round(seconds * SECOND_NS)
 
 
 def answer_imagegc(case: Json) -> Json:
@@ -303,12 +303,12 @@ def answer_imagegc(case: Json) -> Json:
     if case["op"] == "garbageCollect":
         began = _ago(case["beganGCSecondsAgo"]) or 0
         talk = collection.collect_images(
-            images, policy, _NOW_NS, began, disk.get("capacityBytes"), disk.get("availableBytes")
+            images, policy, START_NS, began, disk.get("capacityBytes"), disk.get("availableBytes")
         )
     elif case["op"] == "freeSpace":
-        talk = collection.free_space(images, policy, _NOW_NS, case["amountToFree"])
+        talk = collection.free_space(images, policy, START_NS, case["amountToFree"])
     else:
-        talk = collection.free_space(images, policy, _NOW_NS)
+        talk = collection.free_space(images, policy, START_NS)
     deleted, result = _carry_out(talk, failing)
     passed_over = None if result.passed_over is None else sorted(result.passed_over)
     out: dict[str, Json] = {
@@ -327,7 +327,7 @@ def _image(image: Json) -> collection.Image:
     return collection.Image(
         image["id"],
         image["size"],
-        _NOW_NS if detected is None else detected,
+        START_NS if detected is None else detected,
         _ago(image.get("lastUsedSecondsAgo")),
         image.get("inUse", False) or image.get("mountedAsVolume", False),
         image.get("pinned", False),
@@ -495,23 +495,30 @@ def _node_condition(condition: NodeCondition) -> Json:
 
 def answer_synchronize(case: Json) -> Json:
     """Several passes of the eviction manager; what the agent would do between two `decide` calls is played here."""
-    config = assemble(
-        Source("case", _eviction_document(case)),
-        flags=[("eviction-pressure-transition-period", f"{case['pressureTransitionPeriodSeconds']}s")],
-    )
-    policy = build_policy(config)
+    policy = eviction_policy(case)
     layout = Layout(case.get("imageFs", False), case.get("splitFs", False))
     documents = {pod["metadata"]["name"]: pod for pod in case["pods"]}
-    known = {name: pod_from(pod) for name, pod in documents.items()}
+    known = case_pods(case)
     probes = [pod_from(probe) for probe in case.get("probes") or ()]
-    history, now_ns, steps = History(), _NOW_NS, []
+    history, now_ns, steps = History(), START_NS, []
     for step in case["steps"]:
         now_ns += round(step["advanceSeconds"] * SECOND_NS)
         active = [known[name] for name in step["pods"]]
         outcomes = _pass(policy, history, step, active, now_ns, layout)
-        history = outcomes[-1].history if outcomes else history
+        history = outcomes[-1].history if outcomes else history.unobserved()
         steps.append(_step_answer(outcomes, history, probes, documents))
     return {"steps": steps}
+
+
+def eviction_policy(case: Json) -> Policy:
+    """The policy of a case of several passes."""
+    flags = [("eviction-pressure-transition-period", f"{case['pressureTransitionPeriodSeconds']}s")]
+    return build_policy(assemble(Source("case", _eviction_document(case)), flags=flags))
+
+
+def case_pods(case: Json) -> dict[str, pods.Pod]:
+    """Its pods by their names."""
+    return {pod["metadata"]["name"]: pod_from(pod) for pod in case["pods"]}
 
 
 def _eviction_document(case: Json) -> Json:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from jettison.engine.drain.filters import (
     DaemonSetTrouble,
-    DrainRules,
     Remark,
     aggregated,
     daemon_set_of,
     overdue,
     select_pods,
 )
+from jettison.engine.drain.rules import DrainRules
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference
 

@@ -19,8 +19,9 @@ from jettison.engine.budgets.budget import (
 )
 from jettison.engine.budgets.sync import sync_budget
 from jettison.engine.budgets.verdict import Allowed, judge_eviction
-from jettison.engine.drain.filters import DrainRules, select_pods
+from jettison.engine.drain.filters import select_pods
 from jettison.engine.drain.plan import DrainPlan, PodFate, PodPlan, plan_drain
+from jettison.engine.drain.rules import DrainRules
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, Workload, Workloads

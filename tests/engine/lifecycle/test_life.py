@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from jettison.engine.lifecycle import effects, events, facts, phases
-from jettison.engine.lifecycle.rules import ProbeKind, RestartPolicy
+from jettison.engine.lifecycle.rules import HookKind, ProbeKind, RestartPolicy
 from jettison.engine.lifecycle.state import Trouble
 from jettison.engine.node.evictions import Eviction
 from tests.builders import pod as make_pod
@@ -88,15 +88,16 @@ def test_a_start_needs_a_record() -> None:
     assert set(before_starts) == {effects.Save}
 
 
-def test_a_pod_that_cannot_be_set_up_waits_and_is_tried_every_ten_seconds() -> None:
+def test_a_pod_that_cannot_be_set_up_waits_and_is_tried_again_soon_then_every_ten_seconds() -> None:
     trouble = Trouble("ContainerCreating", "no disk", "FailedMount", "no disk")
-    world = World(set_up_troubles=[trouble, trouble, trouble]).ask()
-    world.pass_seconds(5)
+    world = World(set_up_troubles=[trouble] * 7).ask()
+    world.pass_seconds(4)
     assert world.life.has_begun
     status = phases.container_statuses(world.life, lambda name, run: f"{name}/{run}")[0]
     assert (status.state, status.reason, status.message) == ("waiting", "ContainerCreating", "no disk")
     world.pass_seconds(60)
-    assert times(world, effects.SetUp) == [0, 10.5, 21, 31.5]
+    assert [fact.seconds for fact in said(world, facts.PodWaiting)] == [0.5, 1, 2, 4, 8, 10, 10]  # type: ignore[union-attr]
+    assert times(world, effects.SetUp)[:4] == [0, 1, 2.5, 5]
     assert phase(world) == "Running"
 
 
@@ -202,7 +203,7 @@ def test_a_sidecar_gets_two_seconds_also_when_the_time_is_over() -> None:
 
 
 def test_the_hook_comes_before_the_signal() -> None:
-    world = World(PodSpec((Spec(pre_stop=("x",)),)), {"c": Program(hook=3)}).ask()
+    world = World(PodSpec((Spec(pre_stop="x"),)), {"c": Program(hook=3)}).ask()
     world.pass_seconds(10)
     world.end(grace_seconds=20)
     world.pass_seconds(60)
@@ -211,12 +212,96 @@ def test_the_hook_comes_before_the_signal() -> None:
 
 
 def test_a_hook_that_hangs_has_the_grace_period_and_the_container_two_seconds_more() -> None:
-    world = World(PodSpec((Spec(pre_stop=("x",)),)), {"c": Program(hook=600, obeys=None)}).ask()
+    world = World(PodSpec((Spec(pre_stop="x"),)), {"c": Program(hook=600, obeys=None)}).ask()
     world.pass_seconds(10)
     world.end(grace_seconds=5)
     world.pass_seconds(60)
     assert (times(world, effects.CancelHook), times(world, effects.Signal)) == ([15], [15])
     assert times(world, effects.Kill) == [17]
+
+
+def test_a_failed_hook_is_told_and_changes_nothing() -> None:
+    world = World(PodSpec((Spec(pre_stop="x"),)), {"c": Program(hook=3, hook_failure="exit 4")}).ask()
+    world.pass_seconds(10)
+    world.end(grace_seconds=20)
+    world.pass_seconds(60)
+    assert said(world, facts.HookFailed) == [facts.HookFailed(world.life.pod, "c", "preStop", "exit 4")]
+    assert times(world, effects.Signal) == [13]
+
+
+GREETED = Spec(post_start="x")
+
+
+def test_what_follows_a_start_waits_for_the_post_start_hook() -> None:
+    """Probes, readiness and the next container; not the container's own process."""
+    ready = Spec(probes=(ProbeSpec(ProbeKind.READINESS),), post_start="x")
+    world = World(PodSpec((ready, Spec("d"))), {"c": Program(hook=5)}).ask()
+    world.pass_seconds(4)
+    assert [name for _, name in world.starts()] == ["c"]
+    assert world.life.containers[0].is_running
+    assert times(world, effects.Probe) == []
+    world.pass_seconds(4)
+    assert [name for _, name in world.starts()] == ["c", "d"]
+    assert world.life.containers[0].is_ready
+    (hook,) = [each for _, each in world.effects_of(effects.RunHook)]
+    assert hook == effects.RunHook("c", 0, HookKind.POST_START)
+
+
+def test_a_sidecar_is_up_after_its_post_start_hook() -> None:
+    spec = PodSpec(init_containers=(Spec("s", post_start="x", is_init=True, is_sidecar=True),))
+    world = World(spec, {"s": Program(hook=20)}).ask()
+    world.pass_seconds(15)
+    assert [name for _, name in world.starts()] == ["s"]
+    world.pass_seconds(15)
+    assert [name for _, name in world.starts()] == ["s", "c"]
+
+
+def test_a_container_whose_post_start_hook_fails_is_ended_and_started_again() -> None:
+    world = World(PodSpec((GREETED,)), {"c": Program(hook=3, hook_failure="exit 4")}).ask()
+    world.pass_seconds(60)
+    (first, *_) = said(world, facts.HookFailed)
+    assert first == facts.HookFailed(world.life.pod, "c", "postStart", "exit 4")
+    assert len(world.starts()) >= 2
+    assert not world.life.containers[0].is_ready
+
+
+def test_with_the_policy_never_a_failed_post_start_hook_ends_the_pod() -> None:
+    spec = PodSpec((GREETED,), restart_policy=RestartPolicy.NEVER)
+    world = World(spec, {"c": Program(hook=3, hook_failure="exit 4")}).ask()
+    world.pass_seconds(60)
+    assert len(world.starts()) == 1
+    assert world.life.verdict is not None
+    assert world.life.verdict.phase == "Failed"
+
+
+def test_an_ending_does_not_wait_for_a_post_start_hook() -> None:
+    world = World(PodSpec((GREETED,)), {"c": Program(hook=600)}).ask()
+    world.pass_seconds(10)
+    world.end(grace_seconds=20)
+    world.pass_seconds(5)
+    cancelled = [each for _, each in world.effects_of(effects.CancelHook)]
+    assert cancelled == [effects.CancelHook("c", HookKind.POST_START)]
+    assert times(world, effects.Signal) == [10]
+    assert world.life.verdict is not None
+
+
+def test_a_container_that_ends_takes_its_post_start_hook_along() -> None:
+    spec = PodSpec((GREETED,), restart_policy=RestartPolicy.NEVER)
+    world = World(spec, {"c": Program(hook=600, lasts=3)}).ask()
+    world.pass_seconds(30)
+    assert [each for _, each in world.effects_of(effects.CancelHook)] == [effects.CancelHook("c", HookKind.POST_START)]
+    assert world.life.verdict is not None
+    assert world.life.verdict.phase == "Succeeded"
+
+
+def test_an_agent_that_was_killed_does_not_repeat_a_post_start_hook() -> None:
+    """As a kubelet that is restarted: the container counts as started."""
+    world = World(PodSpec((GREETED,)), {"c": Program(hook=600)}).ask()
+    world.pass_seconds(5)
+    world.crash()
+    world.pass_seconds(5)
+    assert len(world.effects_of(effects.RunHook)) == 1
+    assert world.life.containers[0].is_ready
 
 
 def test_a_start_that_is_under_way_is_cancelled() -> None:
@@ -433,7 +518,7 @@ def test_a_container_that_a_probe_gave_up_has_no_second_grace_period() -> None:
 
 @pytest.mark.parametrize("crashes", [0, 1, 5])
 def test_a_grace_period_goes_on_over_any_number_of_agents(crashes: int) -> None:
-    spec = PodSpec((Spec(), Spec("h", pre_stop=("x",))), (sidecar("s"),))
+    spec = PodSpec((Spec(), Spec("h", pre_stop="x")), (sidecar("s"),))
     world = World(spec, {"c": STUBBORN, "h": Program(hook=600, obeys=None), "s": STUBBORN}).ask()
     world.pass_seconds(10)
     world.end(order=EVICTION, grace_seconds=10)

@@ -59,7 +59,8 @@ def test_a_pod_succeeds_only_when_all_have() -> None:
 
 def told(phase: str, *containers: ContainerLife, was_initialized: bool) -> dict[str, tuple[str, ...]]:
     found = phases.conditions(pod_of(*containers), phase, was_initialized=was_initialized)
-    assert [each.type for each in found] == ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
+    kinds = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+    assert [each.type for each in found] == kinds
     assert {each.observed_generation for each in found} == {4}
     return {each.type: (each.status, each.reason, each.message) for each in found}
 
@@ -73,6 +74,15 @@ def test_a_pod_that_initialises() -> None:
     assert found["PodScheduled"] == ("True", "", "")
 
 
+def test_containers_may_start_once_the_pod_has_its_place() -> None:
+    """While it is set up they may not; over a restart of the agent those that run say that there is a place."""
+    waiting = pod_of(NEW)
+    places = [waiting, replace(waiting, set_up="done"), pod_of(of(REGULAR, UP))]
+    found = [phases.conditions(each, "Pending", was_initialized=True)[0] for each in places]
+    assert [each.type for each in found] == ["PodReadyToStartContainers"] * 3
+    assert [each.status for each in found] == ["False", "True", "True"]
+
+
 def test_a_pod_whose_containers_are_ready() -> None:
     regulars = [of(REGULAR, UP, is_ready=True)]
     found = told("Running", of(INIT, DONE), *regulars, was_initialized=True)
@@ -83,6 +93,7 @@ def test_a_pod_whose_containers_are_ready() -> None:
 def test_a_pod_that_has_ended_is_not_ready(phase: str, reason: str) -> None:
     found = told(phase, DONE, was_initialized=True)
     assert found["Ready"] == found["ContainersReady"] == ("False", reason, "")
+    assert found["PodReadyToStartContainers"] == ("False", "", "")
     assert found["Initialized"] == ("True", "", "")
 
 

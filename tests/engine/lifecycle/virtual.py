@@ -48,7 +48,8 @@ class Spec:
 
     name: str = "c"
     probes: tuple[ProbeSpec, ...] = ()
-    pre_stop: tuple[str, ...] = ()
+    post_start: object | None = None
+    pre_stop: object | None = None
     is_init: bool = False
     is_sidecar: bool = False
 
@@ -88,6 +89,7 @@ class Program:
     hook: float = 0.0
     # How many seconds what it leaves behind takes to be removed.
     leaves: float = 0.0
+    hook_failure: str = ""
 
 
 @dataclass
@@ -179,8 +181,9 @@ class World:
                 self.kill(name)
             case effects.Remove(name):
                 self.soon(self.program(name).leaves, lambda now: events.Removed(now, name))
-            case effects.RunHook(name, run):
-                self.soon(self.program(name).hook, lambda now: events.HookDone(now, name, run))
+            case effects.RunHook(name, run, hook):
+                why = self.program(name).hook_failure
+                self.soon(self.program(name).hook, lambda now: events.HookDone(now, name, run, hook, why))
             case effects.Probe(name, run, kind):
                 process = self.processes.get(name)
                 age = 0.0 if process is None else (self.now_ns - process.started_ns) / SECOND_NS
@@ -314,6 +317,7 @@ def saved_part(life: PodLife) -> PodLife:
             has_processes=False,
             is_ready=False,
             is_hook_running=False,
+            is_post_start_running=False,
             kill_monotonic_ns=None,
             is_back_off_said=False,
             before=None,

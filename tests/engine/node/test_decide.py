@@ -135,6 +135,13 @@ def test_derived_thresholds_count_from_the_second_step() -> None:
     )
 
 
+def test_derived_thresholds_count_from_the_second_step_even_if_the_first_failed() -> None:
+    """Upstream asks for the disk layout before it asks for numbers."""
+    steps = Steps(HARD_DISK, history=History().unobserved())
+    order = reclaimed(steps.step(0, node(fs=filesystem(50 * GI), container_fs=filesystem(GI))))
+    assert order.starved.signal is Signal.CONTAINERFS_AVAILABLE
+
+
 @pytest.mark.parametrize(
     ("hard", "soft", "reclaim", "memory", "suffices"),
     [

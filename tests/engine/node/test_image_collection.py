@@ -7,14 +7,17 @@ from collections.abc import Collection as Names
 import pytest
 
 from jettison.engine.config.policy import ImageCollection
+from jettison.engine.node.facts import RemovalReason
 from jettison.engine.node.image_collection import (
     Collected,
     Collection,
     Image,
-    Reason,
+    PresentImage,
     check_image_policy,
     collect_images,
+    detect_images,
     free_space,
+    is_collecting,
 )
 from tests.builders import GI, SECOND_NS
 
@@ -64,6 +67,22 @@ def test_from_the_high_mark_to_the_low_one(capacity: int, available: int, freed:
     assert result.freed >= freed
     assert result.freed < freed + max(freed // 10, 1)
     assert result.error is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "available", "removed"),
+    [
+        (2**57, 2**56, []),
+        (2**62, 2**61, ["old:space"]),
+        (10 * GI, 2**64 - 1, ["old:space"]),
+        (2**63, 2**63, ["old:space"]),
+        (2**63 - 1, 2**63 - 1, ["old:space"]),
+    ],
+)
+def test_sums_that_64_bits_do_not_hold(capacity: int, available: int, removed: list[str]) -> None:
+    """From 93 PB on a hundredfold wraps, and upstream decides by what is left of it."""
+    old = image("old", GI, detected=HOUR)
+    assert carry_out(collect_images([old], DEFAULTS, NOW, NOW, capacity, available))[0] == removed
 
 
 def test_never_used_ones_go_first_and_young_ones_stay() -> None:
@@ -201,4 +220,28 @@ def test_the_collectors_own_objections(high: int, low: int, objection: str | Non
 
 def test_reasons_are_the_metrics_labels() -> None:
     """kubelet_image_garbage_collected_total{reason}."""
-    assert [str(reason) for reason in Reason] == ["age", "space"]
+    assert [str(reason) for reason in RemovalReason] == ["age", "space"]
+
+
+def test_what_is_remembered_of_images() -> None:
+    """A new one is detected now, one in use was used now, size and pin are as listed, one that is gone is forgotten."""
+    known = {
+        "kept": image("kept", 5, detected=HOUR, used=MINUTE),
+        "ended": image("ended", 5, detected=HOUR, used=HOUR, is_used=True),
+        "gone": image("gone", 5, detected=HOUR),
+    }
+    present = [PresentImage("kept", 7), PresentImage("ended", 5, is_pinned=True), PresentImage("new", 1)]
+    assert detect_images(known, present, {"new"}, NOW) == {
+        "kept": image("kept", 7, detected=HOUR, used=MINUTE),
+        "ended": image("ended", 5, detected=HOUR, used=HOUR, is_pinned=True),
+        "new": image("new", 1, detected=0, used=0, is_used=True),
+    }
+    again = detect_images({}, [PresentImage("gone", 5)], (), NOW)
+    assert again["gone"].first_detected_ns == NOW
+
+
+@pytest.mark.parametrize(
+    ("high", "oldest", "wanted"), [(100, 0, False), (100, HOUR, True), (99, 0, True), (0, 0, True)]
+)
+def test_whether_images_are_ever_collected_in_time(high: int, oldest: int, wanted: bool) -> None:
+    assert is_collecting(ImageCollection(high, 0, maximum_age_ns=oldest)) is wanted

@@ -106,6 +106,15 @@ def test_only_local_volumes_count_and_each_once() -> None:
     assert [(each.pod.name, str(each.usage)) for each in ranking] == [("mine", "10"), ("claim", "0")]
 
 
+def test_a_volume_that_the_pod_names_twice_counts_twice() -> None:
+    """No valid pod does so; upstream adds up by the names of the spec, not by what was measured."""
+    twice = pod("twice", volumes=[Volume("v", is_local=True), Volume("v", is_local=True)])
+    (candidate,) = rank(
+        Signal.NODEFS_AVAILABLE, [twice], {"twice": PodUsage(volumes=[VolumeUsage("v", 10, 1)])}, SHARED
+    )
+    assert str(candidate.usage) == "20"
+
+
 def test_absent_numbers_count_as_nothing_but_absent_statistics_do_not() -> None:
     """A pod none of whose containers runs has no statistics, and goes first whatever its priority."""
     important, idle = pod("important", 1000), pod("idle", -1000)

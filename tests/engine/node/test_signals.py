@@ -130,3 +130,16 @@ def test_a_node_of_the_builders_has_every_reading_but_the_pods() -> None:
     found = readings(node())
     assert set(found) == set(Signal) - {Signal.ALLOCATABLE_MEMORY_AVAILABLE}
     assert all(reading.available * 2 > reading.capacity for reading in found.values())
+
+
+def test_numbers_of_64_bits_wrap_as_they_do_in_go() -> None:
+    """A summary counts without a sign, eviction with one: what does not fit becomes negative."""
+    huge = 2**64 - 5
+    stats = NodeStats(
+        memory=MemoryStats(available=huge, working_set=10), fs=FsStats(available=2**63, capacity=2**63 + 1)
+    )
+    found = readings(stats)
+    assert found[Signal.MEMORY_AVAILABLE][:2] == (-5, 5)
+    assert found[Signal.NODEFS_AVAILABLE][:2] == (-(2**63), -(2**63) + 1)
+    found = readings(NodeStats(memory=MemoryStats(available=-1, working_set=-(2**63))))
+    assert found[Signal.MEMORY_AVAILABLE][:2] == (-1, 2**63 - 1)

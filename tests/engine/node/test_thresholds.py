@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Layout, MemoryStats, Reading
 from jettison.engine.node.thresholds import (
@@ -15,6 +16,7 @@ from jettison.engine.node.thresholds import (
     Threshold,
     for_layout,
     is_watched,
+    list_room,
     memory_alarm_usage,
     parse_thresholds,
 )
@@ -292,6 +294,37 @@ def test_where_containerfs_thresholds_come_from(layout: Layout, amounts: list[st
     assert not derived.conflicts
 
 
+@pytest.mark.parametrize(
+    ("hard", "soft", "is_enforced", "room", "seen"),
+    [
+        # Alone, the list has place for one; the hard record that is appended first moves it.
+        ({}, {"containerfs.available": "3Gi"}, False, 1, "3Gi"),
+        ({"containerfs.available": "3Gi"}, {}, False, 1, "0%"),
+        # Three and one: place for twice three.
+        (
+            {"nodefs.available": "1Gi", "imagefs.available": "2Gi", "pid.available": "5"},
+            {"containerfs.available": "3Gi"}, False, 6, "0%",
+        ),
+        # A copy of the memory threshold moves the list before, and leaves place.
+        ({"memory.available": "1Gi"}, {"containerfs.available": "3Gi"}, True, 4, "0%"),
+        ({"memory.available": "1Gi"}, {"containerfs.inodesFree": "9"}, True, 4, "9"),
+    ],
+)  # fmt: skip
+def test_what_the_first_step_sees_of_the_operators_own(
+    hard: dict[str, str], soft: dict[str, str], is_enforced: bool, room: int, seen: str
+) -> None:
+    """As Go's lists have it: a record that is appended before may have moved the list to another place."""
+    config: dict[str, object] = {"evictionHard": hard, "evictionSoft": soft}
+    config["evictionSoftGracePeriod"] = dict.fromkeys(soft, "1m")
+    config["enforceNodeAllocatable"] = ["pods"] if is_enforced else ["none"]
+    made = Policy.of(config)
+    assert list_room(hard, soft, made.thresholds, guards_allocatable=is_enforced) == room
+    derived = made.layouts[SHARED]
+    own = next(index for index, each in enumerate(made.thresholds) if str(each.signal).startswith("containerfs"))
+    assert str(derived.first[own].amount) == seen
+    assert derived.all[own].is_inert
+
+
 def test_an_inert_threshold_is_never_met() -> None:
     """Neither crossed nor unresolved, however little is left."""
     inert = Threshold(CONTAINERFS, parse("1Gi"), minimum_reclaim=parse("1Gi"), is_inert=True)
@@ -353,3 +386,11 @@ def test_a_negative_alarm_is_possible() -> None:
     """A threshold beyond the capacity: the kernel is asked for what it is asked for."""
     usage = memory_alarm_usage(threshold(MEMORY, "11Gi"), FULL)
     assert usage == 8 * GI - 11 * GI + 2 * GI == -1024 * MI
+
+
+def test_the_alarm_wraps_as_in_go() -> None:
+    """Usage below the working set makes what is inactive negative; more than 64 bits of it are cut."""
+    stats = MemoryStats(available=GI, working_set=2 * GI, usage=GI)
+    assert memory_alarm_usage(threshold(Signal.MEMORY_AVAILABLE, "100Mi"), stats) == 2 * GI - 100 * MI
+    stats = MemoryStats(available=2**64 - 1, working_set=2, usage=2)
+    assert memory_alarm_usage(threshold(Signal.MEMORY_AVAILABLE, "1"), stats) == 0

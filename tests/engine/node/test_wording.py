@@ -212,3 +212,13 @@ def test_a_change_of_one_leaves_the_others() -> None:
     assert [each.type for each in after] == ["Ready", "PIDPressure", "DiskPressure", "MemoryPressure"]
     assert [each.transition_ns for each in after] == [1, 9, 5, 5]
     assert [event.reason for event in events] == ["NodeHasSufficientPID"]
+
+
+def test_of_two_conditions_of_one_type_the_last_is_reported() -> None:
+    """Upstream looks through all of the list and keeps what it met last."""
+    stale = NodeCondition("PIDPressure", "Unknown", "old", "old", 1, 1)
+    before, _ = report_conditions([], ALL, 5, "n1")
+    after, events = report_conditions([stale, *before], ALL, 9, "n1")
+    assert after[0] == stale
+    assert [(each.heartbeat_ns, each.transition_ns) for each in after[1:]] == [(9, 5)] * 3
+    assert events == []

@@ -96,6 +96,8 @@ def test_an_unknown_suffix_is_named_so(text: str) -> None:
         (binary(1024), "1Ki"),
         (binary(1000), "1k"),
         (binary(5368709121), "5368709121"),
+        (binary(-(2**63)), "-9223372036854775808"),
+        (binary(-(2**62)) + binary(-(2**62)), "-8Ei"),
         (binary(-3 * GI), "-3Gi"),
         (binary(2**70), "1"),
         (decimal(200000), "200k"),

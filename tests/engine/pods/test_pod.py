@@ -89,6 +89,14 @@ def test_which_resources_count_on_a_pod(own: PodResources | None, is_pod_level: 
     assert bool(found.memory_request) is not is_pod_level
 
 
+@pytest.mark.parametrize(("spelled", "said"), [("1E3", "1e3"), ("1904E-3", "1904e-3"), ("1500Mi", "1500Mi")])
+def test_a_ranking_spells_requests_anew(spelled: str, said: str) -> None:
+    """Upstream adds each to an empty sum, which forgets how the manifest spelled it; the node's accounts remember."""
+    asking = pod(memory=spelled)
+    assert str(ranking_request(asking, "memory")) == said
+    assert str(requests(asking)["memory"]) == spelled
+
+
 def test_overhead_is_added_to_what_is_not_zero() -> None:
     """In rankings zero stays zero; in the node's accounts overhead counts by itself."""
     bare = replace(pod(), overhead=resources(memory="10Mi"))

@@ -101,6 +101,15 @@ def test_evicting_no_pod_helps() -> None:
     )
 
 
+def test_a_request_that_overflows_takes_instead_of_giving() -> None:
+    """In thousandths 16Ei of cpu come out as -1000 upstream, and Burstable pods are counted before Guaranteed ones."""
+    huge, small = pod("huge", None, cpu="16Ei"), replace(pod("small", None, cpu="100m"), reported_qos=Qos.GUARANTEED)
+    found = victims(CRITICAL, [small, huge], [MissingResource("cpu", 50)])
+    assert found.refusal == "no set of running pods found to reclaim resources: [(res: cpu, q: 950), ]"
+    found = victims(CRITICAL, [pod("b", None, cpu="100m"), huge], [MissingResource("cpu", 50)])
+    assert [each.name for each in found.pods] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("incoming", "running", "can_be"),
     [

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Final
 
 from jettison.engine.labels.selectors import SelectorObject
 from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, atoi, quote
 from jettison.errors import InputError
+from jettison.values import frozen
 
 DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
 SUFFICIENT_PODS: Final = "SufficientPods"
@@ -22,7 +23,7 @@ SYNC_FAILED: Final = "SyncFailed"
 ALWAYS_ALLOW: Final = "AlwaysAllow"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetCondition:
     """One entry of a budget's conditions; `status` is True, False or Unknown in letters, as Kubernetes has it."""
 
@@ -34,7 +35,7 @@ class BudgetCondition:
     changed_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetStatus:
     """What the controller last computed, and what the handler has spent since.
 
@@ -78,7 +79,7 @@ class BudgetStatus:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """A PodDisruptionBudget. An absent selector guards no pod, an empty one all pods of the namespace."""
 
@@ -113,7 +114,7 @@ def scaled(value: int | str, total: int, *, round_up: bool) -> int:
     return rounded if INT64_MIN <= rounded <= INT64_MAX else INT64_MIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApiSwitches:
     """All off is upstream."""
 

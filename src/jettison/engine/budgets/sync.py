@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from jettison.engine.budgets.budget import (
@@ -21,6 +21,7 @@ from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.workloads.owners import OwnerReference, Workloads
 from jettison.errors import InputError
+from jettison.values import frozen
 
 DELETION_TIMEOUT_NS: Final = 120 * 10**9
 """A pod whose eviction was granted two minutes ago and which is still there counts again."""
@@ -32,7 +33,7 @@ _UNMANAGED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """A Kubernetes event to send, about a pod or, without `pod`, about the budget."""
 
@@ -42,7 +43,7 @@ class Notice:
     pod: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sync:
     """What came out: the status to write (None: it is right already), the events, and when to look again."""
 
@@ -51,7 +52,7 @@ class Sync:
     recheck_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Demand:
     expected: int
     desired: int

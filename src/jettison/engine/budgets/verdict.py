@@ -6,7 +6,7 @@ A verdict is a value: the handler turns a refusal into an HTTP answer, and the d
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -16,6 +16,7 @@ from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.pods.pod import PENDING
 from jettison.errors import InputError
+from jettison.values import frozen
 
 MOST_DISRUPTED_PODS: Final = 2000
 RETRY_AFTER_SECONDS: Final = 10
@@ -47,7 +48,7 @@ class Refusal(Enum):
     EXHAUSTED = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allowed:
     """The pod may go. `status` is what must be written to the budget first; None: nothing. `further` has what was
     granted by other budgets of the same pod.
@@ -59,7 +60,7 @@ class Allowed:
     further: tuple[Allowed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """The pod must stay for now. Message and cause are the API's; None seconds mean: do not send Retry-After.
 

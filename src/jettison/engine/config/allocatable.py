@@ -7,19 +7,19 @@ subtracted; *enforced* is the limit of the pods' cgroup and has not. The room be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.thresholds import Threshold, parse_thresholds
 from jettison.engine.numbers.quantity import ZERO, Quantity, binary, decimal
 from jettison.engine.pods.pod import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY
+from jettison.values import frozen
 
 _PID = "pid"
 _PODS = "pods"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HugePages:
     """Pages of one size that the kernel has set aside."""
 
@@ -27,7 +27,7 @@ class HugePages:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MachineCapacity:
     """What the node has."""
 
@@ -39,7 +39,7 @@ class MachineCapacity:
     pids: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allocatable:
     """Every figure of §12; the maps are by resource name."""
 
@@ -66,7 +66,7 @@ class Allocatable:
         return f"invalid Node Allocatable configuration. {' '.join(said)}" if said else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodMemory:
     """Memory that pods may use together before the first of them is evicted, and the sum that it comes from.
 

@@ -8,7 +8,6 @@ replaces them; and without a file there are no hard thresholds at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jettison.engine.config.kubelet_fields import (
@@ -25,6 +24,7 @@ from jettison.engine.config.kubelet_fields import (
 from jettison.engine.numbers.durations import duration_text, parse_duration
 from jettison.engine.numbers.strconv import parse_int64, quote
 from jettison.errors import Complaint, DurationError, InputError, PolicyError
+from jettison.values import frozen
 
 Document = Mapping[str, object]
 
@@ -33,7 +33,7 @@ NO_HARD_THRESHOLDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A decoded file and the name to call it by."""
 

@@ -9,11 +9,12 @@ sets it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from jettison.engine.numbers.durations import MINUTE_NS, SECOND_NS
+from jettison.values import frozen
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -40,7 +41,7 @@ class Kind(Enum):
     TEXTS = "list of strings"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One row: the attribute of `KubeletConfig`, its key in a file, its flag, and how to read it."""
 
@@ -63,7 +64,6 @@ class Field:
         return self.default if self.ours is None else self.ours
 
 
-_NO_IMAGES = "a node of ours runs programs of the host and has no images"
 _NOT_LIMITED = "no limit is set on this cgroup; the reservation itself is kept back from pods"
 
 FIELDS: tuple[Field, ...] = (
@@ -146,7 +146,7 @@ FIELDS: tuple[Field, ...] = (
         Kind.TEXT,
         "cgroupfs",
         zero_is_unset=True,
-        unheeded="cgroups are made in the cgroup filesystem, without systemd",
+        unheeded="the container runtime is asked for its driver; without one, cgroups are made without systemd",
     ),
     Field(
         "image_gc_high_threshold",
@@ -154,7 +154,6 @@ FIELDS: tuple[Field, ...] = (
         "image-gc-high-threshold",
         Kind.INT32,
         85,
-        unheeded=_NO_IMAGES,
     ),
     Field(
         "image_gc_low_threshold",
@@ -162,7 +161,6 @@ FIELDS: tuple[Field, ...] = (
         "image-gc-low-threshold",
         Kind.INT32,
         80,
-        unheeded=_NO_IMAGES,
     ),
     Field(
         "image_minimum_gc_age",
@@ -171,9 +169,8 @@ FIELDS: tuple[Field, ...] = (
         Kind.DURATION,
         2 * MINUTE_NS,
         zero_is_unset=True,
-        unheeded=_NO_IMAGES,
     ),
-    Field("image_maximum_gc_age", "imageMaximumGCAge", None, Kind.DURATION, 0, unheeded=_NO_IMAGES),
+    Field("image_maximum_gc_age", "imageMaximumGCAge", None, Kind.DURATION, 0),
     Field("minimum_container_ttl", None, "minimum-container-ttl-duration", Kind.DURATION, 0),
     Field("maximum_dead_containers_per_container", None, "maximum-dead-containers-per-container", Kind.INT32, 1),
     Field("maximum_dead_containers", None, "maximum-dead-containers", Kind.INT32, -1),
@@ -209,6 +206,7 @@ FIELDS: tuple[Field, ...] = (
         5 * MINUTE_NS,
         zero_is_unset=True,
     ),
+    Field("sync_frequency", "syncFrequency", "sync-frequency", Kind.DURATION, MINUTE_NS, zero_is_unset=True),
     Field(
         "volume_stats_period",
         "volumeStatsAggPeriod",
@@ -217,9 +215,7 @@ FIELDS: tuple[Field, ...] = (
         MINUTE_NS,
         zero_is_unset=True,
     ),
-    Field(
-        "node_status_max_images", "nodeStatusMaxImages", "node-status-max-images", Kind.INT32, 50, unheeded=_NO_IMAGES
-    ),
+    Field("node_status_max_images", "nodeStatusMaxImages", "node-status-max-images", Kind.INT32, 50),
     Field("max_pods", "maxPods", "max-pods", Kind.INT32, 110, zero_is_unset=True),
     Field("pods_per_core", "podsPerCore", "pods-per-core", Kind.INT32, 0),
     Field(
@@ -329,7 +325,7 @@ BY_FLAG = {row.flag: row for row in FIELDS if row.flag is not None}
 TextMap = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KubeletConfig:
     """Effective values. A map is None when no source set it, which is not the same as empty."""
 
@@ -362,6 +358,7 @@ class KubeletConfig:
     local_storage_capacity_isolation: bool
     node_status_update_frequency: int
     node_status_report_frequency: int
+    sync_frequency: int
     volume_stats_period: int
     node_status_max_images: int
     max_pods: int

@@ -10,17 +10,18 @@ of them explained in docs/faithfulness.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, BY_KEY, KIND, KubeletConfig
 from jettison.engine.node.snapshot import Layout
-from jettison.engine.node.thresholds import LayoutThresholds, Threshold, for_layout, parse_thresholds
+from jettison.engine.node.thresholds import LayoutThresholds, Threshold, for_layout, list_room, parse_thresholds
 from jettison.engine.numbers.durations import duration_text
 from jettison.engine.numbers.quantity import Quantity, decimal, parse
 from jettison.engine.numbers.strconv import count_cpus, quote
 from jettison.errors import Complaint, InputError, PolicyError, QuantityError
+from jettison.values import frozen
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ _SYSTEM, _KUBE = "system-reserved", "kube-reserved"
 _COMPRESSIBLE = "-compressible"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Switches:
     """Where we may do better than upstream. All off is upstream."""
 
@@ -51,7 +52,7 @@ IMPROVED = Switches(**{switch.name: True for switch in fields(Switches)})
 PROFILES: Mapping[str, Switches] = {"kubelet": KUBELET, "improved": IMPROVED}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageCollection:
     """When unused images go, and how far."""
 
@@ -61,7 +62,7 @@ class ImageCollection:
     maximum_age_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerCollection:
     """How many dead containers are kept; negative means all."""
 
@@ -70,7 +71,7 @@ class ContainerCollection:
     total: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """What `decide` needs to know of the operator's wishes, and the configuration they came from."""
 
@@ -141,7 +142,7 @@ def build_policy(config: KubeletConfig, switches: Switches = KUBELET) -> Policy:
             config.maximum_dead_containers_per_container,
             config.maximum_dead_containers,
         ),
-        {layout: for_layout(thresholds, layout) for layout in _LAYOUTS},
+        {layout: for_layout(thresholds, layout, _list_room(config, thresholds)) for layout in _LAYOUTS},
         switches,
     )
 
@@ -156,8 +157,17 @@ def thresholds_of(config: KubeletConfig) -> tuple[Threshold, ...]:
         config.eviction_soft or {},
         config.eviction_soft_grace_period or {},
         config.eviction_minimum_reclaim or {},
-        guards_allocatable="pods" in config.enforce_node_allocatable and not config.allocatable_ignore_eviction,
+        guards_allocatable=_guards_allocatable(config),
     )
+
+
+def _guards_allocatable(config: KubeletConfig) -> bool:
+    return "pods" in config.enforce_node_allocatable and not config.allocatable_ignore_eviction
+
+
+def _list_room(config: KubeletConfig, thresholds: tuple[Threshold, ...]) -> int:
+    guards = _guards_allocatable(config)
+    return list_room(config.eviction_hard or {}, config.eviction_soft or {}, thresholds, guards_allocatable=guards)
 
 
 def _attempt(complaints: list[Complaint], build: Callable[[], T]) -> T | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from jettison.engine.node.signals import Signal
 from jettison.engine.numbers.quantity import FORMAT_WRONG, NUMBER_WRONG, SUFFIX_WRONG
 
 # Comparing takes the product of both lengths, and no name that is known has 50 characters.
@@ -20,7 +19,6 @@ _AMOUNT = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)", re.ASCII)
 # `MB`, `mb`, `MiB`, `mi`, `megabytes` all begin with the letter that tells how large.
 _UNIT = re.compile(r"([kmgtpe])(?:i|b|ib|ilo|ega|iga|era|eta|xa)?(?:b|ytes?|ibytes?|bytes?)?", re.ASCII | re.IGNORECASE)
 _BYTES = ("b", "byte", "bytes")
-_SIGNALS = tuple(signal.value for signal in Signal)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -59,4 +57,7 @@ def quantity_advice(complaint: str, text: str) -> str:
 
 def signal_advice(complaint: str, text: str) -> str:
     """The complaint, which signals there are, and which of them was meant."""
-    return f"{complaint}: expected one of {', '.join(_SIGNALS)}{did_you_mean(text, _SIGNALS)}"
+    from jettison.engine.node.signals import Signal  # noqa: PLC0415  a child that only reads manifests has no use for it
+
+    signals = tuple(signal.value for signal in Signal)
+    return f"{complaint}: expected one of {', '.join(signals)}{did_you_mean(text, signals)}"

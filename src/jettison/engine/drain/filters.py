@@ -8,11 +8,12 @@ after it has nothing to say, and says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from jettison.engine.drain.rules import DrainRules
 from jettison.engine.pods.api_pod import ApiPod
+from jettison.values import frozen
 
 _SECOND_NS: Final = 10**9
 _DAEMON_SET_ERROR: Final = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)"
@@ -23,17 +24,7 @@ _UNMANAGED_ERROR: Final = "Pods that declare no controller (use --force to overr
 _UNMANAGED_WARNING: Final = "deleting Pods that declare no controller"
 
 
-@dataclass(frozen=True, slots=True)
-class DrainRules:
-    """What the operator allowed. `skip_wait_seconds` above 0 leaves out pods that are that much overdue."""
-
-    force: bool = False
-    ignores_daemon_sets: bool = False
-    deletes_empty_dirs: bool = False
-    skip_wait_seconds: int = 0
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class DaemonSetTrouble:
     """The DaemonSet of a pod could not be read: the API's words, and whether they say that there is none."""
 
@@ -53,7 +44,7 @@ class Remark(Enum):
     ERROR = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """What the filters made of one pod. An error about any pod stops the drain of the whole node."""
 
@@ -63,7 +54,7 @@ class Choice:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrainSelection:
     """All pods of a node with what becomes of each."""
 

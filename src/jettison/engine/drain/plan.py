@@ -13,7 +13,7 @@ The budgets' statuses are trusted as they are, like the handler does; no workloa
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -26,6 +26,7 @@ from jettison.engine.scheduling.choice import unsuitability
 from jettison.engine.scheduling.nodes import NodeOffer
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _MOST_NAMES: Final = 5
 _WHY: Final = {
@@ -51,7 +52,7 @@ class PodFate(StrEnum):
     """Its presence makes the drain of the node refuse to start."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodPlan:
     """One pod's part. `wave` counts from 1 over all nodes; 0: none."""
 
@@ -67,7 +68,7 @@ class PodPlan:
     is_stranded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodePlan:
     """One node's part. Nodes are emptied one after the other."""
 
@@ -80,7 +81,7 @@ class NodePlan:
         return not any(each.fate in (PodFate.BLOCKED, PodFate.REFUSED) for each in self.pods)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrainPlan:
     """The whole forecast."""
 
@@ -159,7 +160,7 @@ def stranded_pods(
     return frozenset(stranded)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Guard:
     """A budget at some point of a plan, with the pods it guards."""
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _OPERATOR = re.compile(r"!=|==?")
 _ESCAPED: Final = str.maketrans({"\\": r"\\", ",": r"\,", "=": r"\="})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldTerm:
     """One condition on one field: it has the value, or it has any other."""
 
@@ -33,7 +33,7 @@ class FieldTerm:
         return f"{self.field}{'!=' if self.is_negated else '='}{self.value.translate(_ESCAPED)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldSelector:
     """All terms must hold; without terms it selects everything."""
 

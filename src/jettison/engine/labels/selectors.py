@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
 from jettison.engine.numbers.strconv import parse_int64, quote
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _WORD: Final = "word"
 _END: Final = "end"
@@ -61,7 +62,7 @@ _JSON_ESCAPES: Final = {
 _SYMBOLS: Final = {Operator.GREATER_THAN: ">", Operator.LESS_THAN: "<"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requirement:
     """One condition on one key. Make it with `require`, which checks it."""
 
@@ -103,7 +104,7 @@ class Requirement:
                 return f"{self.key}{_SYMBOLS.get(self.operator, self.operator)}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelSelector:
     """All requirements must hold. None instead of requirements is a selector that matches nothing at all."""
 
@@ -126,7 +127,7 @@ class LabelSelector:
 NOTHING: Final = LabelSelector(None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MatchExpression:
     """One entry of `matchExpressions`, as it was written."""
 
@@ -135,7 +136,7 @@ class MatchExpression:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectorObject:
     """A LabelSelector object as it was written. Whether it makes sense shows when it is used: see `select`."""
 

@@ -5,25 +5,26 @@ No effect names a process id, a path or another detail of a runtime. A runtime a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jettison.engine.lifecycle.facts import LifeFact
-from jettison.engine.lifecycle.rules import Moment, ProbeKind
+from jettison.engine.lifecycle.rules import HookKind, Moment, ProbeKind
 from jettison.engine.lifecycle.state import ContainerLife, PodLife
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetUp:
     """Provide what the pod needs before any of its containers; then SetUpDone, SetUpFailed or SetUpCancelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelSetUp:
     """Stop that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """Start this run of the container; then Started, NotStarted or StartCancelled.
 
@@ -34,50 +35,52 @@ class Start:
     run: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelStart:
     """Stop that."""
 
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signal:
     """Ask the container's main process to end: SIGTERM."""
 
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kill:
     """SIGKILL to everything in the container. Repeated by the life until it is gone."""
 
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remove:
     """Kill what a run has left behind and take its place away, however long that takes; then Removed."""
 
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunHook:
-    """Run the preStop hook; then HookDone."""
+    """Run the hook of this kind; then HookDone."""
 
     container: str
     run: int
+    kind: HookKind = HookKind.PRE_STOP
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelHook:
-    """Its time is up."""
+    """Its time is up, or it has become pointless."""
 
     container: str
+    kind: HookKind = HookKind.PRE_STOP
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probe:
     """Ask once; then ProbeAnswered."""
 
@@ -86,7 +89,7 @@ class Probe:
     kind: ProbeKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopProbing:
     """An answer that is still on its way is of no use."""
 
@@ -94,26 +97,26 @@ class StopProbing:
     kind: ProbeKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanUp:
     """Take away what the pod as a whole has, and with `is_all` its writable directories; then CleanedUp."""
 
     is_all: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Save:
     """Write the life down before the next effect."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Say:
     """Something worth knowing has happened."""
 
     fact: LifeFact
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WakeAt:
     """Send TimePassed at this moment instead of any earlier one; None: not at all."""
 

@@ -22,9 +22,9 @@ from jettison.engine.lifecycle.effects import (
     StopProbing,
     Turn,
 )
-from jettison.engine.lifecycle.events import ToldToEnd
-from jettison.engine.lifecycle.facts import ContainerStopping, DeadlineExceeded, PodCleanedUp
-from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind
+from jettison.engine.lifecycle.events import HookDone, ToldToEnd
+from jettison.engine.lifecycle.facts import ContainerStopping, DeadlineExceeded, HookFailed, PodCleanedUp
+from jettison.engine.lifecycle.rules import SECOND_NS, HookKind, ProbeKind
 from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Verdict
 from jettison.engine.node import wording
 from jettison.engine.node.evictions import RUNTIME_MINIMUM, effective_grace
@@ -206,19 +206,28 @@ def stop(turn: Turn, name: str, until_ns: int, since_ns: int | None = None) -> N
     container = turn.container(name)
     if container is None or not container.is_running:
         return
+    container = _without_post_start(turn, container)
     known_ns = container.until_monotonic_ns
     container = replace(container, until_monotonic_ns=until_ns if known_ns is None else min(known_ns, until_ns))
     if container.told_monotonic_ns is not None:
         turn.put(_with_kill_due(container))
     elif container.is_hook_running:
         turn.put(container)
-    elif container.rules.pre_stop:
+    elif container.rules.pre_stop is not None:
         turn.put(replace(container, is_hook_running=True))
         turn.do(RunHook(name, container.run))
         turn.say(ContainerStopping(turn.life.pod, name))
     else:
         _tell(turn, container, turn.now_ns if since_ns is None else min(since_ns, turn.now_ns))
         turn.say(ContainerStopping(turn.life.pod, name))
+
+
+def _without_post_start(turn: Turn, container: ContainerLife) -> ContainerLife:
+    """A container that is to end is not waited for by its postStart hook."""
+    if not container.is_post_start_running:
+        return container
+    turn.do(CancelHook(container.name, HookKind.POST_START))
+    return replace(container, is_post_start_running=False)
 
 
 def _tell(turn: Turn, container: ContainerLife, told_ns: int) -> None:
@@ -236,10 +245,12 @@ def _with_kill_due(container: ContainerLife) -> ContainerLife:
     return replace(container, kill_monotonic_ns=kill_ns if known_ns is None else min(known_ns, kill_ns))
 
 
-def hook_ended(turn: Turn, name: str, run: int) -> None:
+def hook_ended(turn: Turn, event: HookDone) -> None:
     """Whatever came of the hook, the container is told now."""
-    container = turn.container(name)
-    if container is not None and container.is_hook_running and container.run == run:
+    container = turn.container(event.container)
+    if container is not None and container.is_hook_running and container.run == event.run:
+        if event.why:
+            turn.say(HookFailed(turn.life.pod, container.name, event.kind.value, event.why))
         _tell(turn, container, turn.now_ns)
 
 
@@ -249,6 +260,7 @@ def kill(turn: Turn, name: str) -> None:
     container = turn.container(name)
     if container is None or not container.has_processes:
         return
+    container = _without_post_start(turn, container)
     if container.is_hook_running:
         turn.do(CancelHook(name))
     turn.do(Kill(name))
@@ -270,6 +282,8 @@ def pass_time(turn: Turn) -> None:
         until_ns, kill_ns = each.until_monotonic_ns, each.kill_monotonic_ns
         if each.is_hook_running and until_ns is not None and until_ns <= turn.now_ns:
             turn.do(CancelHook(each.name))
+            why = "it was still running when the grace period was over"
+            turn.say(HookFailed(turn.life.pod, each.name, HookKind.PRE_STOP.value, why))
             _tell(turn, each, turn.now_ns)
         elif kill_ns is not None and kill_ns <= turn.now_ns:
             turn.do(Kill(each.name))

@@ -5,21 +5,20 @@ No event names a process id, a path or another detail of a runtime.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from jettison.engine.lifecycle.rules import Moment, PodRules, ProbeKind
+from jettison.engine.lifecycle.rules import HookKind, Moment, PodRules, ProbeKind
 from jettison.engine.lifecycle.state import Trouble
 from jettison.engine.node.evictions import Eviction
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The pod shall run, and was never here before."""
 
     at: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundContainer:
     """What is left of a container after the agent's own death."""
 
@@ -32,7 +31,7 @@ class FoundContainer:
     has_remains: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The agent was restarted: the life was made from a record, and this is what still exists of it."""
 
@@ -40,7 +39,7 @@ class Found:
     containers: tuple[FoundContainer, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetUpDone:
     """What the pod needs before any of its containers exists. `rules` may be new for a pod that was refused."""
 
@@ -48,7 +47,7 @@ class SetUpDone:
     rules: PodRules
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetUpFailed:
     """It could not be had; `rules` is what is known by now."""
 
@@ -57,14 +56,14 @@ class SetUpFailed:
     rules: PodRules
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetUpCancelled:
     """The pod was told to end meanwhile."""
 
     at: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Started:
     """The container's program runs."""
 
@@ -72,7 +71,7 @@ class Started:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotStarted:
     """The container's program could not be started, and why."""
 
@@ -81,7 +80,7 @@ class NotStarted:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartCancelled:
     """The pod was told to end meanwhile; no foreign program has run."""
 
@@ -89,7 +88,7 @@ class StartCancelled:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exited:
     """The container's main process ended; an exit code of None means that nothing could tell how."""
 
@@ -99,7 +98,7 @@ class Exited:
     is_oom: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Removed:
     """Nothing is left of the container's run but its files."""
 
@@ -107,16 +106,18 @@ class Removed:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookDone:
-    """The preStop hook has ended, however."""
+    """The hook has ended; `why` says what went wrong with it, where something has."""
 
     at: Moment
     container: str
     run: int
+    kind: HookKind = HookKind.PRE_STOP
+    why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeAnswered:
     """`is_well` is None when the question could not be asked."""
 
@@ -128,14 +129,14 @@ class ProbeAnswered:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePassed:
     """The moment of the last `WakeAt` has come."""
 
     at: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToldToEnd:
     """The pod must end; told again, it must hurry. A grace period only shrinks.
 
@@ -150,14 +151,14 @@ class ToldToEnd:
     is_unwanted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvictionTold:
     """All there is to say about the pod's eviction is in the journal."""
 
     at: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanedUp:
     """What `CleanUp` asked for is done."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 NOT_STARTED = "StartError"
 """The reason of a container that finished because it could not be started; containerd's word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadlineExceeded:
     """It was active for as long as its document allows, and is told to end."""
 
@@ -18,14 +17,14 @@ class DeadlineExceeded:
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodCleanedUp:
     """Processes, cgroup, volumes and writable directories are gone."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodWaiting:
     """It may run here, and something that it asks for is not to be had; it is tried again in so many seconds.
 
@@ -39,7 +38,7 @@ class PodWaiting:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerStarted:
     """A container's main process runs."""
 
@@ -48,7 +47,7 @@ class ContainerStarted:
     restarts: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerStopping:
     """A container is told to end."""
 
@@ -56,7 +55,7 @@ class ContainerStopping:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerFinished:
     """A container's main process is gone, or never came to be: then `message` tells why."""
 
@@ -67,7 +66,7 @@ class ContainerFinished:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerBackOff:
     """A container that keeps failing waits before it is started again."""
 
@@ -76,13 +75,24 @@ class ContainerBackOff:
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeFailed:
     """A readiness, liveness or startup probe failed as often as it may."""
 
     pod: Pod
     container: str
     probe: str
+    why: str
+
+
+@frozen
+class HookFailed:
+    """A postStart or preStop hook did not do its work."""
+
+    pod: Pod
+    container: str
+    # `postStart` or `preStop`.
+    hook: str
     why: str
 
 
@@ -95,4 +105,5 @@ LifeFact = (
     | ContainerFinished
     | ContainerBackOff
     | ProbeFailed
+    | HookFailed
 )

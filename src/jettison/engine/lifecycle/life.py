@@ -13,9 +13,15 @@ from typing import Any
 
 from jettison.engine.lifecycle import ending, probing, runs
 from jettison.engine.lifecycle import events as ev
-from jettison.engine.lifecycle.effects import Effect, Remove, Save, SetUp, Start, Turn, WakeAt
-from jettison.engine.lifecycle.facts import ContainerBackOff, ContainerFinished, ContainerStarted, PodWaiting
-from jettison.engine.lifecycle.rules import SECOND_NS
+from jettison.engine.lifecycle.effects import CancelHook, Effect, Remove, RunHook, Save, SetUp, Start, Turn, WakeAt
+from jettison.engine.lifecycle.facts import (
+    ContainerBackOff,
+    ContainerFinished,
+    ContainerStarted,
+    HookFailed,
+    PodWaiting,
+)
+from jettison.engine.lifecycle.rules import SECOND_NS, HookKind
 from jettison.engine.lifecycle.runs import plan
 from jettison.engine.lifecycle.state import ContainerLife, PodLife, new_containers
 
@@ -54,7 +60,9 @@ def _found(turn: Turn, event: ev.Found) -> None:
         container = turn.container(found.name)
         if container is None:
             continue
-        after = runs.found_again(container, turn.now, is_running=found.is_running, was_born=found.was_born)
+        after = runs.found_again(
+            container, turn.now, is_running=found.is_running, was_born=found.was_born, pauses=turn.life.pauses
+        )
         is_changed = after is not container
         after = replace(after, has_processes=found.is_running or found.has_remains)
         turn.put(after)
@@ -103,10 +111,12 @@ def _take_rules(turn: Turn, event: ev.SetUpDone | ev.SetUpFailed) -> None:
 
 
 def _set_up_failed(turn: Turn, event: ev.SetUpFailed) -> None:
-    """What the runtime does not have it will hardly have soon, so the pauses between attempts grow."""
+    """The pauses between attempts grow, each kind between its own bounds."""
     _take_rules(turn, event)
-    trouble, pause = event.trouble, turn.life.set_up_pause or runs.FIRST_BACK_OFF
-    longer = min(2 * pause, runs.LONGEST_BACK_OFF) if trouble.is_refusal else pause
+    trouble, pauses = event.trouble, turn.life.pauses
+    shortest, longest = pauses.refusal if trouble.is_refusal else pauses.set_up
+    pause = min(max(turn.life.set_up_pause, shortest), longest)
+    longer = min(2 * pause, longest)
     again_ns = turn.now_ns + round(pause * SECOND_NS)
     turn.change(set_up="waiting", trouble=trouble, set_up_pause=longer, set_up_again_ns=again_ns)
     turn.say(PodWaiting(turn.life.pod, trouble.reason, trouble.told, trouble.event, pause))
@@ -124,7 +134,10 @@ def _started(turn: Turn, event: ev.Started) -> None:
     turn.put(container)
     turn.do(Save())
     turn.say(ContainerStarted(turn.life.pod, container.name, container.run))
-    turn.put(probing.begin(turn, container))
+    if container.is_post_start_running and turn.life.ending is None:
+        turn.do(RunHook(container.name, container.run, HookKind.POST_START))
+    else:
+        turn.put(probing.begin(turn, runs.after_post_start(container)))
     if turn.life.ending is not None:
         # It was quicker than the order to cancel its start.
         ending.go_on(turn)
@@ -133,7 +146,7 @@ def _started(turn: Turn, event: ev.Started) -> None:
 def _not_started(turn: Turn, event: ev.NotStarted) -> None:
     container = turn.container(event.container)
     if container is not None and container.state == "starting":
-        _finished(turn, runs.not_started(container, turn.now, event.why))
+        _finished(turn, runs.not_started(container, turn.now, event.why, turn.life.pauses))
 
 
 def _start_cancelled(turn: Turn, event: ev.StartCancelled) -> None:
@@ -147,7 +160,10 @@ def _exited(turn: Turn, event: ev.Exited) -> None:
     container = turn.container(event.container)
     if container is not None and container.is_running:
         probing.end(turn, container.name)
-        _finished(turn, runs.ended(container, turn.now, event.exit_code, is_oom=event.is_oom))
+        if container.is_post_start_running:
+            turn.do(CancelHook(container.name, HookKind.POST_START))
+        pauses = turn.life.pauses
+        _finished(turn, runs.ended(container, turn.now, event.exit_code, is_oom=event.is_oom, pauses=pauses))
 
 
 def _finished(turn: Turn, container: ContainerLife) -> None:
@@ -169,7 +185,22 @@ def _removed(turn: Turn, event: ev.Removed) -> None:
 
 
 def _hook_done(turn: Turn, event: ev.HookDone) -> None:
-    ending.hook_ended(turn, event.container, event.run)
+    if event.kind is HookKind.PRE_STOP:
+        ending.hook_ended(turn, event)
+        return
+    container = turn.container(event.container)
+    if container is None or not container.is_post_start_running or container.run != event.run:
+        return
+    if not event.why:
+        turn.put(probing.begin(turn, runs.after_post_start(container)))
+        turn.do(Save())
+        return
+    # It is ended as by a probe that fails, and its restart policy says what follows.
+    turn.say(HookFailed(turn.life.pod, container.name, event.kind.value, event.why))
+    until_ns = turn.now_ns + turn.life.rules.grace_seconds * SECOND_NS
+    turn.put(replace(container, is_post_start_running=False, is_doomed=True, until_monotonic_ns=until_ns))
+    turn.do(Save())
+    ending.stop(turn, container.name, until_ns)
 
 
 def _time_passed(turn: Turn, _: ev.TimePassed) -> None:
@@ -233,7 +264,7 @@ def _settle(turn: Turn) -> None:
 
 def _start_next(turn: Turn) -> None:
     life = turn.life
-    if any(each.state == "starting" for each in life.containers):
+    if any(each.state == "starting" or each.is_post_start_running for each in life.containers):
         return
     next_ = plan(life.rules.restart_policy, life.inits, life.regulars, turn.now_ns, was_initialized=life.is_initialized)
     if next_.is_initialized and not life.is_initialized:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from jettison.engine.lifecycle import runs
 from jettison.engine.lifecycle.state import ContainerLife, FinishedRun, PodLife, Verdict
 from jettison.engine.node.evictions import PodCondition
 from jettison.engine.pods.pod import ENDED_PHASES, FAILED, PENDING, RUNNING, SUCCEEDED, Pod
+from jettison.values import frozen
 
 Identify = Callable[[str, int], str]
 """What a run of a container is called in its runtime, which says so in statuses: another name for each run."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerEnd:
     """How a run of a container ended, after which another one came or will come."""
 
@@ -27,7 +28,7 @@ class ContainerEnd:
     container_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerStatus:
     """One container as Kubernetes' containerStatuses tell it. `state` is waiting, running or terminated."""
 
@@ -85,7 +86,9 @@ def conditions(life: PodLife, its_phase: str, *, was_initialized: bool) -> tuple
         names = [each.name for each in life.containers if not each.is_ready and _must_be_ready(each)]
         unready = f"containers with unready status: [{' '.join(names)}]" if names else ""
     is_ready = its_phase not in ENDED_PHASES and was_initialized and not unready
+    has_place = life.set_up == "done" or any(each.state == "running" for each in life.containers)
     return (
+        _condition(pod, "PodReadyToStartContainers", "", "", is_true=has_place and its_phase not in ENDED_PHASES),
         _initialized(life, its_phase, was_initialized=was_initialized),
         _condition(pod, "Ready", reason, unready, is_true=is_ready),
         _condition(pod, "ContainersReady", reason, unready, is_true=is_ready),

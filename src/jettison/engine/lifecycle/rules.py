@@ -8,9 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 SECOND_NS = 10**9
+
+
+class Pauses(NamedTuple):
+    """First and longest pause between two attempts, in seconds; each is twice the one before. Those of a kubelet."""
+
+    restart: tuple[int, int] = (10, 300)
+    # What a runtime does not have it will hardly have soon.
+    refusal: tuple[float, float] = (10, 300)
+    # What may still come is asked for sooner: an API server that has just bound the pod may refuse its token.
+    set_up: tuple[float, float] = (0.5, 10)
+
+
+PAUSES = Pauses()
 
 DEFAULT_GRACE = 30
 """Seconds between SIGTERM and SIGKILL for a pod that does not say; Kubernetes' API fills in the same."""
@@ -30,6 +43,13 @@ class ProbeKind(StrEnum):
     STARTUP = "startup"
     LIVENESS = "liveness"
     READINESS = "readiness"
+
+
+class HookKind(StrEnum):
+    """When a hook runs: beside the main process as soon as that has started, or before SIGTERM."""
+
+    POST_START = "postStart"
+    PRE_STOP = "preStop"
 
 
 class Moment(Protocol):
@@ -84,8 +104,12 @@ class ContainerRules(Protocol):
         """At most one of each kind."""
 
     @property
-    def pre_stop(self) -> Sequence[str]:
-        """The command to run before SIGTERM; empty for none."""
+    def post_start(self) -> object | None:
+        """What is done once it has started, in the words of the runtime; None for nothing."""
+
+    @property
+    def pre_stop(self) -> object | None:
+        """What is done before SIGTERM; None for nothing."""
 
     @property
     def is_init(self) -> bool:

@@ -8,14 +8,13 @@ have ended for good, so has the pod.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jettison.engine.lifecycle.facts import NOT_STARTED
-from jettison.engine.lifecycle.rules import SECOND_NS, Moment, ProbeKind, RestartPolicy, probe_of
+from jettison.engine.lifecycle.rules import PAUSES, SECOND_NS, Moment, Pauses, ProbeKind, RestartPolicy, probe_of
 from jettison.engine.lifecycle.state import ContainerLife, FinishedRun
+from jettison.values import frozen
 
-FIRST_BACK_OFF = 10
-LONGEST_BACK_OFF = 300
 FORGIVEN_NS = 600 * SECOND_NS
 """A container that has run for so long since its last start begins anew, without back-off."""
 
@@ -52,9 +51,28 @@ def _last(container: ContainerLife) -> FinishedRun | None:
 
 
 def running(container: ContainerLife, now: Moment) -> ContainerLife:
-    """Its program runs. Without a startup probe it counts as started, without a readiness probe as ready then."""
-    is_started = probe_of(container.rules, ProbeKind.STARTUP) is None
-    return replace(container, state="running", started_ns=now.wall_ns, is_started=is_started, before=None)
+    """Its program runs. Without a startup probe it counts as started, without a readiness probe as ready then.
+
+    A postStart hook comes before both.
+    """
+    has_hook = container.rules.post_start is not None
+    is_started = not has_hook and probe_of(container.rules, ProbeKind.STARTUP) is None
+    return replace(
+        container,
+        state="running",
+        started_ns=now.wall_ns,
+        is_started=is_started,
+        is_post_start_running=has_hook,
+        before=None,
+    )
+
+
+def after_post_start(container: ContainerLife) -> ContainerLife:
+    """Its postStart hook is over; what follows is as without one."""
+    is_started = container.is_started or probe_of(container.rules, ProbeKind.STARTUP) is None
+    if is_started is container.is_started and not container.is_post_start_running:
+        return container
+    return replace(container, is_post_start_running=False, is_started=is_started)
 
 
 def cancelled(container: ContainerLife) -> ContainerLife:
@@ -62,33 +80,40 @@ def cancelled(container: ContainerLife) -> ContainerLife:
     return replace(container.before or ContainerLife(container.rules), has_processes=True)
 
 
-def ended(container: ContainerLife, now: Moment, exit_code: int | None, *, is_oom: bool = False) -> ContainerLife:
+def ended(
+    container: ContainerLife, now: Moment, exit_code: int | None, *, is_oom: bool = False, pauses: Pauses = PAUSES
+) -> ContainerLife:
     """Its main process is gone; an exit code of None means that nothing could tell how."""
     if exit_code is None:
         reason = "ContainerStatusUnknown"
         message = "The container could not be located when the pod was terminated"
-        return _terminated(container, now, UNKNOWN_EXIT, reason, message)
+        return _terminated(container, now, pauses, UNKNOWN_EXIT, reason, message)
     if exit_code != 0 and is_oom:
-        return _terminated(container, now, exit_code, "OOMKilled")
-    return _terminated(container, now, exit_code, "Error" if exit_code else "Completed")
+        return _terminated(container, now, pauses, exit_code, "OOMKilled")
+    return _terminated(container, now, pauses, exit_code, "Error" if exit_code else "Completed")
 
 
-def found_again(container: ContainerLife, now: Moment, *, is_running: bool, was_born: bool) -> ContainerLife:
+def found_again(
+    container: ContainerLife, now: Moment, *, is_running: bool, was_born: bool, pauses: Pauses = PAUSES
+) -> ContainerLife:
     """What a container comes to whose agent died: SIGKILL may fall between the birth of a process and `running`."""
     if is_running:
-        return container if container.state == "running" else running(container, now)
+        # A hook that the agent's death has cut off is not repeated, as with a kubelet that is restarted.
+        return after_post_start(container if container.state == "running" else running(container, now))
     if container.state == "starting" and not was_born:
         # No foreign program has run: the number of the run is free again.
         return replace(container, state="waiting", run=container.run - 1)
-    return ended(container, now, None) if container.state in ("starting", "running") else container
+    return ended(container, now, None, pauses=pauses) if container.state in ("starting", "running") else container
 
 
-def not_started(container: ContainerLife, now: Moment, why: str) -> ContainerLife:
+def not_started(container: ContainerLife, now: Moment, why: str, pauses: Pauses = PAUSES) -> ContainerLife:
     """There is no process, and why."""
-    return _terminated(container, now, START_ERROR, NOT_STARTED, why)
+    return _terminated(container, now, pauses, START_ERROR, NOT_STARTED, why)
 
 
-def _terminated(container: ContainerLife, now: Moment, exit_code: int, reason: str, message: str = "") -> ContainerLife:
+def _terminated(
+    container: ContainerLife, now: Moment, pauses: Pauses, exit_code: int, reason: str, message: str = ""
+) -> ContainerLife:
     return replace(
         container,
         state="terminated",
@@ -97,20 +122,21 @@ def _terminated(container: ContainerLife, now: Moment, exit_code: int, reason: s
         exit_code=exit_code,
         reason=reason,
         message=message,
-        back_off=_back_off(container, now),
+        back_off=_back_off(container, now, *pauses.restart),
         is_ready=False,
         is_hook_running=False,
+        is_post_start_running=False,
         kill_monotonic_ns=None,
         before=None,
     )
 
 
-def _back_off(container: ContainerLife, now: Moment) -> int:
+def _back_off(container: ContainerLife, now: Moment, first: int, longest: int) -> int:
     """0, 10, 20, 40 … 300 seconds. The first restart comes at once, as with the kubelet."""
     begun_ns = container.begun_monotonic_ns
     if container.run == 0 or (begun_ns is not None and now.monotonic_ns - begun_ns > FORGIVEN_NS):
         return 0
-    return min(2 * container.back_off, LONGEST_BACK_OFF) if container.back_off else FIRST_BACK_OFF
+    return min(2 * container.back_off, longest) if container.back_off else first
 
 
 def is_to_restart(container: ContainerLife, policy: RestartPolicy) -> bool:
@@ -130,7 +156,7 @@ def due_ns(container: ContainerLife, now_ns: int) -> int:
     return now_ns if ended_ns is None else ended_ns + container.back_off * SECOND_NS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """`start` now, and look again when something changes or at `due_ns`. `waiting` are in back-off."""
 

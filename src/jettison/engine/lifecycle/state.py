@@ -10,18 +10,19 @@ longer. `started_ns` and `finished_ns` are the wall clock's, for display.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
-from jettison.engine.lifecycle.rules import ContainerRules, Moment, PodRules, ProbeKind, ProbeRules
+from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Moment, Pauses, PodRules, ProbeKind, ProbeRules
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 RunState = Literal["waiting", "starting", "running", "terminated"]
 SetUpState = Literal["waiting", "under way", "done"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishedRun:
     """A run that is over, after which another one came."""
 
@@ -33,7 +34,7 @@ class FinishedRun:
     finished_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerLife:
     """One container and its latest run."""
 
@@ -64,6 +65,8 @@ class ContainerLife:
     has_processes: bool = False
     is_ready: bool = False
     is_hook_running: bool = False
+    # Its main process runs and its postStart hook too: it is not ready, not asked, and no other container starts.
+    is_post_start_running: bool = False
     # When SIGKILL is due, for the first time or again; None before SIGTERM.
     kill_monotonic_ns: int | None = None
     is_back_off_said: bool = False
@@ -91,7 +94,7 @@ class ContainerLife:
         return self.state == "terminated" and self.exit_code == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probing:
     """One probe of a running container. An answer counts only for the run that was asked."""
 
@@ -111,7 +114,7 @@ class Probing:
         return self.rules.kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """The pod is on its way out: evicted when there is an order. This is the one place that knows.
 
@@ -135,7 +138,7 @@ class Ending:
     is_natural: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What the pod's status says once no container runs any more."""
 
@@ -145,7 +148,7 @@ class Verdict:
     conditions: tuple[PodCondition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """What keeps the whole pod from starting.
 
@@ -160,7 +163,7 @@ class Trouble:
     is_refusal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodLife:
     """One pod."""
 
@@ -187,6 +190,7 @@ class PodLife:
     stopped_monotonic_ns: int | None = None
     # What the last `WakeAt` said.
     wake_at_ns: int | None = None
+    pauses: Pauses = PAUSES
 
     @property
     def inits(self) -> list[ContainerLife]:

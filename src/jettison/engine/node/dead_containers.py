@@ -7,15 +7,16 @@ removed from oldest to newest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from jettison.values import frozen
 
 if TYPE_CHECKING:
     from jettison.engine.config.policy import ContainerCollection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadContainer:
     """A container that does not run. One in an unknown state is killed before it is removed, and stays if it lives."""
 
@@ -26,7 +27,7 @@ class DeadContainer:
     is_unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sandbox:
     """What holds a pod's containers together; active while it is ready or still owns a container."""
 
@@ -36,7 +37,7 @@ class Sandbox:
     is_active: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodState:
     """What the pod's worker says. The defaults are those of an unknown pod."""
 

@@ -22,20 +22,24 @@ from jettison.engine.node.snapshot import Reading, Snapshot
 from jettison.engine.node.thresholds import Threshold
 from jettison.engine.node.wording import PressureWording
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 if TYPE_CHECKING:
     # Only for its name: reading a configuration takes longer to import than deciding.
     from jettison.engine.config.policy import Policy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nothing:
     """Leave everything as it is."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+_NOT_STARVED = Nothing("no resources are starved")
+
+
+@frozen
 class Evict:
     """End pods. For pressure the evictions are tried in order until one is done; for limits all of them are due."""
 
@@ -46,7 +50,7 @@ class Evict:
     reading: Reading | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reclaim:
     """Free these, in this order; if the node is starved after that, do what stands under `otherwise`.
 
@@ -64,7 +68,7 @@ class Reclaim:
 Decision = Nothing | Reclaim | Evict
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What to remember, what to do, what to say."""
 
@@ -131,13 +135,13 @@ def decide(policy: Policy, history: History, snapshot: Snapshot) -> Outcome:
     after = History(
         True, pressure.first_observed, pressure.met, pressure.condition_observed, pressure.conditions, found
     )
-    facts = tuple(_news(history, pressure, found))
+    facts = tuple(_news(history, pressure, found)) if _has_news(history, pressure) else ()
     if policy.isolates_local_storage:
         over = over_limit(snapshot.pods, snapshot.usages, snapshot.layout)
         if over:
             return Outcome(after, Evict(over, at_most_one=False), facts)
     if not pressure.starved:
-        return Outcome(after, Nothing("no resources are starved"), facts)
+        return Outcome(after, _NOT_STARVED, facts)
     return _relieve(policy, after, snapshot, pressure.starved, facts)
 
 
@@ -204,6 +208,11 @@ def _evict(
         facts.append(say.CriticalPodSpared(pod))
     why = "unable to evict any pods from the node"
     return Nothing(why), (*facts, say.NothingToEvict(worst.signal, why))
+
+
+def _has_news(history: History, pressure: Pressure) -> bool:
+    """False in calm, as most looks are: nothing is crossed, nothing was, and the conditions are the same."""
+    return bool(pressure.first_observed or history.first_observed) or pressure.conditions != history.conditions
 
 
 def _news(history: History, pressure: Pressure, found: Readings) -> Iterator[Fact]:

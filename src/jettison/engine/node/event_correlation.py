@@ -12,6 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from jettison.values import frozen
+
 FOLD_AT = 10
 """The tenth different message is the first to be folded."""
 
@@ -27,7 +29,7 @@ REMEMBERED = 1024
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What an event is about. `field_path` names a container of a pod."""
 
@@ -43,7 +45,7 @@ class Subject:
         return replace(self, field_path="")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recorded:
     """An event as it is kept. The name is that of its object; later occurrences update it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 HARD_GRACE = 1
 """Seconds for a hard eviction; 0 would fall back to the pod's own period."""
@@ -21,7 +21,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 TERMINATION_BY_KUBELET = "TerminationByKubelet"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodCondition:
     """One condition of a pod's status."""
 
@@ -32,7 +32,7 @@ class PodCondition:
     observed_generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Eviction:
     """End this pod."""
 

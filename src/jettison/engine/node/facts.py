@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from enum import StrEnum
 
 from jettison.engine.node.signals import Condition, Resource, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Threshold
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThresholdCrossed:
     """The reading fell below the threshold; a soft one starts its grace clock."""
 
@@ -19,7 +20,7 @@ class ThresholdCrossed:
     reading: Reading
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThresholdMet:
     """Crossed for its grace period: from now on a pod may go because of it."""
 
@@ -27,14 +28,14 @@ class ThresholdMet:
     reading: Reading
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThresholdResolved:
     """No longer crossed, and above the minimum reclaim if it had been met."""
 
     threshold: Threshold
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConditionChanged:
     """The node reports a condition, or reports it no longer."""
 
@@ -42,7 +43,7 @@ class ConditionChanged:
     is_true: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReclaimAttempted:
     """The node is starved of something and will do something about it."""
 
@@ -50,7 +51,7 @@ class ReclaimAttempted:
     resource: Resource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReclaimSufficed:
     """Freeing node resources was enough; no pod has to go."""
 
@@ -58,7 +59,7 @@ class ReclaimSufficed:
     resource: Resource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodsRanked:
     """A pod must go. `stats_age_ns` tells how old the readings were that say so, by signal."""
 
@@ -67,14 +68,14 @@ class PodsRanked:
     stats_age_ns: Mapping[Signal, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CriticalPodSpared:
     """Its turn had come, but it may not be evicted."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraceCutShort:
     """It was on its way out and is killed before its time is up: the node would not have survived the rest."""
 
@@ -88,7 +89,7 @@ class GraceCutShort:
     fall_per_second: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NothingToEvict:
     """A threshold is met and no pod may or can go for it."""
 
@@ -108,3 +109,10 @@ Fact = (
     | NothingToEvict
     | GraceCutShort
 )
+
+
+class RemovalReason(StrEnum):
+    """Why an image went; the label of kubelet_image_garbage_collected_total."""
+
+    AGE = "age"
+    SPACE = "space"

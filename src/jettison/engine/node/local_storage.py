@@ -23,6 +23,8 @@ class Violation(NamedTuple):
     what: str
     used: int
     limit: Quantity
+    # Of the volume or container; empty for the pod as a whole.
+    name: str = ""
 
 
 def over_limit(pods: Sequence[Pod], usages: Mapping[str, PodUsage], layout: Layout) -> list[Eviction]:
@@ -53,7 +55,7 @@ def _empty_dir(pod: Pod, usage: PodUsage) -> Violation | None:
         size, limit = used.get(volume.name), volume.size_limit
         if limit is not None and size is not None and size * NANO > limit.nanos:
             said = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
-            return Violation(EMPTY_DIR, said, f"emptyDir `{volume.name}`", size, limit)
+            return Violation(EMPTY_DIR, said, f"emptyDir `{volume.name}`", size, limit, volume.name)
     return None
 
 
@@ -76,5 +78,5 @@ def _container(pod: Pod, usage: PodUsage, layout: Layout) -> Violation | None:
             used += container.rootfs_bytes or 0
         if used * NANO > limit.nanos:
             said = f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
-            return Violation(CONTAINER, said, f"container `{container.name}`", used, limit)
+            return Violation(CONTAINER, said, f"container `{container.name}`", used, limit, container.name)
     return None

@@ -6,13 +6,14 @@ the conditions and the last readings, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from jettison.engine.node.signals import ROWS, TABLE, Condition, Resource, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Threshold
+from jettison.values import frozen
 
 if TYPE_CHECKING:
     from jettison.engine.node.decide import Reclaim
@@ -22,11 +23,11 @@ Readings = Mapping[Signal, Reading]
 _POSITION = {row.signal: position for position, row in enumerate(TABLE)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class History:
-    """Empty at start. A failed observation leaves it as it is, so conditions keep their last value."""
+    """Empty at start."""
 
-    # The thresholds derived from the disk layout count from the second step on (spec §2.7).
+    # The thresholds derived from the disk layout count from the second step on (spec §2.7), also if the first failed.
     knows_layout: bool = False
     # Since when each threshold is crossed without a break.
     first_observed: Mapping[Threshold, int] = field(default_factory=dict)
@@ -38,6 +39,19 @@ class History:
     readings: Mapping[Signal, Reading] = field(default_factory=dict)
     # A reclaim was ordered and not yet judged; the next snapshot does that and begins no new step.
     reclaiming: Reclaim | None = None
+
+    def about(self, thresholds: Container[Threshold]) -> History:
+        """Without what is remembered of thresholds that are no more: other amounts, or another disk layout.
+
+        A condition that they caused is reported until its transition period is over, as if they were resolved.
+        """
+        first_observed = {each: since for each, since in self.first_observed.items() if each in thresholds}
+        met = tuple(each for each in self.met if each in thresholds)
+        return replace(self, first_observed=first_observed, met=met, reclaiming=None)
+
+    def unobserved(self) -> History:
+        """After a look that failed: conditions keep their last value, and only the first step is over."""
+        return self if self.knows_layout else replace(self, knows_layout=True)
 
     def shifted(self, by_ns: int) -> History:
         """The same by a clock that shows so much more. What is decided by it stays the same, too."""
@@ -54,7 +68,7 @@ class History:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pressure:
     """The state after one reading of all signals."""
 
@@ -66,14 +80,20 @@ class Pressure:
     starved: tuple[Threshold, ...]
 
 
+_CALM = Pressure({}, (), {}, frozenset(), ())
+
+
 def assess(
     thresholds: Sequence[Threshold], history: History, readings: Readings, now_ns: int, transition_ns: int
 ) -> Pressure:
     """One pass of steps 8 to 15. Conditions follow what is crossed, at once; evictions wait for the grace period."""
     crossed = _crossed(thresholds, readings)
-    crossed += [
-        each for each in _unresolved(history.met, readings) if not any(each.is_same(other) for other in crossed)
-    ]
+    if history.met:
+        unresolved = _unresolved(history.met, readings)
+        crossed += [each for each in unresolved if not any(each.is_same(other) for other in crossed)]
+    if not crossed and not history.condition_observed:
+        # Most looks of most nodes.
+        return _CALM
     first_observed = {each: history.first_observed.get(each, now_ns) for each in crossed}
     condition_observed = {
         **history.condition_observed,
@@ -90,7 +110,13 @@ def assess(
 
 
 def _crossed(thresholds: Iterable[Threshold], readings: Readings) -> list[Threshold]:
-    return [each for each in thresholds if each.signal in readings and each.is_crossed(readings[each.signal])]
+    found = []
+    for each in thresholds:
+        if not each.is_inert:
+            reading = readings.get(each.signal)
+            if reading is not None and each.is_crossed(reading):
+                found.append(each)
+    return found
 
 
 def _unresolved(thresholds: Iterable[Threshold], readings: Readings) -> list[Threshold]:

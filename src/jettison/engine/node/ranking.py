@@ -10,7 +10,6 @@ looked at. That keeps 10,000 pods within some twenty milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import overload
 
@@ -18,13 +17,14 @@ from jettison.engine.node.signals import ROWS, Part, Resource, Signal, SignalRow
 from jettison.engine.node.snapshot import ContainerUsage, Layout, PodUsage, VolumeUsage
 from jettison.engine.numbers.quantity import NANO, ZERO, Quantity
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 SortKey = tuple[object, ...]
 # Sort key, pod, its usage of the starved resource (None without statistics).
 _Entry = tuple[SortKey, Pod, int | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A pod in the order, with the keys that put it there."""
 
@@ -39,7 +39,7 @@ class Candidate:
     has_usage: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranking(Sequence[Candidate]):
     """All pods, first to go first. Equal pods are ordered by namespace, name and uid."""
 
@@ -155,7 +155,7 @@ def _by_disk(
         if usage is None:
             entries.append(((0, 0, pod.effective_priority, 0, pod.order), pod, None))
             continue
-        used = _disk_usage(pod, usage, parts, int(counts_inodes))
+        used = disk_usage(pod, usage, parts, int(counts_inodes))
         excess = used * NANO - (0 if ignores_request else pod.storage_request_nanos)
         is_within = used <= 0 if counts_inodes else excess <= 0
         entries.append(((1, is_within, pod.effective_priority, -excess, pod.order), pod, used))
@@ -168,7 +168,7 @@ _LOGS = ContainerUsage._fields.index("logs_bytes")
 _VOLUME = VolumeUsage._fields.index("used_bytes")
 
 
-def _disk_usage(pod: Pod, usage: PodUsage, parts: frozenset[Part], inodes: int) -> int:
+def disk_usage(pod: Pod, usage: PodUsage, parts: frozenset[Part], inodes: int) -> int:
     """Bytes of the pod in these parts, or with `inodes` 1 its inodes; what was not measured counts as nothing."""
     total = 0
     if Part.ROOTFS in parts:
@@ -184,9 +184,8 @@ def _disk_usage(pod: Pod, usage: PodUsage, parts: frozenset[Part], inodes: int) 
 
 
 def _first_by_name(pod: Pod, usage: PodUsage) -> Iterator[VolumeUsage]:
-    """Each local volume's first entry: a second one with the same name does not count."""
-    wanted = set(pod.local_volumes)
-    for volume in usage.volumes:
-        if volume.name in wanted:
-            wanted.discard(volume.name)
-            yield volume
+    """Each local volume's first entry. What was measured twice counts once, what the pod names twice counts twice."""
+    measured = {volume.name: volume for volume in reversed(usage.volumes)}
+    for volume in pod.volumes:
+        if volume.is_local and volume.name in measured:
+            yield measured[volume.name]

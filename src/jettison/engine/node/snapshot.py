@@ -7,11 +7,12 @@ built three times faster than a frozen dataclass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 
 class Disks(Enum):
@@ -22,8 +23,7 @@ class Disks(Enum):
     SPLIT = "images on a filesystem of their own, writable layers with the node"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """The kubelet asks two questions, and both answers matter by themselves."""
 
     has_image_fs: bool = False
@@ -117,7 +117,7 @@ class PodUsage(NamedTuple):
     volumes: Sequence[VolumeUsage] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """One consistent instant: everything in a step sees this and nothing else.
 

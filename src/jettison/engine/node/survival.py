@@ -8,10 +8,10 @@ switch `cut_grace_short` the agent looks again during the grace period, and kill
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Reading
+from jettison.values import frozen
 
 Readings = Mapping[Signal, Reading]
 
@@ -28,7 +28,7 @@ _SHORTEST_NS = 50 * 10**6
 _MEMORY = (Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trend:
     """One signal's last reading, and by how many bytes a second it has been falling."""
 

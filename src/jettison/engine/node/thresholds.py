@@ -7,21 +7,23 @@ memory the kernel has an alarm; at which usage of a cgroup it is to ring is said
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import Layout, MemoryStats, Reading
 from jettison.engine.numbers.durations import duration_text, parse_duration
-from jettison.engine.numbers.quantity import NANO, Quantity, binary, parse
+from jettison.engine.numbers.quantity import NANO, Quantity, binary, parse, wrapped
 from jettison.engine.numbers.strconv import fraction_of, parse_percentage
 from jettison.errors import Complaint, DurationError, InputError, PolicyError
+from jettison.values import frozen
 
 REARM_NS = 10 * 10**9
 """An alarm is set anew once strictly more than this has passed: what is inactive changes all the time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Percentage:
     """A share of the capacity, as the 32-bit float the kubelet keeps."""
 
@@ -36,12 +38,21 @@ Amount = Quantity | Percentage
 
 def resolve(amount: Amount, capacity: int) -> Quantity:
     """The amount in units; percentages are of `capacity`."""
-    if isinstance(amount, Percentage):
-        return binary(fraction_of(amount.fraction, capacity))
-    return amount
+    return _share(amount.fraction, capacity) if isinstance(amount, Percentage) else amount
 
 
-@dataclass(frozen=True, slots=True)
+@lru_cache(maxsize=256)
+def _share(fraction: float, capacity: int) -> Quantity:
+    """The same at every look: a node's capacities hardly change."""
+    return binary(fraction_of(fraction, capacity))
+
+
+@lru_cache(maxsize=256)
+def _share_nanos(fraction: float, capacity: int) -> int:
+    return _share(fraction, capacity).nanos
+
+
+@frozen
 class Threshold:
     """Signal, amount, grace period and minimum reclaim."""
 
@@ -51,6 +62,12 @@ class Threshold:
     minimum_reclaim: Amount | None = None
     # Derived from a threshold that does not exist: kept in the list, never met.
     is_inert: bool = False
+    # The amount in 10⁻⁹; of a share it is 0. It is compared at every look.
+    nanos: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.amount, Quantity):
+            object.__setattr__(self, "nanos", self.amount.nanos)
 
     @property
     def is_hard(self) -> bool:
@@ -70,7 +87,9 @@ class Threshold:
 
     def is_crossed(self, reading: Reading) -> bool:
         """Strictly below the amount; to have exactly as much as asked for is enough."""
-        return not self.is_inert and self.quantity(reading.capacity).nanos > reading.available * NANO
+        amount = self.amount
+        nanos = _share_nanos(amount.fraction, reading.capacity) if isinstance(amount, Percentage) else self.nanos
+        return not self.is_inert and nanos > reading.available * NANO
 
     def is_unresolved(self, reading: Reading) -> bool:
         """Below the amount plus the minimum reclaim."""
@@ -215,7 +234,7 @@ _FROM_IMAGEFS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayoutThresholds:
     """The operator's thresholds with those of the container filesystem derived from the disk layout.
 
@@ -228,21 +247,56 @@ class LayoutThresholds:
     conflicts: bool
 
 
-def for_layout(thresholds: Sequence[Threshold], layout: Layout) -> LayoutThresholds:
-    """containerfs is whichever filesystem holds the writable layers, so its thresholds are that filesystem's."""
+# What Go's allocator gives for this many thresholds of 64 bytes, from the number where it gives more than asked for.
+_ROOMS = (14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48)
+_EXACT_ROOMS = 12
+
+
+def list_room(hard: TextMap, soft: TextMap, thresholds: Sequence[Threshold], *, guards_allocatable: bool) -> int:
+    """How many thresholds fit into the list that upstream has parsed before it must be moved.
+
+    That decides which of the operator's own containerfs thresholds are seen by the first step (`for_layout`).
+    """
+    if not guards_allocatable:
+        first, second = (sum(text not in ("0%", "100%") for text in texts.values()) for texts in (hard, soft))
+        return _grown(_grown(0, 0, first), first, second)
+    copies = sum(each.signal is Signal.ALLOCATABLE_MEMORY_AVAILABLE for each in thresholds)
+    own = len(thresholds) - copies
+    return _grown(_grown(0, 0, own), own, copies)
+
+
+def _grown(room: int, length: int, added: int) -> int:
+    """The room of a list after so many were appended: what is needed, or twice as much as before."""
+    needed = length + added
+    if needed <= room:
+        return room
+    wanted = max(2 * room, needed)
+    return wanted if wanted <= _EXACT_ROOMS else next((each for each in _ROOMS if each >= wanted), wanted)
+
+
+def for_layout(thresholds: Sequence[Threshold], layout: Layout, room: int | None = None) -> LayoutThresholds:
+    """containerfs is whichever filesystem holds the writable layers, so its thresholds are that filesystem's.
+
+    The first step goes on with the list as it was. A threshold of the operator's that is replaced in place is replaced
+    there, too, but not when a record that had to be appended before it has moved the list: then the first step sees
+    what the operator wrote. `room` is how many records the list has place for; None: enough.
+    """
     conflicts = any(threshold.signal in _FROM_NODEFS for threshold in thresholds)
     if layout.is_split and not layout.has_image_fs:
         return LayoutThresholds(tuple(thresholds), tuple(thresholds), conflicts)
     sources = _FROM_IMAGEFS if layout.has_image_fs and not layout.is_split else _FROM_NODEFS
     derived = {slot: _derive(thresholds, slot, sources) for slot in _SLOTS}
-    first = list(thresholds)
+    first, replaced, added = list(thresholds), list(thresholds), list[Threshold]()
     # Of two records in one slot (a hard one, and a soft one with a grace of 0s) only the last is replaced.
     configured = {(each.signal, each.is_hard): index for index, each in enumerate(thresholds)}
     for slot, record in derived.items():
-        if slot in configured:
+        if slot not in configured:
+            added.append(record)
+            continue
+        replaced[configured[slot]] = record
+        if room is None or len(thresholds) + len(added) <= room:
             first[configured[slot]] = record
-    added = [record for slot, record in derived.items() if slot not in configured]
-    return LayoutThresholds(tuple(first), (*first, *added), conflicts)
+    return LayoutThresholds(tuple(first), (*replaced, *added), conflicts)
 
 
 def _derive(thresholds: Iterable[Threshold], slot: tuple[Signal, bool], sources: Mapping[Signal, Signal]) -> Threshold:
@@ -265,5 +319,6 @@ def memory_alarm_usage(threshold: Threshold, memory: MemoryStats | None) -> int 
     """
     if memory is None or memory.usage is None or memory.working_set is None or memory.available is None:
         return None
-    capacity = memory.available + memory.working_set
-    return capacity - threshold.quantity(capacity).value + memory.usage - memory.working_set
+    capacity = wrapped(memory.available + memory.working_set)
+    inactive = wrapped(memory.usage - memory.working_set)
+    return (binary(capacity) - threshold.quantity(capacity) + binary(inactive)).value

@@ -6,15 +6,16 @@ Nearly every message ends in a dot and a space.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 
 from jettison.engine.node.evictions import DISRUPTION_TARGET, TERMINATION_BY_KUBELET, Eviction, PodCondition
 from jettison.engine.node.facts import Fact, ReclaimAttempted
 from jettison.engine.node.signals import ROWS, Condition, Resource, Signal
 from jettison.engine.node.snapshot import ContainerUsage, PodUsage, Reading
-from jettison.engine.numbers.quantity import NANO, Quantity, binary_text
+from jettison.engine.numbers.quantity import NANO, Quantity, binary_text, wrapped
 from jettison.engine.pods.pod import MEMORY, Pod
+from jettison.values import frozen
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -23,7 +24,7 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """A Kubernetes Event about the node, or about a pod."""
 
@@ -112,7 +113,7 @@ class PressureWording:
 def _storage(usage: ContainerUsage) -> int | None:
     if usage.rootfs_bytes is None or usage.logs_bytes is None:
         return None
-    return usage.rootfs_bytes + usage.logs_bytes
+    return wrapped(usage.rootfs_bytes + usage.logs_bytes)
 
 
 # Inodes and process ids are not measured per container, so no container is named for them.
@@ -122,7 +123,7 @@ _USAGES: Mapping[Resource, Callable[[ContainerUsage], int | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeCondition:
     """One condition of a node's status."""
 
@@ -162,7 +163,8 @@ def report_conditions(
     conditions = list(existing)
     events = []
     for condition, (when_true, when_false) in _CONDITION_TEXTS.items():
-        index = next((i for i, each in enumerate(conditions) if each.type == condition), None)
+        # Of two conditions of one type the last is reported, and the first stays as it was, heartbeat and all.
+        index = next((i for i in reversed(range(len(conditions))) if conditions[i].type == condition), None)
         if index is None:
             conditions.append(NodeCondition(condition.value))
             index = len(conditions) - 1

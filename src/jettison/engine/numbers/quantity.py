@@ -124,8 +124,8 @@ def decimal(number: int) -> Quantity:
 
 def binary_text(number: int) -> str:
     """`str(binary(number))`, without the detour: a message about 10,000 pods has 20,000 of these."""
-    if -1024 < number < 1024:
-        return canonical(Quantity(number))
+    if -1024 < number < 1024 or number == -(2**63):
+        return canonical(binary(number))
     return _binary_text(number)
 
 
@@ -252,6 +252,15 @@ def _sum(left: Quantity, right: Quantity, addend: int) -> Quantity:
     return Quantity(total, scale, format_, is_big or not fits)
 
 
+def rounded_up(quantity: Quantity, scale: int) -> Quantity:
+    """The quantity in whole units of 10^`scale`, rounded away from zero; itself where it is no finer than that."""
+    if quantity.scale >= scale:
+        return quantity
+    unit = int(10 ** (scale - quantity.scale))
+    size = -(-abs(quantity.unscaled) // unit)
+    return Quantity(size if quantity.unscaled >= 0 else -size, scale, quantity.format, quantity.is_big)
+
+
 def canonical(quantity: Quantity) -> str:
     """Kubernetes' canonical text, regardless of how the quantity was written."""
     number = quantity.unscaled
@@ -261,7 +270,9 @@ def canonical(quantity: Quantity) -> str:
     if format_ is Format.BINARY:
         nanos = quantity.nanos
         whole, rest = divmod(nanos, NANO)
-        if rest == 0 and abs(whole) >= 1024:
+        # Upstream cannot negate -2⁶³ and so finds no power of 1024 in it, unless it came from a sum.
+        is_stuck = whole == -(2**63) and not quantity.is_big
+        if rest == 0 and abs(whole) >= 1024 and not is_stuck:
             return _binary_text(whole)
         format_ = Format.DECIMAL
     digits = _digits(number)
@@ -285,6 +296,7 @@ def _binary_text(number: int) -> str:
 
 # Python refuses to convert more than 4300 digits at once, for fear of taking long; in pieces it is quick enough.
 _PIECE = 4000
+_PIECE_END = 10**_PIECE
 
 
 def _from_digits(digits: str) -> int:
@@ -297,13 +309,14 @@ def _from_digits(digits: str) -> int:
 
 def _digits(number: int) -> str:
     sign, left, pieces = ("-" if number < 0 else ""), abs(number), []
-    while left >= 10**_PIECE:
-        left, piece = divmod(left, 10**_PIECE)
+    while left >= _PIECE_END:
+        left, piece = divmod(left, _PIECE_END)
         pieces.append(f"{piece:0{_PIECE}d}")
     return sign + str(left) + "".join(reversed(pieces))
 
 
-def _wrap(number: int) -> int:
+def wrapped(number: int) -> int:
+    """What is left of a number in 64 bits with a sign, as Go has it."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -320,16 +333,16 @@ def _small_int64(number: int, shift: int) -> int:
     if -_INT64_MAX <= product <= _INT64_MAX:
         return product
     # Some scales are one multiplication that wraps; the others are a loop that gives up with 0.
-    return _wrap(product) if shift in (1, 2, 3, 6, 9) else 0
+    return wrapped(product) if shift in (1, 2, 3, 6, 9) else 0
 
 
 def _big_int64(number: int, shift: int) -> int:
-    low = _wrap(abs(number)) if number >= 0 else _wrap(-_wrap(abs(number)))
+    low = wrapped(abs(number)) if number >= 0 else wrapped(-wrapped(abs(number)))
     if shift >= 0:
-        return _wrap(low * int(10**shift))
+        return wrapped(low * int(10**shift))
     divisor = int(10**-shift)
     if number < _INT64_MAX:
         quotient = abs(low) // divisor
         quotient = quotient if low >= 0 else -quotient
         return quotient + (1 if low % divisor else 0)
-    return _wrap(-(-number // divisor))
+    return wrapped(-(-number // divisor))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from jettison.engine.node.evictions import EVICTED
 from jettison.engine.node.signals import Condition
-from jettison.engine.numbers.quantity import ZERO, Quantity
+from jettison.engine.numbers.quantity import ZERO, Quantity, wrapped
 from jettison.engine.pods.pod import CPU, Pod, Qos, requests
 from jettison.engine.scheduling.placement import NO_SCHEDULE, Taint, bearing_toleration
+from jettison.values import frozen
 
 PRESSURE_TAINTS: Mapping[Condition, Taint] = {
     Condition.MEMORY_PRESSURE: Taint("node.kubernetes.io/memory-pressure", "", NO_SCHEDULE),
@@ -18,7 +18,7 @@ PRESSURE_TAINTS: Mapping[Condition, Taint] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Admission:
     """Yes, or no with the reason and the message of the pod's event."""
 
@@ -50,7 +50,7 @@ def admit_under_pressure(pod: Pod, conditions: Sequence[Condition]) -> Admission
     return Admission(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shortage:
     """More was requested than is left; integers, cpu in thousandths."""
 
@@ -62,7 +62,7 @@ class Shortage:
     @property
     def missing(self) -> int:
         """What would have to be freed."""
-        return self.requested - (self.capacity - self.used)
+        return wrapped(self.requested - (self.capacity - self.used))
 
     @property
     def predicate(self) -> str:

@@ -225,9 +225,10 @@ def ranking_request(pod: Pod, resource: str) -> Quantity:
     empty = Quantity(0, 0, Format.BINARY if resource in (MEMORY, EPHEMERAL_STORAGE) else Format.DECIMAL)
     if pod.has_pod_level_resources and pod.resources is not None:
         own = pod.resources.requests.get(resource) if is_pod_level_resource(resource) else None
-        asked = own if own is not None else empty
     else:
-        asked = aggregate(pod, lambda container: container.requests).get(resource, empty)
+        own = aggregate(pod, lambda container: container.requests).get(resource)
+    # A sum and not the request itself, which would print as the manifest spells it: `1E3` is `1e3` here.
+    asked = empty if own is None else empty + own
     extra = pod.overhead.get(resource)
     return asked + extra if asked and extra is not None else asked
 

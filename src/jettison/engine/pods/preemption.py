@@ -7,18 +7,19 @@ pod moves the last one of the pool into its place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from jettison.engine.node.evictions import DISRUPTION_TARGET, TERMINATION_BY_KUBELET, Eviction, PodCondition
+from jettison.engine.numbers.quantity import wrapped
 from jettison.engine.pods.admission import Shortage
 from jettison.engine.pods.pod import CPU, MEMORY, Pod, Qos, integer_request
+from jettison.values import frozen
 
 PREEMPTING = "Preempting"
 MESSAGE = "Preempted in order to admit critical pod"
 CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MissingResource:
     """So much of one resource is missing."""
 
@@ -26,7 +27,7 @@ class MissingResource:
     quantity: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Victims:
     """Which pods to end, in order; or why that would not help."""
 
@@ -34,7 +35,7 @@ class Victims:
     refusal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recovery:
     """What became of a failed admission: orders to carry out, or reasons that remain, or an error."""
 
@@ -72,14 +73,22 @@ def victims(incoming: Pod, running: Sequence[Pod], requirements: Sequence[Missin
     best_effort = [pod for pod in pool if pod.qos == Qos.BEST_EFFORT]
     burstable = [pod for pod in pool if pod.qos == Qos.BURSTABLE]
     guaranteed = [pod for pod in pool if pod.qos == Qos.GUARANTEED]
-    left = _subtract(requirements, pool)
+    left: Sequence[MissingResource] = _subtract(requirements, [*best_effort, *burstable, *guaranteed])
     if left:
-        listed = "".join(f"(res: {each.resource}, q: {each.quantity}), " for each in left)
-        return Victims(refusal=f"no set of running pods found to reclaim resources: [{listed}]")
-    from_guaranteed = _pick(guaranteed, _subtract(requirements, [*best_effort, *burstable]))
-    from_burstable = _pick(burstable, _subtract(requirements, [*best_effort, *from_guaranteed]))
-    from_best_effort = _pick(best_effort, _subtract(requirements, [*from_burstable, *from_guaranteed]))
-    return Victims((*from_best_effort, *from_burstable, *from_guaranteed))
+        return _refusal(left)
+    from_guaranteed, left = _pick(guaranteed, _subtract(requirements, [*best_effort, *burstable]))
+    if left:
+        return _refusal(left)
+    from_burstable, left = _pick(burstable, _subtract(requirements, [*best_effort, *from_guaranteed]))
+    if left:
+        return _refusal(left)
+    from_best_effort, left = _pick(best_effort, _subtract(requirements, [*from_burstable, *from_guaranteed]))
+    return _refusal(left) if left else Victims((*from_best_effort, *from_burstable, *from_guaranteed))
+
+
+def _refusal(left: Sequence[MissingResource]) -> Victims:
+    listed = "".join(f"(res: {each.resource}, q: {each.quantity}), " for each in left)
+    return Victims(refusal=f"no set of running pods found to reclaim resources: [{listed}]")
 
 
 def is_preemptable(incoming: Pod, pod: Pod) -> bool:
@@ -104,7 +113,7 @@ def _subtract(requirements: Sequence[MissingResource], pods: Iterable[Pod]) -> l
     for requirement in requirements:
         quantity = requirement.quantity
         for pod in pods:
-            quantity -= integer_request(pod, requirement.resource)
+            quantity = wrapped(quantity - integer_request(pod, requirement.resource))
             if quantity <= 0:
                 break
         if quantity > 0:
@@ -112,8 +121,8 @@ def _subtract(requirements: Sequence[MissingResource], pods: Iterable[Pod]) -> l
     return left
 
 
-def _pick(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> list[Pod]:
-    """The caller has made sure that the whole pool would do."""
+def _pick(pool: Sequence[Pod], requirements: list[MissingResource]) -> tuple[list[Pod], list[MissingResource]]:
+    """Pods of the pool, and what is missing still: the whole pool does, unless a request is below zero."""
     pool, picked = list(pool), []
     while requirements and pool:
         chosen = _closest(pool, requirements)
@@ -121,7 +130,7 @@ def _pick(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> list[
         pool[chosen] = pool[-1]
         pool.pop()
         requirements = _subtract(requirements, picked[-1:])
-    return picked
+    return picked, requirements
 
 
 def _closest(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> int:
@@ -136,9 +145,10 @@ def _closest(pool: Sequence[Pod], requirements: Sequence[MissingResource]) -> in
 def _distance(pod: Pod, requirements: Sequence[MissingResource]) -> float:
     total = 0.0
     for requirement in requirements:
-        left = float(requirement.quantity - integer_request(pod, requirement.resource))
+        left = wrapped(requirement.quantity - integer_request(pod, requirement.resource))
         if left > 0:
-            total += (left / float(requirement.quantity)) ** 2
+            share = float(left) / float(requirement.quantity)
+            total += share * share
     return total
 
 

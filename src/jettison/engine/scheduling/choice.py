@@ -23,8 +23,8 @@ nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeOffer, NodeRoom, Tally
@@ -36,6 +36,7 @@ from jettison.engine.scheduling.placement import (
     first_untolerated,
 )
 from jettison.engine.scheduling.pods import PlaceablePod, PodClaim
+from jettison.values import frozen
 
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
@@ -44,8 +45,15 @@ NO_NODES: Final = "no nodes available to schedule pods"
 BEST: Final = 100
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
+_TAINT_WEIGHT: Final = 3
+_LIKING_WEIGHT: Final = 2
+_SPREAD_WEIGHT: Final = 2
+
 _HOST_SKEW: Final = 3
 _ZONE_SKEW: Final = 5
+
+
+Company = tuple[int, str | None]
 
 
 class NodeRefusal(NamedTuple):
@@ -107,14 +115,14 @@ def _compared(claim: PodClaim, taken: Tally, room: NodeRoom) -> list[tuple[str, 
     return compared
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placed:
     """On this node."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unplaced:
     """On none of them, and why not, by node."""
 
@@ -165,19 +173,20 @@ def _best(pod: PlaceablePod, possible: list[NodeLoad]) -> str:
 def scores(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
     """One for each node, all weights included."""
     totals = [0] * len(loads)
-    for weight, judge in _JUDGES:
+    for judge in _JUDGES:
         for index, score in enumerate(judge(pod, loads)):
-            totals[index] += weight * score
+            totals[index] += score
     return totals
 
 
 def _tainted(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
-    counts = [_unwelcome_taints(pod, load.offer) for load in loads]
+    counts = [unwelcome_taints(pod, load.offer) for load in loads]
     most = max(counts)
-    return [BEST - BEST * count // most for count in counts] if most else [BEST] * len(loads)
+    return [_TAINT_WEIGHT * (BEST - BEST * count // most) for count in counts] if most else []
 
 
-def _unwelcome_taints(pod: PlaceablePod, node: NodeOffer) -> int:
+def unwelcome_taints(pod: PlaceablePod, node: NodeOffer) -> int:
+    """How many taints of the node the pod would rather not meet."""
     wishes = (taint for taint in node.taints if taint.effect == PREFER_NO_SCHEDULE)
     return sum(bearing_toleration(taint, pod.tolerations) is None for taint in wishes)
 
@@ -187,68 +196,75 @@ def _liked(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
         return []
     likings = [pod.affinity.liking(load.offer.labels, load.offer.name) for load in loads]
     most = max(likings)
-    return [BEST * liking // most for liking in likings] if most else []
+    return [_LIKING_WEIGHT * (BEST * liking // most) for liking in likings] if most else []
 
 
 def _spread(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
-    """The system's default constraints: a skew of 3 between hosts, and of 5 between zones."""
-    if not pod.group:
-        return []
+    return spread_scores([company(pod, load) for load in loads]) if pod.group else []
+
+
+def company(pod: PlaceablePod, load: NodeLoad) -> Company:
+    """How many pods of its group the pod would meet on the node, and the node's zone."""
+    return load.groups.get(pod.group, 0), load.offer.labels.get(ZONE_LABEL)
+
+
+def spread_scores(companies: Sequence[Company]) -> list[int]:
+    """The system's default constraints: a skew of 3 between hosts, and of 5 between zones. The weight is included.
+
+    Of a thousand nodes few differ here, so each different one is computed once.
+    """
+    different = Counter(companies)
     zones: dict[str, int] = {}
-    for load in loads:
-        zone = load.offer.labels.get(ZONE_LABEL, "")
-        zones[zone] = zones.get(zone, 0) + load.groups.get(pod.group, 0)
-    host_weight, zone_weight = math.log(len(loads) + 2), math.log(len(zones) + 2)
-    crowds = []
-    for load in loads:
-        crowd = load.groups.get(pod.group, 0) * host_weight + _HOST_SKEW - 1
-        own_zone = load.offer.labels.get(ZONE_LABEL)
-        if own_zone is not None:
-            crowd += zones[own_zone] * zone_weight + _ZONE_SKEW - 1
-        crowds.append(math.floor(crowd + 0.5))
-    least, most = min(crowds), max(crowds)
-    return [BEST * (most + least - crowd) // most for crowd in crowds]
+    for (count, zone), times in different.items():
+        # Nodes without a zone are one zone together, which counts as one of them and crowds none.
+        zones[zone or ""] = zones.get(zone or "", 0) + count * times
+    host_weight, zone_weight = math.log(len(companies) + 2), math.log(len(zones) + 2)
+    crowds = {}
+    for count, zone in different:
+        crowd = count * host_weight + _HOST_SKEW - 1
+        if zone is not None:
+            crowd += zones[zone] * zone_weight + _ZONE_SKEW - 1
+        crowds[count, zone] = math.floor(crowd + 0.5)
+    least, most = min(crowds.values()), max(crowds.values())
+    found = {each: _SPREAD_WEIGHT * (BEST * (most + least - crowd) // most) for each, crowd in crowds.items()}
+    return [found[each] for each in companies]
 
 
-def _least_allocated(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
-    found = []
-    for load in loads:
-        room, tally, claim = load.offer.room, load.tally, pod.claim
-        free = [
-            BEST * (whole - taken) // whole if taken <= whole else 0
-            for taken, whole in (
-                (tally.scored_cpu + claim.scored_cpu, room.cpu),
-                (tally.scored_memory + claim.scored_memory, room.memory),
-            )
-            if whole > 0
-        ]
-        found.append(sum(free) // len(free) if free else 0)
-    return found
+def _own(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+    return [scores_of_its_own(pod, load) for load in loads]
 
 
-def _balanced(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
+def scores_of_its_own(pod: PlaceablePod, load: NodeLoad) -> int:
+    """The sum of those scores that depend on no other node."""
+    return _least_allocated(pod, load) + _balanced(pod, load)
+
+
+def _least_allocated(pod: PlaceablePod, load: NodeLoad) -> int:
+    room, tally, claim = load.offer.room, load.tally, pod.claim
+    free = [
+        BEST * (whole - taken) // whole if taken <= whole else 0
+        for taken, whole in (
+            (tally.scored_cpu + claim.scored_cpu, room.cpu),
+            (tally.scored_memory + claim.scored_memory, room.memory),
+        )
+        if whole > 0
+    ]
+    return sum(free) // len(free) if free else 0
+
+
+def _balanced(pod: PlaceablePod, load: NodeLoad) -> int:
     """Not for pods that ask for neither: the most lopsided node would stay so whatever they do."""
-    claim = pod.claim
+    claim, room, tally = pod.claim, load.offer.room, load.tally
     if not claim.cpu and not claim.memory:
-        return []
-    found = []
-    for load in loads:
-        room, tally = load.offer.room, load.tally
-        deviation = 0.0
-        if room.cpu > 0 and room.memory > 0:
-            cpu = min((tally.cpu + claim.cpu) / room.cpu, 1.0)
-            memory = min((tally.memory + claim.memory) / room.memory, 1.0)
-            deviation = abs(cpu - memory) / 2
-        found.append(int((1 - deviation) * BEST))
-    return found
+        return 0
+    deviation = 0.0
+    if room.cpu > 0 and room.memory > 0:
+        cpu = min((tally.cpu + claim.cpu) / room.cpu, 1.0)
+        memory = min((tally.memory + claim.memory) / room.memory, 1.0)
+        deviation = abs(cpu - memory) / 2
+    return int((1 - deviation) * BEST)
 
 
 _Judge = Callable[[PlaceablePod, Sequence[NodeLoad]], Sequence[int]]
-# None at all is the same for all: 0.
-_JUDGES: Final[tuple[tuple[int, _Judge], ...]] = (
-    (3, _tainted),
-    (2, _liked),
-    (2, _spread),
-    (1, _least_allocated),
-    (1, _balanced),
-)
+# No scores at all: they are the same for all nodes. Weights are included.
+_JUDGES: Final[tuple[_Judge, ...]] = (_tainted, _liked, _spread, _own)

@@ -7,14 +7,15 @@ times. That makes these the only values of the engine that change; their owner t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from jettison.engine.scheduling.placement import Taint
 from jettison.engine.scheduling.pods import Key, PlaceablePod, PodClaim
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRoom:
     """What a node can give to pods (its allocatable), cpu in thousandths."""
 
@@ -25,7 +26,7 @@ class NodeRoom:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeOffer:
     """A node without its pods. Two that are equal are equally good for every pod."""
 
@@ -108,10 +109,23 @@ class NodeLoad:
                 del self.groups[pod.group]
 
 
+class Changes:
+    """What has happened to a cluster since a reader last looked."""
+
+    __slots__ = ("is_other_nodes", "names")
+
+    def __init__(self) -> None:
+        # Nodes that have other pods now.
+        self.names: set[str] = set()
+        # A node came, went, or offers something else.
+        self.is_other_nodes = False
+
+
 class ClusterLoad:
     """All nodes. Pods of a node that is not known yet are kept until it is."""
 
     def __init__(self) -> None:
+        self._readers: list[Changes] = []
         self._loads: dict[str, NodeLoad] = {}
         self._known: set[str] = set()
         self._places: dict[Key, str] = {}
@@ -121,6 +135,15 @@ class ClusterLoad:
     def loads(self) -> Iterable[NodeLoad]:
         """Of the nodes that there are, in order of their names."""
         return [self._loads[name] for name in sorted(self._known)]
+
+    def note_changes(self) -> Changes:
+        """From now on until `stop_noting`, for a reader that keeps what it has found out about nodes."""
+        self._readers.append(Changes())
+        return self._readers[-1]
+
+    def stop_noting(self, changes: Changes) -> None:
+        """The reader is gone."""
+        self._readers.remove(changes)
 
     def load(self, name: str) -> NodeLoad | None:
         """One of them."""
@@ -132,11 +155,14 @@ class ClusterLoad:
         is_new = offer.name not in self._known or load.offer != offer
         load.offer = offer
         self._known.add(offer.name)
+        if is_new:
+            self._note_other_nodes()
         return is_new
 
     def drop_node(self, name: str) -> None:
         """There is no such node any more; its pods stay in the API for a while."""
         self._known.discard(name)
+        self._note_other_nodes()
         self._tidy(name)
 
     def put(self, pod: PlaceablePod) -> None:
@@ -146,6 +172,7 @@ class ClusterLoad:
         self.withdraw(pod.key)
         self._places[pod.key] = pod.node
         self._of(pod.node).put(pod)
+        self._note(pod.node)
 
     def place_of(self, key: Key) -> str:
         """Where it is; empty if nowhere."""
@@ -157,6 +184,7 @@ class ClusterLoad:
         if name is None:
             return False
         self._loads[name].remove(key)
+        self._note(name)
         self._tidy(name)
         return True
 
@@ -165,6 +193,7 @@ class ClusterLoad:
         self.withdraw(pod.key)
         self._nominations[pod.key] = node
         self._of(node).nominated[pod.key] = pod
+        self._note(node)
 
     def withdraw(self, key: Key) -> bool:
         """No pod goes for it (any more); whether one did, so that others may come there."""
@@ -172,12 +201,22 @@ class ClusterLoad:
         if former is None:
             return False
         self._loads[former].nominated.pop(key, None)
+        self._note(former)
         self._tidy(former)
         return True
 
     def nomination_of(self, key: Key) -> str:
         """Where it is waiting for others to go; empty if nowhere."""
         return self._nominations.get(key, "")
+
+    def _note(self, name: str) -> None:
+        if name in self._known:
+            for each in self._readers:
+                each.names.add(name)
+
+    def _note_other_nodes(self) -> None:
+        for each in self._readers:
+            each.is_other_nodes = True
 
     def _of(self, name: str) -> NodeLoad:
         load = self._loads.get(name)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.engine.labels.selectors import Operator, Requirement
 from jettison.engine.numbers.strconv import parse_int64
+from jettison.values import frozen
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -46,7 +46,7 @@ class Toleration(NamedTuple):
     seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stay:
     """How long NoExecute taints let a pod stay: `seconds` is None without limit and 0 when it must go now."""
 
@@ -164,7 +164,7 @@ class Preference(NamedTuple):
     term: NodeTerm
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeAffinity:
     """Required terms are alternatives. None: nothing is required; none of them: no node will do."""
 

@@ -7,7 +7,7 @@ counts there as 100m of cpu and 200Mi of memory, so that pods without requests d
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from jettison.engine.numbers.quantity import ZERO, Quantity, binary, parse
@@ -23,6 +23,7 @@ from jettison.engine.pods.pod import (
 )
 from jettison.engine.pods.pod import aggregate as aggregated
 from jettison.engine.scheduling.placement import ANYWHERE, NodeAffinity, Toleration
+from jettison.values import frozen
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -52,7 +53,7 @@ class PodClaim(NamedTuple):
 NO_CLAIM: Final = PodClaim()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlaceablePod:
     """One pod. `group` names those among which it is to be spread: the pods of its ReplicaSet or StatefulSet."""
 

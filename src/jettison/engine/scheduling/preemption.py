@@ -8,7 +8,6 @@ neither is a pod without labels guarded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from jettison.engine.budgets.budget import Budget
@@ -17,6 +16,7 @@ from jettison.engine.scheduling.choice import NodeRefusal, fit_error, shortage, 
 from jettison.engine.scheduling.nodes import ClusterLoad, NodeLoad, NodeRoom, Tally
 from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _WAITING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -29,7 +29,7 @@ Budgets = Callable[[str], Iterable[Budget]]
 """The budgets of a namespace."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preemption:
     """These go from the node so that the pod can come; the most important first."""
 
@@ -38,7 +38,7 @@ class Preemption:
     violations: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoPreemption:
     """No pod goes. `keeps_nomination`: because the pod is waiting for some that are going already."""
 

@@ -9,11 +9,11 @@ Where upstream walks over a map in random order, here the order of the nodes giv
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.scheduling.placement import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_untolerated
+from jettison.values import frozen
 
 _PREFIX: Final = "node.kubernetes.io/"
 
@@ -57,7 +57,36 @@ def place_daemon(taints: Iterable[Taint], tolerations: Sequence[Toleration], *, 
     return Placement(should_run=False, may_stay=first_untolerated(evicting, tolerations) is None)
 
 
-@dataclass(frozen=True, slots=True)
+FIRST_WAIT_NS: Final = 10**9
+LONGEST_WAIT_NS: Final = 900 * 10**9
+
+
+class DaemonWait(NamedTuple):
+    """How soon a failed daemon pod may be replaced: a node that rejects its pod would else get one after the other.
+
+    A second after the first failure, twice as long after each further, 15 minutes at most.
+    """
+
+    since_ns: int
+    length_ns: int
+
+    @classmethod
+    def after(cls, before: DaemonWait | None, now_ns: int) -> DaemonWait:
+        """It is being replaced: the next failure waits longer."""
+        if before is None or before.is_forgotten(now_ns):
+            return cls(now_ns, FIRST_WAIT_NS)
+        return cls(now_ns, min(2 * before.length_ns, LONGEST_WAIT_NS))
+
+    def is_forgotten(self, now_ns: int) -> bool:
+        """It has been quiet for long."""
+        return now_ns - self.since_ns > 2 * LONGEST_WAIT_NS
+
+    def left_ns(self, now_ns: int) -> int:
+        """How long the failed pod must stay; 0: not any more."""
+        return max(self.since_ns + self.length_ns - now_ns, 0)
+
+
+@frozen
 class DaemonGoal:
     """What the set wants of its pods now: this revision, and so many seconds of being Ready."""
 

@@ -7,11 +7,11 @@ drained, and a rule `Ignore` for it lets a Job be moved around without losing it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from jettison.engine.pods.api_pod import ContainerExit
+from jettison.values import frozen
 
 FIRST_BACK_OFF_NS: Final = 10 * 10**9
 LONGEST_BACK_OFF_NS: Final = 600 * 10**9
@@ -26,7 +26,7 @@ class Action(StrEnum):
     FAIL_INDEX = "FailIndex"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureRule:
     """One entry of `podFailurePolicy.rules`. Exit codes or conditions; where both are given the codes alone are asked.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.pods.pod import FAILED, PENDING, RUNNING, SUCCEEDED
 from jettison.engine.workloads.job_failures import BackOff, FailureRule, Ruling, rule_on
 from jettison.errors import InputError
+from jettison.values import frozen
 
 MOST_UNCOUNTED: Final = 500
 """How many pods are counted in one go: their uids stand in the status meanwhile, 20 KB of them."""
@@ -29,7 +30,7 @@ MOST_MADE: Final = 500
 """How many pods are made in one go, whatever the parallelism."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Indexes:
     """A set of indexes: ranges in order that do not touch one another."""
 
@@ -90,7 +91,7 @@ def _text(run: range) -> str:
     return ",".join(map(str, run)) if len(run) <= 2 else f"{run[0]}-{run[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobGoal:
     """What the Job's spec wants. Without `completions` the first success ends it; `waits_for_end`: a pod that is
     terminating has not failed yet, and is not replaced before it has."""
@@ -128,7 +129,7 @@ class JobVerdict(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobState:
     """What the Job's status remembers. Uids in the two sets are noted but not yet in the counters."""
 
@@ -141,7 +142,7 @@ class JobState:
     verdict: JobVerdict | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobView:
     """The Job as it is. `active` are in the order in which they would be missed least."""
 

@@ -7,16 +7,17 @@ kind, or one that is not among them, it reads the `scale` subresource; here the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _GROUPS: Final = ("apps", "extensions")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnerReference:
     """The one owner of an object that is its controller."""
 
@@ -26,7 +27,7 @@ class OwnerReference:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """How many pods the object with this uid wants."""
 
@@ -34,14 +35,14 @@ class Scale:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScaleFailure:
     """The `scale` subresource could not be read, and why."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workload:
     """A workload of the namespace; a ReplicaSet's controller is its Deployment."""
 
@@ -50,7 +51,7 @@ class Workload:
     controller: OwnerReference | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workloads:
     """The workloads of the budget's namespace by name, and the scales of other owners as far as they were read.
 

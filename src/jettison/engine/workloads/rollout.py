@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jettison.engine.budgets.budget import scaled
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Generation:
     """A ReplicaSet as the rollout sees it: one template, and how many pods of it are asked for and available.
 
@@ -28,7 +29,7 @@ class Generation:
     max_replicas: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rollout:
     """What a Deployment asks for. `surge` and `unavailable` are 0 where it replaces all pods at once (Recreate)."""
 
@@ -48,7 +49,7 @@ class Rollout:
         return self.replicas + self.surge
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resize:
     """A set is to ask for so many pods from now on."""
 

@@ -7,19 +7,19 @@ available, and the highest one goes when all that stay are. In parallel no pod w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.engine.pods.pod import RUNNING
+from jettison.values import frozen
 
 MOST_STEPS: Final = 500
 """How much is done in one go, however many replicas are wanted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatefulGoal:
     """How the set should be. `partition` is None where a pod is replaced only after it was deleted.
 

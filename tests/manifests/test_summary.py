@@ -123,6 +123,14 @@ def test_more_than_64_bits(wire: int) -> None:
         read({"node": {"fs": {"availableBytes": wire}}})
 
 
+def test_a_pod_whose_working_set_is_missing_uses_nothing() -> None:
+    """Then the message names the pod; without anything about its memory it does not."""
+    names = {"name": "web", "namespace": "default", "uid": "u"}
+    for memory, working_set in (({}, 0), ({"time": TIME}, 0), (None, None)):
+        _, usages = summary_from({"pods": [{"podRef": names, "memory": memory}]})
+        assert usages["u"].working_set == working_set
+
+
 def test_gos_zero_time_is_no_time() -> None:
     """A reading without a time counts as new in every step, and upstream takes the year 1 for none."""
     node, _ = read({"node": {"memory": {"time": "0001-01-01T00:00:00Z"}, "rlimit": {"time": "0001-01-01T00:00:00Z"}}})

@@ -10,15 +10,8 @@ from jettison.engine.budgets.budget import Budget, BudgetCondition, BudgetStatus
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject
 from jettison.engine.workloads.owners import OwnerReference, Workload
 from jettison.manifests.files.decoding import Wire, convert, named
+from jettison.manifests.pod_view import OwnerWire
 from jettison.manifests.times import parse_time, time_text
-
-
-class _Owner(Wire):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
 
 
 class _Metadata(Wire):
@@ -26,7 +19,7 @@ class _Metadata(Wire):
     namespace: str | None = None
     uid: str | None = None
     generation: int | None = None
-    owner_references: list[_Owner] | None = None
+    owner_references: list[OwnerWire] | None = None
 
 
 class _Condition(Wire):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import Wire, decode, shortened
 from jettison.manifests.times import exact_time_text, parse_time
+from jettison.values import frozen
 
 VERSION = 1
 KIND = "JettisonHistory"
@@ -33,7 +33,7 @@ KIND = "JettisonHistory"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedAt:
     """When it was: by the wall clock, and within a boot."""
 
@@ -42,7 +42,7 @@ class SavedAt:
     monotonic_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedHistory:
     """A history and the node it is about; without a name where the summary had none."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.engine.config.kubelet_config import assemble
@@ -20,6 +19,7 @@ from jettison.manifests.files.config_files import LARGEST_FILE, drop_in_paths, p
 from jettison.manifests.files.plain_files import read_given
 from jettison.manifests.pods import parse_pods
 from jettison.manifests.summary import layout_of, parse_summary
+from jettison.values import frozen
 
 LARGEST_LIST = 512 * 2**20
 """A list of 50,000 pods has 350 MB."""
@@ -28,7 +28,7 @@ SUMMARY_HINT = "expected what `kubectl get --raw /api/v1/nodes/NAME/proxy/stats/
 PODS_HINT = "expected what `kubectl get pods --all-namespaces -o json` prints"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeFiles:
     """A summary and a list of pods, joined. Pods of other nodes and pods that have ended are only counted."""
 

@@ -279,7 +279,9 @@ def controller_from(metadata: Json) -> OwnerReference | None:
     return None
 
 
-class _Owner(Wire):
+class OwnerWire(Wire):
+    """An entry of metadata.ownerReferences."""
+
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -297,7 +299,7 @@ class _Metadata(Wire):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
-    owner_references: list[_Owner] | None = None
+    owner_references: list[OwnerWire] | None = None
 
 
 class _Volume(Wire):

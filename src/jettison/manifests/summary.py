@@ -139,7 +139,8 @@ def _uid(reference: _PodRef) -> str:
 def _pod_usage(document: _PodStats) -> PodUsage:
     memory, processes, storage = document.memory, document.process_stats, document.ephemeral_storage
     return PodUsage(
-        _signed(memory.working_set_bytes) if memory else None,
+        # A pod whose memory was looked at and whose working set is missing uses nothing, as upstream reads it.
+        (_signed(memory.working_set_bytes) or 0) if memory else None,
         _signed(processes.process_count) if processes else None,
         _signed(storage.used_bytes) if storage else None,
         [_container_usage(each) for each in document.containers or ()],

@@ -36,6 +36,16 @@ def summary_document(
     }
 
 
+def pod_summary(usage: PodUsage, uid: str, pod: Pod | None, *, only_cpu_and_memory: bool = False) -> Document:
+    """What the summary has of one pod."""
+    return _Writer(is_exact=False, only_cpu_and_memory=only_cpu_and_memory).pod(uid, pod, usage)
+
+
+def filesystem_document(stats: FsStats) -> Document:
+    """One filesystem by itself."""
+    return _Writer(is_exact=False, only_cpu_and_memory=False).fs(stats)
+
+
 class _Writer:
     def __init__(self, is_exact: bool, only_cpu_and_memory: bool) -> None:
         self._time_text = exact_time_text if is_exact else time_text
@@ -56,9 +66,9 @@ class _Writer:
 
     def _add_disks(self, node: NodeStats, document: Document) -> None:
         if node.fs is not None:
-            document["fs"] = self._fs(node.fs)
+            document["fs"] = self.fs(node.fs)
         runtime = {
-            name: self._fs(stats)
+            name: self.fs(stats)
             for name, stats in (("imageFs", node.image_fs), ("containerFs", node.container_fs))
             if stats is not None
         }
@@ -107,7 +117,8 @@ class _Writer:
             workingSetBytes=stats.working_set,
         )
 
-    def _fs(self, stats: FsStats) -> Document:
+    def fs(self, stats: FsStats) -> Document:
+        """One filesystem."""
         return self._numbers(
             stats.time_ns,
             availableBytes=stats.available,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import bounded, shortened, without_surrogates
 from jettison.manifests.files.plain_files import plain_text
 from jettison.manifests.files.plain_yaml import PlainLoader, complaints, look_through
+from jettison.values import frozen
 
 # etcd stores no object beyond 1.5 MiB, and the longest real configurations have 10 KiB.
 LARGEST_FILE = 2**20
@@ -32,7 +33,7 @@ _MOST_UNKNOWN = 20
 _DEEPEST, _MOST_PATHS = 5, 50_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigFile:
     """A decoded file and where its keys stand: `evictionHard` and, inside a map, `evictionHard.memory.available`."""
 
@@ -136,13 +137,18 @@ def _from_yaml(text: str, name: str) -> ConfigFile:
 def _unknown(document: object, lines: Mapping[str, int], name: str) -> Iterator[str]:
     """A kubelet says so in its log and goes on without them: its strict decoder fails, and the lenient one is asked."""
     is_ours = isinstance(document, Mapping) and document.get("kind") == KIND
-    unknown = list(_unknown_fields(document, FIELD_NAMES, "")) if is_ours else []
+    unknown = list(unknown_fields(document)) if is_ours else []
     for path, key, known in unknown[:_MOST_UNKNOWN]:
         place = f"{name}:{lines[path]}" if path in lines else name
         said = path if path == key else f"{path.removesuffix(key)}{shortened(key)}"
         yield f"{place}: unknown field `{shortened(said)}` is ignored{did_you_mean(key, known)}"
     if len(unknown) > _MOST_UNKNOWN:
         yield f"{name}: {len(unknown) - _MOST_UNKNOWN} more unknown fields are ignored"
+
+
+def unknown_fields(document: object) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """Path and name of each field that no KubeletConfiguration has, and the names that are known there."""
+    return _unknown_fields(document, FIELD_NAMES, "")
 
 
 def _unknown_fields(value: object, known: Shape, path: str) -> Iterator[tuple[str, str, Iterable[str]]]:

@@ -1,4 +1,4 @@
-"""Files with several YAML or JSON documents: pods and the priority classes they name."""
+"""Files with several YAML or JSON documents: pods, and the priority classes, ConfigMaps and Secrets they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jettison.manifests.files.decoding import shortened
 from jettison.manifests.files.kinds import unknown_fields
 from jettison.manifests.files.plain_yaml import load_documents
 
-_KINDS = ("Pod", "PriorityClass")
+_KINDS = ("Pod", "PriorityClass", "ConfigMap", "Secret")
 _MOST_UNKNOWN = 5
 
 
@@ -52,7 +52,8 @@ def _named(document: dict[str, Any], source: str) -> str:
 
 def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise ManifestError(f"{source}: a document has no kind, expected Pod, PriorityClass or List")
+        known = ", ".join(_KINDS)
+        raise ManifestError(f"{source}: a document has no kind, expected {known} or List")
     if document["kind"] in ("List", "PodList"):
         items = document.get("items") or []
         if not isinstance(items, list):

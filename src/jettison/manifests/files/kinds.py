@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-_FIELD = re.compile(r"(?P<name>\w+):(?P<shape>(?:\[\]|\{\})*)(?P<base>\w+)(?P<marks>[*!=]*)(?:@(?P<key>\w*))?")
+from jettison.values import frozen
+
+_FIELD = re.compile(
+    r"(?P<name>\w+):(?P<shape>(?:\[\]|\{\})*)(?P<base>\w+)(?P<marks>[*!=~]*)(?:@(?P<key>\w*))?(?:%(?P<keys>[\w,]*))?"
+)
 SCALARS: Final = frozenset(
-    ("any", "bool", "float64", "int32", "int64", "intOrString", "microtime", "quantity", "string", "time")
+    ("any", "bool", "bytes", "float64", "int32", "int64", "intOrString", "microtime", "quantity", "string", "time")
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Type:
     """`shape` is `[]` or `{}` per level of list or map, outermost first; `base` a scalar or the name of a struct."""
 
@@ -37,6 +41,7 @@ class Type:
         spelled = {
             "time": "v1.Time",
             "microtime": "v1.MicroTime",
+            "bytes": "[]uint8",
             "quantity": "resource.Quantity",
             "intOrString": "int32",
         }
@@ -44,7 +49,7 @@ class Type:
         return "".join("[]" if each == "[]" else "map[string]" for each in self.shape) + base
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One field of a struct."""
 
@@ -57,13 +62,19 @@ class Field:
     # How a strategic merge patch treats it: None replaces a list, "" merges a set of strings, else the key to merge by.
     merge_key: str | None
     is_replaced: bool
+    # How server-side apply treats a list: None takes it as one value, () as a set, else these keys name its elements.
+    keys: tuple[str, ...] | None
+    # Whether server-side apply takes a map as one value.
+    is_atomic: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Struct:
     """A Go struct."""
 
     name: str
+    # Whether server-side apply takes it as one value.
+    is_atomic: bool = False
     fields: dict[str, Field] = field(default_factory=dict)
 
 
@@ -78,7 +89,8 @@ def structs() -> dict[str, Struct]:
             for match in _FIELD.finditer(line):
                 current.fields[match["name"]] = _field(match)
         elif line and not line.startswith("#"):
-            current = found[line] = Struct(line)
+            name = line.removesuffix(" ~")
+            current = found[name] = Struct(name, is_atomic=name != line)
     return found
 
 
@@ -110,7 +122,8 @@ def _unknown(wanted: Type, value: object, path: str) -> Iterator[tuple[str, Iter
 
 def _field(match: re.Match[str]) -> Field:
     shape = tuple(re.findall(r"\[\]|\{\}", match["shape"]))
-    marks = match["marks"]
+    marks, keys = match["marks"], match["keys"]
     return Field(
-        match["name"], Type(shape, match["base"]), "*" in marks, "!" in marks, match["key"], "=" in marks
+        match["name"], Type(shape, match["base"]), "*" in marks, "!" in marks, match["key"], "=" in marks,
+        None if keys is None else tuple(filter(None, keys.split(","))), "~" in marks,
     )  # fmt: skip

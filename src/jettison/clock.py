@@ -49,6 +49,42 @@ SYSTEM_CLOCK: Final = SystemClock()
 """The default of functions that take a clock."""
 
 
+class Stamp(NamedTuple):
+    """What all three readings showed at one moment: a step goes by one, so that it can be repeated exactly."""
+
+    wall_ns: int
+    monotonic_ns: int
+    steady_ns: int
+
+    @classmethod
+    def of(cls, clock: Clock) -> Stamp:
+        """Now."""
+        if isinstance(clock, HeldClock):
+            return clock.stamp
+        return cls(clock.now_ns(), clock.monotonic_ns(), clock.steady_ns())
+
+
+class HeldClock:
+    """Shows one moment until it is given another: for replays and simulations."""
+
+    __slots__ = ("stamp",)
+
+    def __init__(self, stamp: Stamp) -> None:
+        self.stamp = stamp
+
+    def now_ns(self) -> int:
+        """Of the moment."""
+        return self.stamp.wall_ns
+
+    def monotonic_ns(self) -> int:
+        """Of the moment."""
+        return self.stamp.monotonic_ns
+
+    def steady_ns(self) -> int:
+        """Of the moment."""
+        return self.stamp.steady_ns
+
+
 class Instant(NamedTuple):
     """One moment: its wall-clock time, to be shown, and its monotonic time, to be compared within this boot."""
 

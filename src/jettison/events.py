@@ -8,7 +8,6 @@ metrics, the journal and the tests are sinks of this one stream, so they cannot 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from jettison.engine.lifecycle.facts import (
@@ -18,6 +17,7 @@ from jettison.engine.lifecycle.facts import (
     ContainerStarted,
     ContainerStopping,
     DeadlineExceeded,
+    HookFailed,
     LifeFact,
     PodCleanedUp,
     PodWaiting,
@@ -25,8 +25,10 @@ from jettison.engine.lifecycle.facts import (
 )
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import Fact as EngineFact
+from jettison.engine.node.facts import RemovalReason
 from jettison.engine.node.signals import Reclaimable
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 # Facts of a pod's life are facts of the node, and have the same name here.
 __all__ = [
@@ -36,13 +38,14 @@ __all__ = [
     "ContainerStarted",
     "ContainerStopping",
     "DeadlineExceeded",
+    "HookFailed",
     "PodCleanedUp",
     "PodWaiting",
     "ProbeFailed",
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentStarted:
     """Ready: from here on the node is guarded."""
 
@@ -51,14 +54,14 @@ class AgentStarted:
     lacks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentStopped:
     """The node is guarded no longer. Pods live on."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OrderReceived:
     """The operator ordered something by the node's socket: delete, restart, evict, exec or down."""
 
@@ -67,21 +70,21 @@ class OrderReceived:
     pod: Pod | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObservationFailed:
     """The node could not be measured; nothing is decided and conditions keep their last value."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlarmRaised:
     """Something said: look now."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReclaimFinished:
     """Node resources were freed, or at least that was tried."""
 
@@ -91,22 +94,51 @@ class ReclaimFinished:
     errors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ImageRemoved:
+    """No container had it, and it was too old, or the disk too full. `size_bytes` is as its runtime counts it."""
+
+    image: str
+    names: tuple[str, ...]
+    size_bytes: int
+    reason: RemovalReason
+
+
+@frozen
 class CollectionFailed:
-    """Unneeded files were to be removed, as they are from time to time, and some could not be."""
+    """Unneeded files were to be removed, as they are from time to time, and some could not be.
+
+    `event_reason` is that of the Kubernetes Event where it is a special one.
+    """
 
     what: Reclaimable
     why: str
+    event_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class BallastKept:
+    """Space is held, to be given up when a disk is full."""
+
+    directory: str
+    size_bytes: int
+
+
+@frozen
+class BallastGivenUp:
+    """The disk had not a byte, or not an inode, left: what was held is room for clean-up now."""
+
+    directory: str
+
+
+@frozen
 class LimitsEnforced:
     """The pods together can use no more than is theirs."""
 
     cgroup: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitsRefused:
     """They can: the kernel does not take a limit below what is in use. It is tried again."""
 
@@ -114,7 +146,7 @@ class LimitsRefused:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerRuntimeLost:
     """It does not answer. Containers run on and are guarded through the kernel; none is started until it answers."""
 
@@ -122,14 +154,14 @@ class ContainerRuntimeLost:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerRuntimeAnswered:
     """Again, after it was lost."""
 
     runtime: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvictionStarted:
     """A pod is told to end. `decided_ns` is the time from the alarm or tick to the first signal sent.
 
@@ -140,7 +172,7 @@ class EvictionStarted:
     decided_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodEvicted:
     """All its containers have stopped. `took_ns` is the time since the first signal."""
 
@@ -148,14 +180,31 @@ class PodEvicted:
     took_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvictionTimedOut:
     """Its containers did not stop in time; it counts as evicted, and the killing goes on."""
 
     eviction: Eviction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class EvictionWithdrawn:
+    """The pod lives on: an API that was asked to evict it refused."""
+
+    eviction: Eviction
+    why: str
+
+
+@frozen
+class PodEndSeen:
+    """Not our doing: the kubelet beside us evicted a pod, or the kernel killed one of its containers (`OOMKilled`)."""
+
+    pod: Pod
+    reason: str
+    message: str
+
+
+@frozen
 class KillFailed:
     """A process survived SIGKILL; the kill is repeated until none is left. `container` is empty for the whole pod."""
 
@@ -164,14 +213,14 @@ class KillFailed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodAdmitted:
     """It may run here."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodRejected:
     """It may not, and why."""
 
@@ -180,7 +229,7 @@ class PodRejected:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutOfMemoryKill:
     """The kernel's OOM killer was faster than us. `pod` is None when the victim belongs to no pod: then it is named."""
 
@@ -191,7 +240,7 @@ class OutOfMemoryKill:
     pid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingChanged:
     """The configuration was read again, and this is otherwise from now on."""
 
@@ -200,7 +249,7 @@ class SettingChanged:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestartNeeded:
     """The configuration was read again, and this is otherwise in it, but takes a restart: the old value stays."""
 
@@ -209,7 +258,7 @@ class RestartNeeded:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reloaded:
     """Everything was read again: how many settings have changed, how many take a restart, and what was odd."""
 
@@ -218,14 +267,21 @@ class Reloaded:
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReloadFailed:
     """What there is to read again has a mistake: nothing was changed."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ServingCertificateTaken:
+    """The node's own server shows a certificate of the cluster's authority from now on, until then at most."""
+
+    ends_ns: int
+
+
+@frozen
 class ActionFailed:
     """Something we wanted to do could not be done; it is tried again."""
 
@@ -242,14 +298,20 @@ Fact = (
     | ObservationFailed
     | AlarmRaised
     | ReclaimFinished
+    | ImageRemoved
     | CollectionFailed
+    | BallastKept
+    | BallastGivenUp
     | LimitsEnforced
+    | ServingCertificateTaken
     | LimitsRefused
     | ContainerRuntimeLost
     | ContainerRuntimeAnswered
     | EvictionStarted
     | PodEvicted
     | EvictionTimedOut
+    | EvictionWithdrawn
+    | PodEndSeen
     | KillFailed
     | PodAdmitted
     | PodRejected

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC, DescriptorBudget, KeptFile
+from jettison.values import frozen
 
 
 def boot_id(proc: Path = PROC) -> str:
@@ -15,7 +15,7 @@ def boot_id(proc: Path = PROC) -> str:
     return (kernel_files.read(proc / "sys" / "kernel" / "random" / "boot_id") or b"").decode("ascii", "replace").strip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryInfo:
     """Bytes. `available` is the kernel's estimate, which eviction never looks at; kernels before 3.14 have none."""
 

@@ -14,12 +14,12 @@ import signal
 import warnings
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationError, WriteError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.values import frozen
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Most readings of the list of processes in one look at all of them.
@@ -28,7 +28,7 @@ _ROUNDS = 8
 LOWEST_OOM_SCORE_ADJ = -1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """`pid` and `start_ticks` together name a process for good: numbers are reused, instants of birth are not."""
 
@@ -47,7 +47,7 @@ class Process:
         return self.state in "ZXx"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupUsage:
     """`resident` counts a page that two processes share twice, so it is an upper bound."""
 
@@ -159,7 +159,7 @@ class Capability(enum.IntEnum):
     SYS_RESOURCE = 24
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capabilities:
     """The effective set. In a user namespace of its own a process has all of them and the machine heeds few."""
 

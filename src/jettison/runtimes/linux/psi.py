@@ -11,11 +11,11 @@ from __future__ import annotations
 import errno
 import os
 import select
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
+from jettison.values import frozen
 
 _SHORTEST_WINDOW_US = 500_000
 _LONGEST_WINDOW_US = 10_000_000
@@ -26,7 +26,7 @@ _UNPRIVILEGED_STEP_US = 2_000_000
 _UNSUPPORTED = kernel_files.GONE | {errno.EOPNOTSUPP}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stall:
     """Percent of the last 10, 60 and 300 s in which some (or all) processes waited, and the time since boot."""
 
@@ -36,7 +36,7 @@ class Stall:
     total_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pressure:
     """`full` is None where the kernel does not measure it (processor, before 5.13)."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from jettison.values import frozen
 
 UNLIMITED = -1
 
@@ -15,7 +16,7 @@ _LEAST_QUOTA_US = 1_000
 _LEAST_SHARES, _MOST_SHARES = 2, 262_144
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """None leaves a limit as it is, `UNLIMITED` lifts it."""
 
@@ -35,7 +36,7 @@ class Limits:
         return max(self.cpu_quota_us, _LEAST_QUOTA_US)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """One value for one control file of one controller."""
 

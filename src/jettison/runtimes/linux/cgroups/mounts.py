@@ -15,12 +15,12 @@ from __future__ import annotations
 import enum
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.filesystems import Mount, read_mounts
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.values import frozen
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -42,7 +42,7 @@ class CgroupVersion(enum.Enum):
     HYBRID = "hybrid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hierarchy:
     """One mounted tree of cgroups. `mount_root` is not `/` inside a container that shares its host's namespace."""
 
@@ -53,7 +53,7 @@ class Hierarchy:
     is_systemd: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CgroupMounts:
     """All hierarchies of the machine; none at all where cgroups are not mounted."""
 

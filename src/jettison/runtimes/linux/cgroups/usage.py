@@ -8,26 +8,26 @@ fifths of which is memory.stat. Hence two questions about memory: `memory_usage`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
-from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import DescriptorBudget, KeptFiles
+from jettison.values import frozen
 
 ROOT: Final = ""
 
-# Larger than this means "no limit"; version 1 writes it as 2^63 rounded down to a page.
-_LARGEST_LIMIT: Final = 2**62
+LARGEST_LIMIT: Final = 2**62
+"""Larger than this means "no limit"; version 1 writes it as 2^63 rounded down to a page."""
 
 # Where a controller that is not mounted is looked for: nothing is ever below a file, so it reads like one that is gone.
 _NOWHERE = Path("/dev/null")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """Bytes charged to a cgroup and everything below, and how many of them are page cache that was not used lately."""
 
@@ -70,11 +70,21 @@ class UsageReader:
 
     def memory(self, name: str) -> Memory | None:
         """Usage together with the cache in it: about seven times the price of `memory_usage`."""
-        # In this order: reading memory.stat brings the counters up to date that a root's usage is made of.
-        stat, usage = self._stat.read(name), self._usage.read(name)
+        stat = self.memory_stat(name)
+        return None if stat is None else self.memory_by(name, stat)
+
+    def memory_stat(self, name: str) -> bytes | None:
+        """All lines of memory.stat."""
+        stat = self._stat.read(name)
         if stat is None:
             self.forget(name)
-            return None
+        return stat
+
+    def memory_by(self, name: str, stat: bytes) -> Memory | None:
+        """The same with a memory.stat that was read just before: that brings the counters up to date that a root's
+        usage is made of.
+        """
+        usage = self._usage.read(name)
         inactive = _value(stat, self._inactive_file)
         if usage is not None:
             return Memory(_number(usage, name), inactive)
@@ -85,8 +95,7 @@ class UsageReader:
 
     def memory_limit(self, name: str) -> int | None:
         """None without limit; the root never has one, its capacity is the machine's."""
-        limit = kernel_files.read_number(self._memory / name / self._memory_words.MEMORY_LIMIT)
-        return None if limit is None or limit > _LARGEST_LIMIT else limit
+        return _limit(self._memory / name / self._memory_words.MEMORY_LIMIT)
 
     def tasks(self, name: str) -> int | None:
         """Processes and all their threads, as the pids limit counts them. The root has no such count."""
@@ -149,3 +158,13 @@ def _value(stat: bytes, key: bytes) -> int | None:
         return int(stat[start : stat.index(b"\n", start)])
     except ValueError:
         raise ObservationError(f"{stat[start : start + 40]!r} is not the number after {key.strip()!r}") from None
+
+
+def memory_limit(tree: Hierarchy, name: str) -> int | None:
+    """Of a cgroup that is looked at once; None without limit, and when it is gone."""
+    return _limit(tree.mount_point / name / (CgroupV2 if tree.is_unified else CgroupV1).MEMORY_LIMIT)
+
+
+def _limit(path: Path) -> int | None:
+    limit = kernel_files.read_number(path)
+    return None if limit is None or limit > LARGEST_LIMIT else limit

@@ -50,10 +50,18 @@ class Descent:
 
     def enter(self, name: str) -> None:
         """Go down into a real directory. Raises the kernel's OSError, and then nothing has changed."""
-        fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
+        fd = self.open(name)
+        self.stand_in(name, fd, os.fstat(fd))
+
+    def open(self, name: str) -> int:
+        """A descriptor of a real directory in this one, which stays the current one. Raises the kernel's OSError."""
+        return os.open(name, _DIRECTORY, dir_fd=self.fd)
+
+    def stand_in(self, name: str, fd: int, status: os.stat_result) -> None:
+        """Go down into what `open` has opened; the descriptor is ours from here on."""
         os.close(self.fd)
         self.fd = fd
-        self._trail.append((name, _identity(fd)))
+        self._trail.append((name, (status.st_dev, status.st_ino)))
 
     def leave(self) -> None:
         """Go up one level; further, when what we stood in was moved elsewhere: look at `depth` afterwards."""

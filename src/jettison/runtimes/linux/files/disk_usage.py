@@ -19,7 +19,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,7 @@ from typing import Final, Self
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
+from jettison.values import frozen
 
 # st_blocks is in these units whatever the filesystem's block size is.
 _BLOCK = 512
@@ -50,7 +50,7 @@ _NO_QUOTA: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskUsage:
     """The directory itself is part of it. `unreadable` entries could not be looked into: the rest is a lower bound."""
 
@@ -60,7 +60,11 @@ class DiskUsage:
 
 
 class DirectoryWalk:
-    """A measurement under way. Between two steps it holds three descriptors and the names still to be visited."""
+    """A measurement under way. Between two steps it holds four descriptors and the names still to be visited.
+
+    Most directories have none below them. Such a one is listed from its parent and never entered, which saves the way
+    back: a quarter of the system calls.
+    """
 
     def __init__(self, top: Path) -> None:
         self._size = self._inodes = self._unreadable = 0
@@ -71,6 +75,8 @@ class DirectoryWalk:
         self._entries: os._ScandirIterator[str] | None = None
         self._top = top
         self._place: Descent | None = None
+        # What is listed and was not entered: its name, its descriptor and its status.
+        self._ahead: tuple[str, int, os.stat_result] | None = None
         self._is_gone = False
         self._begin()
 
@@ -104,6 +110,9 @@ class DirectoryWalk:
     def close(self) -> None:
         """Give up, or clean up."""
         self._close_listing()
+        if self._ahead is not None:
+            os.close(self._ahead[1])
+            self._ahead = None
         if self._place is not None:
             self._place.close()
             self._place = None
@@ -121,7 +130,7 @@ class DirectoryWalk:
             self._place = Descent(self._top)
             self._count(os.fstat(self._place.fd))
             self._device = self._place.device
-            self._open_listing(self._place)
+            self._open_listing(self._place.fd)
         except OSError as error:
             self.close()
             if error.errno not in _VANISHED:
@@ -129,9 +138,11 @@ class DirectoryWalk:
             self._is_gone = True
 
     def _go_on(self, place: Descent) -> bool:
-        """Enter the next directory, or leave one that is done; False at the end."""
-        if self._pending[-1]:
-            self._enter(place, self._pending[-1].pop())
+        """Look into the next directory, or leave one that is done; False at the end."""
+        if self._ahead is not None:
+            self._settle(place, *self._ahead)
+        elif self._pending[-1]:
+            self._look_into(place, self._pending[-1].pop())
         elif place.depth:
             place.leave()
             del self._pending[place.depth + 1 :]
@@ -175,21 +186,32 @@ class DirectoryWalk:
         self._size += status.st_blocks * _BLOCK
         self._inodes += 1
 
-    def _enter(self, place: Descent, name: str) -> None:
+    def _look_into(self, place: Descent, name: str) -> None:
         try:
-            place.enter(name)
+            fd = place.open(name)
         except OSError as error:
             self._excuse(error)
             return
-        if place.device == self._device:
-            self._open_listing(place)
+        status = os.fstat(fd)
+        self._ahead = name, fd, status
+        if status.st_dev == self._device:
+            self._open_listing(fd)
         else:  # something was mounted here since it was listed
             self._pending.append([])
 
-    def _open_listing(self, place: Descent) -> None:
+    def _settle(self, place: Descent, name: str, fd: int, status: os.stat_result) -> None:
+        """It is listed: enter it for what is below it, or be done with it."""
+        self._ahead = None
+        if self._pending[-1]:
+            place.stand_in(name, fd, status)
+        else:
+            os.close(fd)
+            self._pending.pop()
+
+    def _open_listing(self, fd: int) -> None:
         self._pending.append([])
         try:
-            self._entries = os.scandir(place.fd)
+            self._entries = os.scandir(fd)
         except OSError as error:
             self._excuse(error)
 
@@ -214,7 +236,7 @@ def measure(top: Path) -> DiskUsage | None:
         return walk.usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoQuota:
     """The filesystem has not counted; `reason` says what is missing."""
 

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.values import frozen
 
+_UPPER = "upperdir="
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """One line of mountinfo. `device` is the superblock's `major:minor`; `root` is the part of it that is mounted."""
 
     mount_id: int
+    # The mount that it is mounted on.
+    parent_id: int
     device: str
     root: str
     mount_point: Path
@@ -71,6 +74,7 @@ def _parse(line: bytes) -> Mount | None:
         return None
     return Mount(
         mount_id=int(fields[0]),
+        parent_id=int(fields[1]),
         device=fields[2].decode("ascii"),
         root=_unescape(fields[3]),
         mount_point=Path(_unescape(fields[4])),
@@ -84,7 +88,7 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filesystem:
     """Bytes and inodes. Blocks reserved for root are neither available nor used, so the three need not add up."""
 
@@ -129,3 +133,17 @@ def _measured(numbers: os.statvfs_result) -> Filesystem:
         inodes=numbers.f_files if has_inodes else None,
         inodes_free=numbers.f_ffree if has_inodes else None,
     )
+
+
+def upper_dir(pid: int) -> str:
+    """The layer that an overlay mount of the container's root is written to; empty where it is none."""
+    try:
+        data = kernel_files.read(PROC / str(pid) / "mountinfo") or b""
+    except ObservationError:
+        return ""
+    for line in data.decode("utf-8", "surrogateescape").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 4 and fields[4] == "/":
+            options = fields[-1].split(",")
+            return next((each.removeprefix(_UPPER) for each in options if each.startswith(_UPPER)), "")
+    return ""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from jettison.errors import ContainerRuntimeError
-from jettison.runtimes.cri.channel import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED, UNKNOWN, Channel
-from jettison.runtimes.cri.messages import IMAGES, MESSAGES, RUNTIME
-from jettison.runtimes.cri.wire import Message, WireError, decode, encode
+from jettison.runtimes.cri.messages import IMAGES, MESSAGES, OF_NODE, OF_POD, RUNTIME, SYSTEMD_DRIVER
+from jettison.runtimes.grpc.channel import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED, UNKNOWN, Channel
+from jettison.runtimes.grpc.wire import Message, WireError, decode, encode
+from jettison.values import frozen
 
 # Seconds. A question takes milliseconds; work on a busy machine takes seconds; a kubelet gives sandboxes 4 minutes.
 _QUESTION, _WORK, _SANDBOX, _PULL = 10.0, 60.0, 240.0, 1800.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Version:
     """What answers at the socket."""
 
@@ -27,7 +29,7 @@ class Version:
     api: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuntimeCondition:
     """`RuntimeReady` or `NetworkReady`."""
 
@@ -36,7 +38,7 @@ class RuntimeCondition:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredImage:
     """One that the runtime has. `user` is None where the image names a user by name, or none at all."""
 
@@ -49,14 +51,14 @@ class StoredImage:
     is_pinned: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageConfig:
     """What an image says about its containers, where the runtime tells."""
 
     stop_signal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesystemUse:
     """Where images or writable layers are, and how much they take; the runtime counts every 10 s."""
 
@@ -65,7 +67,7 @@ class FilesystemUse:
     inodes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """A sandbox or a container in a list."""
 
@@ -76,9 +78,11 @@ class Listed:
     sandbox: str = ""
     image: str = ""
     created_ns: int = 0
+    # Of a sandbox: those of its pod.
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """A container. `pid` is 0 unless it runs and the runtime tells."""
 
@@ -89,7 +93,7 @@ class Status:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """Of a command that was run in a container."""
 
@@ -105,6 +109,10 @@ class _VerboseWire(msgspec.Struct):
     pid: int = 0
 
 
+class _ConfigWire(msgspec.Struct):
+    sandboxImage: str = ""  # noqa: N815  containerd's name
+
+
 class _ImageConfigWire(msgspec.Struct):
     StopSignal: str = ""
 
@@ -117,12 +125,35 @@ class _VerboseImageWire(msgspec.Struct):
     imageSpec: _ImageSpecWire = msgspec.field(default_factory=_ImageSpecWire)  # noqa: N815  containerd's name
 
 
+class _OptionsWire(msgspec.Struct):
+    SystemdCgroup: bool = False
+
+
+class _RuntimeWire(msgspec.Struct):
+    options: _OptionsWire | None = None
+
+
+class _ContainerdWire(msgspec.Struct):
+    defaultRuntimeName: str = ""  # noqa: N815
+    runtimes: dict[str, _RuntimeWire] = msgspec.field(default_factory=dict)
+
+
+class _DriverWire(msgspec.Struct):
+    containerd: _ContainerdWire = msgspec.field(default_factory=_ContainerdWire)
+    systemdCgroup: bool = False  # noqa: N815
+
+
 class CriClient:
     """One runtime. All calls raise ContainerRuntimeError and UnreachableError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._channel = Channel(path)
+
+    @property
+    def pid(self) -> int:
+        """The process at the other end; 0 without a connection."""
+        return self._channel.pid
 
     def close(self) -> None:
         """Calls that are under way fail."""
@@ -146,6 +177,26 @@ class CriClient:
             RuntimeCondition(each["type"], each["status"], each["message"] or each["reason"])
             for each in status["conditions"]
         )
+
+    async def sandbox_image(self) -> str:
+        """The image that it makes sandboxes of; empty where it does not tell."""
+        info = (await self._ask(RUNTIME, "Status", {"verbose": True}))["info"]
+        return _verbose(info, _ConfigWire, "config").sandboxImage
+
+    async def uses_systemd(self) -> bool:
+        """Whether it has systemd make the cgroups of containers. Older runtimes tell only what people may read."""
+        try:
+            linux = (await self._ask(RUNTIME, "RuntimeConfig", {}))["linux"]
+        except ContainerRuntimeError as error:
+            if error.code != UNIMPLEMENTED:
+                raise
+        else:
+            return linux is not None and linux["cgroup_driver"] == SYSTEMD_DRIVER
+        info = (await self._ask(RUNTIME, "Status", {"verbose": True}))["info"]
+        config = _verbose({"info": info.get("config", "{}")}, _DriverWire)
+        default = config.containerd.runtimes.get(config.containerd.defaultRuntimeName)
+        has_option = default is not None and default.options is not None and default.options.SystemdCgroup
+        return has_option or config.systemdCgroup
 
     async def images(self) -> tuple[StoredImage, ...]:
         """All of them."""
@@ -186,11 +237,29 @@ class CriClient:
         """With its containers. Harmless when it is gone."""
         await self._order(RUNTIME, "RemovePodSandbox", {"pod_sandbox_id": sandbox})
 
+    async def sandbox_network(self, sandbox: str) -> tuple[bool, tuple[str, ...]]:
+        """Whether it has a network of its own, and its addresses there."""
+        status = (await self._ask(RUNTIME, "PodSandboxStatus", {"pod_sandbox_id": sandbox}))["status"] or {}
+        options = ((status.get("linux") or {}).get("namespaces") or {}).get("options") or {}
+        if options.get("network", OF_NODE) != OF_POD:
+            return False, ()
+        network = status.get("network") or {"ip": "", "additional_ips": ()}
+        found = (network["ip"], *(each["ip"] for each in network["additional_ips"]))
+        return True, tuple(each for each in found if _is_address(each))
+
     async def sandboxes(self, labels: Mapping[str, str]) -> tuple[Listed, ...]:
         """Those with these labels."""
         found = await self._ask(RUNTIME, "ListPodSandbox", {"filter": {"label_selector": labels}})
         return tuple(
-            Listed(each["id"], each["state"], each["labels"], created_ns=each["created_at"]) for each in found["items"]
+            Listed(
+                each["id"],
+                each["state"],
+                each["labels"],
+                created_ns=each["created_at"],
+                annotations=each["annotations"],
+            )
+            for each in found["items"]
+            if each["id"]
         )
 
     async def create_container(self, sandbox: str, config: Message, sandbox_config: Message) -> str:
@@ -211,7 +280,7 @@ class CriClient:
         await self._order(RUNTIME, "RemoveContainer", {"container_id": container})
 
     async def containers(self, labels: Mapping[str, str]) -> tuple[Listed, ...]:
-        """Those with these labels, whatever their state."""
+        """Those with these labels, whatever their state. One without an id is none that could be spoken of."""
         found = await self._ask(RUNTIME, "ListContainers", {"filter": {"label_selector": labels}})
         return tuple(
             Listed(
@@ -219,10 +288,11 @@ class CriClient:
                 each["state"],
                 each["labels"],
                 each["pod_sandbox_id"],
-                each["image_ref"],
+                each["image_id"] or each["image_ref"],
                 each["created_at"],
             )
             for each in found["containers"]
+            if each["id"]
         )
 
     async def status(self, container: str) -> Status | None:
@@ -250,10 +320,30 @@ class CriClient:
             raise
         return Output(found["exit_code"], found["stdout"], found["stderr"])
 
+    async def exec_url(
+        self,
+        container: str,
+        command: Sequence[str],
+        has_terminal: bool,
+        has_input: bool,
+        has_output: bool,
+        has_errors: bool,
+    ) -> str:
+        """Where a command in the container can be streamed, for one client and a minute."""
+        flags = {"tty": has_terminal, "stdin": has_input, "stdout": has_output, "stderr": has_errors}
+        return str((await self._ask(RUNTIME, "Exec", {"container_id": container, "cmd": command, **flags}))["url"])
+
+    async def attach_url(
+        self, container: str, has_terminal: bool, has_input: bool, has_output: bool, has_errors: bool
+    ) -> str:
+        """The same for its main process."""
+        flags = {"tty": has_terminal, "stdin": has_input, "stdout": has_output, "stderr": has_errors}
+        return str((await self._ask(RUNTIME, "Attach", {"container_id": container, **flags}))["url"])
+
     async def _ask(self, service: str, method: str, request: Message, seconds: float = _QUESTION) -> Message:
-        data = await self._channel.call(f"/{service}/{method}", encode(f"{method}Request", request), seconds)
+        data = await self._channel.call(f"/{service}/{method}", encode(MESSAGES, f"{method}Request", request), seconds)
         try:
-            return decode(f"{method}Response" if f"{method}Response" in MESSAGES else "Nothing", data)
+            return decode(MESSAGES, f"{method}Response" if f"{method}Response" in MESSAGES else "Nothing", data)
         except WireError as error:
             raise ContainerRuntimeError(f"the answer to {method} cannot be read: {error}", UNKNOWN) from error
 
@@ -287,12 +377,23 @@ def _pid(info: Mapping[str, str]) -> int:
     return _verbose(info, _VerboseWire).pid
 
 
-def _verbose(info: Mapping[str, str], kind: type[Verbose]) -> Verbose:
+def _verbose(info: Mapping[str, str], kind: type[Verbose], key: str = "info") -> Verbose:
     """What a runtime adds for people to read: JSON, by custom. Another one may have none of it."""
     try:
-        return msgspec.json.decode(info.get("info", "{}"), type=kind)
+        return msgspec.json.decode(info.get(key, "{}"), type=kind)
     except (msgspec.MsgspecError, UnicodeError):
         return kind()
+
+
+def _is_address(text: str) -> bool:
+    """It is going to be shown, and probes go there."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, text)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _filesystem(found: Message) -> FilesystemUse:

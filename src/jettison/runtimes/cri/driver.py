@@ -14,12 +14,22 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from jettison import events
+from jettison.engine.node.dead_containers import DeadContainer, Sandbox
 from jettison.errors import ContainerRuntimeError, ImageError, RuntimeFailure, StartError, UnreachableError
-from jettison.runtimes.containers import BoxEnd, BoxOrder, FoundImage, SandboxOrder
+from jettison.runtimes.containers import (
+    NO_CONTAINERS,
+    BoxEnd,
+    BoxOrder,
+    FoundImage,
+    PortMapping,
+    ReadySandbox,
+    SandboxOrder,
+)
 from jettison.runtimes.cri.client import CriClient
 from jettison.runtimes.cri.messages import (
     EXITED,
     OF_NODE,
+    OF_POD,
     OWN_PROCESSES,
     RUNNING,
     RUNTIME_DEFAULT,
@@ -27,12 +37,13 @@ from jettison.runtimes.cri.messages import (
     SHARED_PROCESSES,
     UNCONFINED,
 )
-from jettison.runtimes.cri.wire import Message
+from jettison.runtimes.cri.store import CONTAINER, POD, CriStore
+from jettison.runtimes.grpc.wire import Message
 
 T = TypeVar("T")
 
-NODE, POD, CONTAINER = "jettison.dev/node", "io.kubernetes.pod.uid", "io.kubernetes.container.name"
-"""Labels. The last two are the kubelet's, as tools that look into a runtime expect them."""
+NODE = "jettison.dev/node"
+"""The label of everything that an agent has made here."""
 
 # Between two looks whether the runtime answers, and between two attempts to clear up.
 _HEARTBEAT, _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 0.5, 30.0
@@ -42,7 +53,14 @@ _PING_SECONDS = 5.0
 _CLOSING_SECONDS = 5.0
 # Hooks and probes are ended by their own deadlines long before.
 _COMMAND_SECONDS = 3600
+_NETWORK = "NetworkReady"
+# In the order of their numbers.
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PAUSE = 0.01
+# A pod that was given an image makes a container of it within this time, or asks again.
+_HANDED_SECONDS = 300.0
+# How long a runtime may take to delete layers that it has taken off its books; measured up to 1 s.
+_DELETION_SECONDS = 2.0
 
 # As Docker and the kubelet have them: what of /proc and /sys a container neither sees nor writes.
 _MASKED = (
@@ -61,13 +79,13 @@ _MASKED = (
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-class CriDriver:
+class CriDriver(CriStore):
     """One node's part of a runtime. `open` it before use; it belongs to one event loop."""
 
     def __init__(self, client: CriClient, name: str, node: str, emit: events.Emit) -> None:
         """`node` is the node's cgroup, which no other agent of this machine has."""
-        self.client = client
-        self.name = name
+        super().__init__(client, name)
+        self.endpoint = str(client.path)
         self._node = node
         self._emit = emit
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -78,7 +96,17 @@ class CriDriver:
         # Set where a call found no answer.
         self._is_doubtful = asyncio.Event()
         self._lost = ""
+        # When each image was last asked for, which is before a container has it.
+        self._handed: dict[str, float] = {}
+        # When pods were taken off the books whose layers may still be on the disk.
+        self._cleared: dict[str, float] = {}
+        self.has_network = False
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def pid(self) -> int:
+        """The process that answers; 0 while none does."""
+        return self.client.pid
 
     def open(self) -> None:
         """Begin to look after it."""
@@ -94,6 +122,21 @@ class CriDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.client.close()
+
+    async def used_images(self, without: Collection[str] = NO_CONTAINERS) -> frozenset[str]:
+        """Also those that a container is being made of right now. Raises RuntimeFailure."""
+        now = asyncio.get_running_loop().time()
+        self._handed = {image: at for image, at in self._handed.items() if now - at < _HANDED_SECONDS}
+        return await super().used_images(without) | self._handed.keys()
+
+    async def remains(self) -> tuple[list[DeadContainer], list[Sandbox]]:
+        """Of this node, but for what is being made for one of its pods. Raises RuntimeFailure."""
+        return await self.ended({NODE: self._node}, self._wanted)
+
+    async def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Not while its pod asks for one. Raises RuntimeFailure."""
+        async with self._turn(sandbox.pod_uid):
+            await super().remove_sandbox(sandbox)
 
     async def find_image(self, image: str, policy: str) -> FoundImage:
         """Pulled if the policy says so. Raises ImageError, and StartError where the runtime does not answer."""
@@ -118,10 +161,16 @@ class CriDriver:
         if found is None:
             return None
         stored, config = found
+        self._handed[stored.id] = asyncio.get_running_loop().time()
         return FoundImage(stored.id, stored.user, stored.user_name, config.stop_signal)
 
-    async def sandbox(self, order: SandboxOrder) -> str:
-        """The pod's. One that has died is replaced."""
+    async def look_at_network(self) -> None:
+        """Whether there is one for pods. Raises ContainerRuntimeError and UnreachableError."""
+        conditions = await self.client.conditions()
+        self.has_network = any(each.kind == _NETWORK and each.is_met for each in conditions)
+
+    async def sandbox(self, order: SandboxOrder) -> ReadySandbox:
+        """The pod's. One that has died is replaced; one that is there keeps the network that it has."""
         async with self._turn(order.uid):
             self._wanted.add(order.uid)
             if ("pod", order.uid) in self._unwanted:
@@ -131,16 +180,22 @@ class CriDriver:
             found = await _translated(self.client.sandboxes(self._labels(order.uid)), "look for the pod's sandbox")
             for each in found:
                 if each.state == SANDBOX_READY:
-                    return each.id
-                await _translated(self._remove_sandbox(each.id), "remove the pod's dead sandbox")
-            config = self._sandbox_config(order)
-            return await _translated(self.client.run_sandbox(config), "failed to create pod sandbox")
+                    return await self._known(each.id)
+                await _translated(self.end_sandbox(each.id), "remove the pod's dead sandbox")
+            config = self._sandbox_config(order, has_own_network=order.wants_own_network and self.has_network)
+            return await self._known(await _translated(self.client.run_sandbox(config), "failed to create pod sandbox"))
 
-    async def create(self, sandbox: str, order: SandboxOrder, box: BoxOrder) -> str:
+    async def _known(self, sandbox: str) -> ReadySandbox:
+        found = await _translated(self.client.sandbox_network(sandbox), "cannot look at the pod's sandbox")
+        return ReadySandbox(sandbox, *found)
+
+    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> str:
         """Its id."""
         labels = {**self._labels(order.uid), CONTAINER: box.name}
-        config = _container_config(order, box, labels)
-        making = self.client.create_container(sandbox, config, self._sandbox_config(order))
+        is_own = sandbox.has_own_network
+        config = _container_config(order, box, labels, has_own_network=is_own)
+        sandbox_config = self._sandbox_config(order, has_own_network=is_own)
+        making = self.client.create_container(sandbox.id, config, sandbox_config)
         return await _translated(making, "cannot create the container")
 
     async def start(self, box: str) -> int:
@@ -178,6 +233,12 @@ class CriDriver:
         self._wanted.discard(uid)
         self._discard("pod", uid)
 
+    def has_cleared(self, uid: str) -> bool:
+        """Layers are deleted up to a second after the runtime has answered: until then the disk looks full."""
+        now = asyncio.get_running_loop().time()
+        self._cleared = {each: at for each, at in self._cleared.items() if now - at < _DELETION_SECONDS}
+        return ("pod", uid) not in self._unwanted and uid not in self._cleared
+
     async def sweep(self, uids: Collection[str]) -> None:
         """What an earlier agent left."""
         try:
@@ -192,11 +253,12 @@ class CriDriver:
     def _labels(self, uid: str) -> dict[str, str]:
         return {NODE: self._node, POD: uid}
 
-    def _sandbox_config(self, order: SandboxOrder) -> Message:
+    def _sandbox_config(self, order: SandboxOrder, *, has_own_network: bool) -> Message:
         return {
             "metadata": {"name": order.name, "uid": order.uid, "namespace": order.namespace},
             # With the host's network the sandbox has the host's name, and runc refuses to set another one.
-            "hostname": "",
+            "hostname": order.hostname if has_own_network else "",
+            "port_mappings": [_port_mapping(each) for each in order.ports] if has_own_network else (),
             "log_directory": order.log_dir,
             "labels": {
                 **self._labels(order.uid),
@@ -206,7 +268,7 @@ class CriDriver:
             "linux": {
                 "cgroup_parent": f"/{order.cgroup}",
                 "security_context": {
-                    "namespace_options": _namespaces(order),
+                    "namespace_options": _namespaces(order, has_own_network=has_own_network),
                     "seccomp": {"profile_type": RUNTIME_DEFAULT},
                 },
             },
@@ -230,6 +292,8 @@ class CriDriver:
                     self._emit(events.ActionFailed(f"remove {kind} {name} from the container runtime", str(failure)))
                     continue
                 self._unwanted.pop((kind, name), None)
+                if kind == "pod":
+                    self._cleared[name] = asyncio.get_running_loop().time()
                 pause = _FIRST_PAUSE
             if not self._unwanted:
                 self._has_work.clear()
@@ -256,11 +320,7 @@ class CriDriver:
 
     async def _clear_pod(self, uid: str) -> None:
         for each in await self.client.sandboxes(self._labels(uid)):
-            await self._remove_sandbox(each.id)
-
-    async def _remove_sandbox(self, sandbox: str) -> None:
-        await self.client.stop_sandbox(sandbox)
-        await self.client.remove_sandbox(sandbox)
+            await self.end_sandbox(each.id)
 
     async def _watch_for_ever(self) -> None:
         """Say when the runtime stops to answer, and when it does again."""
@@ -271,6 +331,7 @@ class CriDriver:
             self._is_doubtful.clear()
             try:
                 await self.client.version(_PING_SECONDS)
+                await self.look_at_network()
             except RuntimeFailure as failure:
                 if not self._lost:
                     self._emit(events.ContainerRuntimeLost(self.name, str(failure)))
@@ -289,12 +350,22 @@ async def _translated(call: Awaitable[T], what: str) -> T:
         raise StartError(f"{what}: {failure}") from failure
 
 
-def _namespaces(order: SandboxOrder) -> Message:
+def _port_mapping(mapping: PortMapping) -> Message:
+    return {
+        "protocol": _PROTOCOLS.index(mapping.protocol),
+        "container_port": mapping.port,
+        "host_port": mapping.host_port,
+        "host_ip": mapping.host_ip,
+    }
+
+
+def _namespaces(order: SandboxOrder, *, has_own_network: bool) -> Message:
     pid = SHARED_PROCESSES if order.shares_processes else OWN_PROCESSES
-    return {"network": OF_NODE, "pid": OF_NODE if order.has_host_processes else pid}
+    network = OF_POD if has_own_network else OF_NODE
+    return {"network": network, "pid": OF_NODE if order.has_host_processes else pid}
 
 
-def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str]) -> Message:
+def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str], *, has_own_network: bool) -> Message:
     return {
         "metadata": {"name": box.name, "attempt": box.run},
         "image": {"image": box.image.reference},
@@ -308,7 +379,10 @@ def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str]
         ],
         "labels": labels,
         "log_path": box.log,
-        "linux": {"resources": _resources(box), "security_context": _security(order, box)},
+        "stdin": box.has_input,
+        "stdin_once": box.has_input_once,
+        "tty": box.has_terminal,
+        "linux": {"resources": _resources(box), "security_context": _security(order, box, has_own_network)},
     }
 
 
@@ -323,14 +397,14 @@ def _resources(box: BoxOrder) -> Message:
     }
 
 
-def _security(order: SandboxOrder, box: BoxOrder) -> Message:
+def _security(order: SandboxOrder, box: BoxOrder, has_own_network: bool) -> Message:
     wanted = box.security
     is_open = wanted.is_privileged
     has_filter = wanted.has_seccomp and not is_open
     return {
         "capabilities": {"add_capabilities": wanted.added, "drop_capabilities": wanted.dropped},
         "privileged": is_open,
-        "namespace_options": _namespaces(order),
+        "namespace_options": _namespaces(order, has_own_network=has_own_network),
         "run_as_user": None if wanted.user is None else {"value": wanted.user},
         "run_as_group": None if wanted.group is None else {"value": wanted.group},
         "readonly_rootfs": wanted.has_read_only_root,

@@ -1,29 +1,21 @@
 """The messages of CRI v1 that are used here: one row per field, with its number and type on the wire.
 
-Names and numbers are facts of the interface; fields that are neither sent nor read are left out, and unknown ones are
-skipped when an answer is decoded. Types: `string`, `bytes`, `bool`, `int` (every integer and enumeration), `map` (from
-string to string) or the name of another message; `[]` before a type says that the field repeats.
+Names and numbers are facts of the interface; fields that are neither sent nor read are left out. `runtimes/grpc/wire`
+says how a row is read.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Field(NamedTuple):
-    """One row. `kind` is the type without `[]`."""
-
-    number: int
-    name: str
-    kind: str
-    is_repeated: bool
-
+from jettison.runtimes.grpc.wire import parse_table
 
 _TABLE = """
 VersionRequest: 1 version string
 VersionResponse: 1 version string, 2 runtime_name string, 3 runtime_version string, 4 runtime_api_version string
 StatusRequest: 1 verbose bool
-StatusResponse: 1 status RuntimeStatus
+StatusResponse: 1 status RuntimeStatus, 2 info map
+RuntimeConfigRequest:
+RuntimeConfigResponse: 1 linux LinuxRuntimeConfiguration
+LinuxRuntimeConfiguration: 1 cgroup_driver int
 RuntimeStatus: 1 conditions []RuntimeCondition
 RuntimeCondition: 1 type string, 2 status bool, 3 reason string, 4 message string
 
@@ -33,11 +25,19 @@ StopPodSandboxRequest: 1 pod_sandbox_id string
 RemovePodSandboxRequest: 1 pod_sandbox_id string
 ListPodSandboxRequest: 1 filter PodSandboxFilter
 ListPodSandboxResponse: 1 items []PodSandbox
-PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_directory string, 6 labels map,
-    8 linux LinuxPodSandboxConfig
+PodSandboxStatusRequest: 1 pod_sandbox_id string
+PodSandboxStatusResponse: 1 status PodSandboxStatus
+PodSandboxStatus: 1 id string, 5 network PodSandboxNetworkStatus, 6 linux LinuxPodSandboxStatus
+PodSandboxNetworkStatus: 1 ip string, 2 additional_ips []PodIP
+PodIP: 1 ip string
+LinuxPodSandboxStatus: 1 namespaces Namespace
+Namespace: 2 options NamespaceOption
+PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_directory string,
+    5 port_mappings []PortMapping, 6 labels map, 7 annotations map, 8 linux LinuxPodSandboxConfig
+PortMapping: 1 protocol int, 2 container_port int, 3 host_port int, 4 host_ip string
 PodSandboxMetadata: 1 name string, 2 uid string, 3 namespace string, 4 attempt int
 PodSandboxFilter: 1 id string, 3 label_selector map
-PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map
+PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map, 6 annotations map
 LinuxPodSandboxConfig: 1 cgroup_parent string, 2 security_context LinuxSandboxSecurityContext
 LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 9 seccomp SecurityProfile
 NamespaceOption: 1 network int, 2 pid int
@@ -56,13 +56,17 @@ ContainerStatusRequest: 1 container_id string, 2 verbose bool
 ContainerStatusResponse: 1 status ContainerStatus, 2 info map
 ExecSyncRequest: 1 container_id string, 2 cmd []string, 3 timeout int
 ExecSyncResponse: 1 stdout bytes, 2 stderr bytes, 3 exit_code int
+ExecRequest: 1 container_id string, 2 cmd []string, 3 tty bool, 4 stdin bool, 5 stdout bool, 6 stderr bool
+ExecResponse: 1 url string
+AttachRequest: 1 container_id string, 2 stdin bool, 3 tty bool, 4 stdout bool, 5 stderr bool
+AttachResponse: 1 url string
 ContainerConfig: 1 metadata ContainerMetadata, 2 image ImageSpec, 3 command []string, 4 args []string,
     5 working_dir string, 6 envs []KeyValue, 7 mounts []Mount, 9 labels map, 11 log_path string,
-    15 linux LinuxContainerConfig
+    12 stdin bool, 13 stdin_once bool, 14 tty bool, 15 linux LinuxContainerConfig
 ContainerMetadata: 1 name string, 2 attempt int
 ContainerFilter: 1 id string, 3 pod_sandbox_id string, 4 label_selector map
 Container: 1 id string, 2 pod_sandbox_id string, 3 metadata ContainerMetadata, 4 image ImageSpec, 5 image_ref string,
-    6 state int, 7 created_at int, 8 labels map
+    6 state int, 7 created_at int, 8 labels map, 10 image_id string
 ContainerStatus: 1 id string, 2 metadata ContainerMetadata, 3 state int, 4 created_at int, 5 started_at int,
     6 finished_at int, 7 exit_code int, 8 image ImageSpec, 9 image_ref string, 10 reason string, 11 message string
 KeyValue: 1 key string, 2 value string
@@ -93,28 +97,16 @@ Nothing:
 """
 
 
-def _rows(table: str) -> dict[str, tuple[Field, ...]]:
-    found = {}
-    for line in table.replace("\n    ", " ").splitlines():
-        name, _, fields = line.partition(":")
-        if name:
-            found[name] = tuple(_row(field) for field in fields.split(",") if field.strip())
-    return found
-
-
-def _row(text: str) -> Field:
-    number, name, kind = text.split()
-    return Field(int(number), name, kind.removeprefix("[]"), kind.startswith("[]"))
-
-
-MESSAGES = _rows(_TABLE)
+MESSAGES = parse_table(_TABLE)
 
 RUNTIME, IMAGES = "runtime.v1.RuntimeService", "runtime.v1.ImageService"
 
 SHARED_PROCESSES, OWN_PROCESSES, OF_NODE = 0, 1, 2
+OF_POD = SHARED_PROCESSES
 """Of `NamespaceOption`. A pid namespace that is the sandbox's would make `pause` process 1 of every container, and a
 program that ignores SIGTERM by default as process 1 would end of it."""
 
 SANDBOX_READY = 0
-RUNNING, EXITED = 1, 2
+SYSTEMD_DRIVER = 0
+CREATED, RUNNING, EXITED, IN_UNKNOWN_STATE = 0, 1, 2, 3
 RUNTIME_DEFAULT, UNCONFINED = 0, 1

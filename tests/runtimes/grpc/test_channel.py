@@ -14,9 +14,9 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
 from jettison.errors import ContainerRuntimeError, JettisonError, UnreachableError
-from jettison.runtimes.cri import channel as channel_module
-from jettison.runtimes.cri.channel import Channel
 from jettison.runtimes.cri.client import CriClient
+from jettison.runtimes.grpc import channel as channel_module
+from jettison.runtimes.grpc.channel import MOST_BYTES, Channel
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = (("grpc-status", "0"),)
@@ -56,7 +56,7 @@ def grpc(body: bytes, trailers: tuple[tuple[str, str], ...] = OK, status: str = 
 
 
 @asynccontextmanager
-async def serving(path: Path, serve: Serve) -> AsyncIterator[Channel]:
+async def serving(path: Path, serve: Serve, most_bytes: int = MOST_BYTES) -> AsyncIterator[Channel]:
     tasks: set[asyncio.Task[None]] = set()
 
     async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,7 +71,7 @@ async def serving(path: Path, serve: Serve) -> AsyncIterator[Channel]:
             writer.transport.abort()
 
     server = await asyncio.start_unix_server(taken, path)
-    channel = Channel(path)
+    channel = Channel(path, most_bytes)
     try:
         yield channel
     finally:
@@ -90,9 +90,9 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-def ask(path: Path, serve: Serve, seconds: float = 30, request: bytes = b"") -> bytes:
+def ask(path: Path, serve: Serve, seconds: float = 30, request: bytes = b"", most_bytes: int = MOST_BYTES) -> bytes:
     async def run() -> bytes:
-        async with serving(path, serve) as channel:
+        async with serving(path, serve, most_bytes) as channel:
             return await channel.call("/runtime.v1.RuntimeService/Version", request, seconds)
 
     return asyncio.run(run())
@@ -128,10 +128,9 @@ def test_an_answer_that_is_none_is_named(tmp_path: Path, serve: Serve, error: st
         ask(tmp_path / "s", serve)
 
 
-def test_an_answer_that_is_too_large_is_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_module, "MOST_BYTES", 100_000)
+def test_an_answer_that_is_too_large_is_broken_off(tmp_path: Path) -> None:
     with pytest.raises(ContainerRuntimeError, match="more than 100000 bytes"):
-        ask(tmp_path / "s", grpc(framed(bytes(200_000))))
+        ask(tmp_path / "s", grpc(framed(bytes(200_000))), most_bytes=100_000)
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,13 +158,54 @@ def test_a_runtime_that_does_not_answer_is_unreachable(
         ask(tmp_path / "s", serve, seconds)
 
 
+def frame(kind: int, payload: bytes = b"", stream: int = 0) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, 0)) + stream.to_bytes(4, "big") + payload
+
+
+ANSWERED = frame(4) + b"\0\0\1\1\4\0\0\0\1\x88"
+FLOODS = {
+    "pings": (frame(4), frame(6, bytes(8))),
+    "settings": (frame(4), frame(4)),
+    "windows": (frame(4), frame(8, b"\0\0\0\1")),
+    "unknown frames": (frame(4), frame(0x77)),
+    "data without data": (ANSWERED, frame(0, b"", 1)),
+    "single bytes": (ANSWERED, frame(0, b"x", 1)),
+    "large unknown frames": (frame(4), frame(0x77, bytes(16384))),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS.keys())
+def test_a_flood_of_frames_ends_the_connection(tmp_path: Path, flood: tuple[bytes, bytes]) -> None:
+    """h2 would look at each of them, in the event loop that guards the node, for as long as they come."""
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(flood[0])
+        await reader.read(100)
+        while True:
+            writer.write(flood[1] * 100)
+            await writer.drain()
+
+    with pytest.raises(UnreachableError, match="it sends more than it was asked for"):
+        ask(tmp_path / "s", pour, most_bytes=1_000_000)
+
+
+def test_many_calls_at_once_are_no_flood(tmp_path: Path) -> None:
+    async def run() -> list[bytes]:
+        async with serving(tmp_path / "s", grpc(framed(b"well"))) as channel:
+            for _ in range(3):
+                found = await asyncio.gather(*(channel.call("/a/b", b"x", 30) for _ in range(100)))
+            return found
+
+    assert asyncio.run(run()) == [b"well"] * 100
+
+
 def test_a_socket_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="no such file"):
         asyncio.run(Channel(tmp_path / "s").call("/a/b", b"", 30))
 
 
 def test_a_socket_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_module, "_peer_user", lambda _: 4711)
+    monkeypatch.setattr(channel_module, "_peer", lambda _: (1, 4711))
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen()

@@ -36,8 +36,15 @@ from jettison.runtimes.linux.files.kernel_files import reason
 MOST_BYTES = 16 * 1024 * 1024
 """The largest answer that is taken; the lists of a node with 500 containers have about 1 MB."""
 
-OK, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED = 0, 2, 4, 5, 12
+FEW_FRAMES, FRAMES_OF_A_CALL = 400, 50
+"""How many frames that carry little or nothing a runtime may send: a few, and more for each call that is under way. h2
+takes 40 µs for each, so that a runtime that sends nothing else would hold up the event loop; containerd sends 6."""
+
+OK, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, FAILED_PRECONDITION, UNIMPLEMENTED = 0, 2, 4, 5, 9, 12
 """Codes of gRPC."""
+
+Metadata = tuple[tuple[str, str], ...]
+"""Headers of a call, by lower-case names."""
 
 _CONNECT_SECONDS = 5.0
 # A message is behind one byte (compressed or not) and its length.
@@ -45,6 +52,8 @@ _PREFIX = struct.Struct(">BI")
 # The type of the first frame that a server sends.
 _SETTINGS = b"\x04"
 _CREDENTIALS = struct.Struct("=3i")
+_FRAME_HEAD = 9
+_SMALL_FRAME = 128
 # What a terminal could take for an order, in a message of a program that passes on what a registry said.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _LONGEST_MESSAGE = 4096
@@ -53,20 +62,27 @@ _LONGEST_MESSAGE = 4096
 class Channel:
     """To one socket. Belongs to one event loop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
+        self._most_bytes = most_bytes
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
+        self._pid = 0
 
-    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+    async def call(self, method: str, request: bytes, seconds: float, metadata: Metadata = ()) -> bytes:
         """The answer's message. Raises ContainerRuntimeError with what the runtime said, and UnreachableError."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._connected()
-                return await connection.call(method, request, seconds)
+                return await connection.call(method, request, seconds, metadata)
         except TimeoutError as error:
             what = method.rpartition("/")[2]
             raise UnreachableError(f"container runtime `{self.path}`: no answer to {what} in {seconds:g} s") from error
+
+    @property
+    def pid(self) -> int:
+        """The process that listens; 0 without a connection."""
+        return self._pid if self._connection is not None and self._connection.is_usable else 0
 
     def close(self) -> None:
         """Calls that are under way fail."""
@@ -85,21 +101,23 @@ class Channel:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 transport, connection = await loop.create_unix_connection(
-                    lambda: _Connection(self.path), str(self.path)
+                    lambda: _Connection(self.path, self._most_bytes), str(self.path)
                 )
         except OSError as error:
             why = "no answer" if isinstance(error, TimeoutError) else reason(error)
             raise UnreachableError(f"container runtime `{self.path}`: {why}") from error
-        owner = _peer_user(transport.get_extra_info("socket"))
+        self._pid, owner = _peer(transport.get_extra_info("socket"))
         if owner not in (0, os.geteuid()):
             transport.abort()
             raise UnreachableError(f"container runtime `{self.path}`: served by user {owner}, allowed is root")
         return connection
 
 
-def _peer_user(connected: socket.socket) -> int:
+def _peer(connected: socket.socket) -> tuple[int, int]:
+    """Process and user of the other end."""
     data = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(data)[1])
+    pid, user, _ = _CREDENTIALS.unpack(data)
+    return pid, user
 
 
 class _Call:
@@ -143,15 +161,53 @@ class _Call:
             self.done.set_result(bytes(self.data[_PREFIX.size :]))
 
 
+class _Allowance:
+    """Counts what a runtime sends against what it was asked for, frame by frame, before h2 looks at it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._head = b""
+        self._skip = 0
+        self._most = 2 * most_bytes
+        self._small, self._bytes = FEW_FRAMES, self._most
+
+    def renew(self, under_way: int) -> None:
+        """For one more call, beside those under way."""
+        most = FEW_FRAMES + FRAMES_OF_A_CALL * under_way
+        self._small = min(max(self._small, FEW_FRAMES) + FRAMES_OF_A_CALL, most)
+        self._bytes = self._most
+
+    def spend(self, data: bytes) -> None:
+        """Raises ProtocolError where it is used up."""
+        self._bytes -= len(data)
+        at = 0
+        while at < len(data) and self._small >= 0:
+            if self._skip:
+                step = min(self._skip, len(data) - at)
+                self._skip -= step
+            else:
+                part = data[at : at + _FRAME_HEAD - len(self._head)]
+                step = len(part)
+                self._head += part
+                if len(self._head) == _FRAME_HEAD:
+                    self._skip = int.from_bytes(self._head[:3], "big")
+                    self._small -= self._skip < _SMALL_FRAME
+                    self._head = b""
+            at += step
+        if self._small < 0 or self._bytes < 0:
+            raise ProtocolError("it sends more than it was asked for")
+
+
 class _Connection(asyncio.Protocol):
     """One HTTP/2 connection with any number of calls on it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
+        self._most_bytes = most_bytes
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
         self._is_greeted = False
+        self._allowance = _Allowance(most_bytes)
         self.is_usable = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -161,9 +217,10 @@ class _Connection(asyncio.Protocol):
         self.is_usable = True
         self._flush()
 
-    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+    async def call(self, method: str, request: bytes, seconds: float, metadata: Metadata = ()) -> bytes:
         """Cancelled or late, it tells the runtime that the answer is no longer wanted."""
         number, call = 0, _Call(request)
+        self._allowance.renew(len(self._calls) + 1)
         headers = (
             (b":method", b"POST"),
             (b":scheme", b"http"),
@@ -173,6 +230,7 @@ class _Connection(asyncio.Protocol):
             (b"content-type", b"application/grpc"),
             (b"user-agent", b"jettison"),
             (b"grpc-timeout", b"%dm" % min(max(round(seconds * 1000), 1), 99_999_999)),
+            *((name.encode(), value.encode()) for name, value in metadata),
         )
         try:
             number = self._http.get_next_available_stream_id()
@@ -201,6 +259,7 @@ class _Connection(asyncio.Protocol):
                 # h2 would wait for megabytes of a frame whose length is `220`, the greeting of a mail server.
                 raise ProtocolError("it does not begin with its settings")
             self._is_greeted = True
+            self._allowance.spend(data)
             events = self._http.receive_data(data)
             for event in events:
                 self._hear(event)
@@ -241,10 +300,10 @@ class _Connection(asyncio.Protocol):
             call.fail(UnreachableError(f"container runtime `{self._path}`: it has broken the call off"))
 
     def _take(self, number: int, call: _Call, data: bytes) -> None:
-        if len(call.data) + len(data) > MOST_BYTES:
+        if len(call.data) + len(data) > self._most_bytes:
             del self._calls[number]
             self._reset(number)
-            call.fail(ContainerRuntimeError(f"the answer has more than {MOST_BYTES} bytes", UNKNOWN))
+            call.fail(ContainerRuntimeError(f"the answer has more than {self._most_bytes} bytes", UNKNOWN))
         else:
             call.data += data
 

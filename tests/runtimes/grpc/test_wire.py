@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.runtimes.cri.messages import MESSAGES
-from jettison.runtimes.cri.wire import Message, WireError, decode, encode
+from jettison.runtimes.grpc import wire
+from jettison.runtimes.grpc.wire import Message, WireError
+
+encode, decode = partial(wire.encode, MESSAGES), partial(wire.decode, MESSAGES)
 
 CONTAINERS = {
     # By hand, from the definition of the format: field 1 of length 6, in it field 1 with "ab" and field 6 with 2.
@@ -88,3 +92,18 @@ def test_any_bytes_are_a_message_or_refused(name: str, data: bytes) -> None:
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
         decode("CreateContainerResponse", data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("ListContainersResponse", b"\x0a\0" * 2**20),
+        ("ListContainersResponse", b"\x0a\x84\x80\x40" + b"\x42\0" * 2**19 + b"\x42\2\x0a\0"),
+        ("LinuxContainerSecurityContext", b"\x42\x80\x80\x40" + b"\1" * 2**20),
+    ],
+    ids=["messages", "labels", "numbers"],
+)
+def test_a_million_fields_are_not_decoded(name: str, data: bytes) -> None:
+    """16 MiB of them would be gigabytes, and seconds without a look at the node."""
+    with pytest.raises(WireError, match="more than 100000 fields"):
+        decode(name, data)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from jettison.errors import ObservationError, PodGone, RuntimeFailure, StillRunning, UnreachableError
-from jettison.runtimes.adopted.container_engine import LARGEST_ANSWER, ContainerEngine
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
+from jettison.runtimes.adopted.container_engine import ContainerEngine
+from jettison.runtimes.adopted.engine_socket import LARGEST_ANSWER
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
+from jettison.runtimes.workloads import AdoptedWorkload
 
 VERSION = {"Components": [{"Name": "Engine"}]}
 NOWHERE = Hierarchy(Path("/nonexistent"), "/", frozenset({"memory"}), is_unified=False)
@@ -91,6 +92,8 @@ HOSTILE = {
     "a head without end": (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20000, "too long"),
     "a chunk without end": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", "too long"),
     "a negative chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", "too long"),
+    "chunks of a byte": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 10_001, "too long"),
+    "a million values": (http(b'{"Components":[' + b"{}," * 100_000 + b"{}]}"), "more than 100000 values"),
     "less than was announced": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[]", "cut off"),
     "no JSON": (http(b"<html>"), "not an answer of Docker or Podman"),
     "another JSON": (http({"Components": 3}), "not an answer of Docker or Podman"),
@@ -126,7 +129,7 @@ def test_a_socket_of_another_user_is_not_spoken_to(tmp_path: Path) -> None:
     """It could tell any tale about what runs here, and have it stopped."""
 
     async def ask(engine: ContainerEngine) -> object:
-        return await ContainerEngine(engine.path, NOWHERE, frozenset({12345})).running()
+        return await ContainerEngine(engine.socket.path, NOWHERE, frozenset({12345})).running()
 
     with pytest.raises(UnreachableError, match=f"belongs to user {os.geteuid()}, which is not trusted"):
         converse(tmp_path, ask, http(VERSION), http([]))

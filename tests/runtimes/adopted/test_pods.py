@@ -7,7 +7,7 @@ from jettison.engine.pods.pod import Qos
 from jettison.runtimes.adopted.pods import AdoptedPod, adopt
 from jettison.runtimes.adopted.rules import GuardRules, Stop
 from jettison.runtimes.adopted.rules_file import parse_rules, shipped_rules
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload
 
 MI = 2**20
 
@@ -50,6 +50,17 @@ def test_the_operator_outranks_labels_and_labels_outrank_limits() -> None:
     [decided] = adopted(workload, rules="rules: [{match: {name: web}, protect: false, requests: {memory: 1Mi}}]")
     assert (decided.is_protected, decided.pod.effective_priority) == (False, 9)
     assert decided.pod.memory_request == parse("1Mi")
+
+
+def test_what_a_source_knows_of_a_pod_counts_where_nothing_else_is_said() -> None:
+    """A static pod is critical, as for a kubelet; of several containers the most important one decides."""
+    labels = {"io.kubernetes.pod.uid": "u"}
+    [found] = adopted(container("a", labels, priority=5), container("b", labels, priority=9), container("c", labels))
+    assert (found.pod.priority, found.pod.is_critical) == (9, False)
+    [ruled] = adopted(container("a", labels, priority=5), rules="rules: [{match: {name: a}, priority: -3}]")
+    assert ruled.pod.priority == -3
+    [static] = adopted(container("a", labels, is_static=True), container("b", labels))
+    assert (static.pod.is_critical, static.is_protected) == (True, False)
 
 
 def test_services_of_a_composition_stand_together() -> None:

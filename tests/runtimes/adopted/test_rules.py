@@ -10,7 +10,7 @@ from jettison.engine.numbers.quantity import parse
 from jettison.errors import InputError
 from jettison.runtimes.adopted.rules import GuardRules, Stop, Terms, label_terms
 from jettison.runtimes.adopted.rules_file import SHIPPED, parse_rules, read_rules, shipped_rules
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload
 
 WEB = AdoptedWorkload("docker", "1" * 64, "shop-web-1", "docker/111", {"tier": "front"}, "nginx:1.27")
 

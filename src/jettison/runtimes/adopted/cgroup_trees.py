@@ -15,10 +15,11 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from jettison.errors import ObservationError, PodGone, SignalError, StartError
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.workloads import AdoptedWorkload
 
 MOST_CGROUPS = 4096
 """That are looked at for one pattern; a machine has some hundred."""
@@ -29,6 +30,9 @@ _WILD = frozenset("*?[")
 class CgroupTree:
     """All cgroups that match one pattern and hold processes."""
 
+    is_engine = False
+    pid: int | None = None
+
     def __init__(self, pattern: str, memory: Hierarchy) -> None:
         self.pattern = pattern
         self._memory = memory
@@ -37,6 +41,13 @@ class CgroupTree:
     def name(self) -> str:
         """The pattern."""
         return f"cgroup {self.pattern}"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def storage(self) -> StorageDirs | None:
+        """A cgroup has no images."""
+        return None
 
     async def running(self) -> Sequence[AdoptedWorkload]:
         """What matches now."""

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from jettison import events
 from jettison.errors import RuntimeFailure
 from jettison.events import Emit
-from jettison.runtimes.adopted.container_engine import ContainerEngine
 from jettison.runtimes.adopted.pods import AdoptedPod, adopt
 from jettison.runtimes.adopted.rules import GuardRules
-from jettison.runtimes.adopted.workloads import AdoptedWorkload, WorkloadSource
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
+from jettison.runtimes.workloads import AdoptedWorkload, WorkloadSource
 
 _INIT = 1
 
@@ -96,7 +95,7 @@ class Inventory:
         found: dict[str, AdoptedWorkload] = {}
         self._by_workload = {}
         # Containers first: an engine knows more about a cgroup than its path tells.
-        for source in sorted(self._sources, key=lambda each: not isinstance(each, ContainerEngine)):
+        for source in sorted(self._sources, key=lambda each: not each.is_engine):
             for workload in self._known.get(source.name, ()):
                 is_there = (self._memory.mount_point / workload.cgroup).is_dir()
                 if is_there and not any(_overlap(workload.cgroup, other.cgroup) for other in found.values()):
@@ -110,7 +109,7 @@ class Inventory:
 
     def _needed_cgroups(self) -> list[str]:
         """Where process 1, this program and the container engines are: nothing that holds one of them is stopped."""
-        engines = [each.pid for each in self._sources if isinstance(each, ContainerEngine) and each.pid is not None]
+        engines = [each.pid for each in self._sources if each.pid is not None]
         found = (cgroup_of(pid, self._memory) for pid in (_INIT, os.getpid(), *engines))
         return [cgroup for cgroup in found if cgroup]
 

@@ -8,12 +8,13 @@ kubelet's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jettison.engine.numbers.quantity import Quantity, binary, parse
 from jettison.engine.pods.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Container, Pod
 from jettison.runtimes.adopted.rules import GuardRules, Stop, Terms, label_terms
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload
+from jettison.values import frozen
 
 POD_UID, POD_NAME, POD_NAMESPACE, CONTAINER_NAME = (
     f"io.kubernetes.{name}" for name in ("pod.uid", "pod.name", "pod.namespace", "container.name")
@@ -23,7 +24,7 @@ COMPOSE_PROJECT, COMPOSE_SERVICE = "com.docker.compose.project", "com.docker.com
 _LONGEST_NAME = 253
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdoptedPod:
     """A pod and what it consists of; `way` is how it is stopped."""
 
@@ -62,12 +63,17 @@ def _pod(uid: str, group: tuple[AdoptedWorkload, ...], operator: GuardRules, shi
         _short(first.labels.get(POD_NAME) or first.name),
         _short(_namespace(first)),
         uid,
-        priority=terms.priority,
+        priority=_priority(group) if terms.priority is None else terms.priority,
+        is_static=any(each.is_static for each in group),
         containers=tuple(containers),
         grace_seconds=max((each.stop_seconds for each in group if each.stop_seconds is not None), default=None),
     )
     way = terms.stop or (Stop.CGROUP if first.kind == "cgroup" else Stop.CONTAINER)
     return AdoptedPod(_protected(pod) if is_protected else pod, group, way, is_protected, tuple(complaints))
+
+
+def _priority(group: tuple[AdoptedWorkload, ...]) -> int | None:
+    return max((each.priority for each in group if each.priority is not None), default=None)
 
 
 def _container(workload: AdoptedWorkload, terms: Terms) -> Container:

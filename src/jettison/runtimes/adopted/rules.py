@@ -8,7 +8,7 @@ label itself out of what the operator decided.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,11 +18,11 @@ from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.engine.pods.pod import CPU, EPHEMERAL_STORAGE, MEMORY
 from jettison.errors import InputError, ManifestError, QuantityError
 from jettison.manifests.files.decoding import shortened
-from jettison.runtimes.adopted.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload
+from jettison.values import frozen
 
-LABEL = "jettison.dev/"
 PRIORITY, MEMORY_REQUEST, STORAGE_REQUEST, PROTECT, STOP = (
-    f"{LABEL}{name}" for name in ("priority", "memory-request", "storage-request", "protect", "stop")
+    f"{OUR_LABEL}{name}" for name in ("priority", "memory-request", "storage-request", "protect", "stop")
 )
 _LABELS = (PRIORITY, MEMORY_REQUEST, STORAGE_REQUEST, PROTECT, STOP)
 
@@ -38,7 +38,7 @@ class Stop(StrEnum):
     CGROUP = "cgroup"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """What is said about a workload; None and nothing where nothing is."""
 
@@ -57,7 +57,7 @@ class Terms:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """Patterns as a shell has them, all of which must match; `label` is `KEY=VALUE`, and both may be patterns."""
 
@@ -71,7 +71,7 @@ class Rule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardRules:
     """One file: rules, and the cgroups that are guarded without an engine that knows them."""
 
@@ -113,7 +113,7 @@ def label_terms(labels: Mapping[str, str]) -> tuple[Terms, tuple[str, ...]]:
     complaints += [
         f"label `{shortened(name)}` is unknown{did_you_mean(name, _LABELS)}"
         for name in labels
-        if name.startswith(LABEL) and name not in _LABELS
+        if name.startswith(OUR_LABEL) and name not in _LABELS
     ]
     return terms, tuple(complaints)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jettison import events
@@ -19,38 +19,48 @@ from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction, kill_wait
 from jettison.engine.node.snapshot import (
     ContainerUsage,
-    FsStats,
     MemoryStats,
     NodeStats,
     PodUsage,
     ProcessStats,
     Snapshot,
 )
+from jettison.engine.node.thresholds import Threshold
 from jettison.engine.pods.pod import FAILED, RUNNING, Pod
-from jettison.errors import EvictionRefused, InputError, ObservationError, PodGone, StillRunning, WriteError
+from jettison.errors import (
+    EvictionRefused,
+    InputError,
+    ObservationError,
+    PodGone,
+    RuntimeFailure,
+    StillRunning,
+    WriteError,
+)
 from jettison.events import Emit
 from jettison.manifests.pod_writer import pod_document
 from jettison.runtimes.adopted.back_off import StopBackOff
 from jettison.runtimes.adopted.cgroup_trees import CgroupTree
 from jettison.runtimes.adopted.container_engine import ContainerEngine
+from jettison.runtimes.adopted.engine_store import EngineCollector, EngineStore
 from jettison.runtimes.adopted.inventory import Inventory
 from jettison.runtimes.adopted.pods import AdoptedPod
 from jettison.runtimes.adopted.rules import GuardRules, Stop
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.adopted.stopping import Stopper, StoppingPod, grace_ns, load, save
-from jettison.runtimes.adopted.workloads import AdoptedWorkload, WorkloadSource
 from jettison.runtimes.linux import proc
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy, discover
 from jettison.runtimes.linux.cgroups.usage import UsageReader
-from jettison.runtimes.linux.files.filesystems import read_filesystem
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups, Watched
 from jettison.runtimes.machine.background_tasks import BackgroundTasks
-from jettison.runtimes.machine.disks import ONE_FILESYSTEM, DiskWatch
+from jettison.runtimes.machine.disks import DiskWatch
 from jettison.runtimes.machine.level_watch import LevelWatch
+from jettison.runtimes.machine.node_disks import DiskPlaces, NodeDisks, StorageDirs
 from jettison.runtimes.machine.outlook import MemoryPair
 from jettison.runtimes.protocol import Alarm, ContainerStatus, EndingPod, PodStatus, Reclaimed
+from jettison.runtimes.stats import KUBELET, NodeSubject, PodSubject, StatsSubject
+from jettison.runtimes.workloads import AdoptedWorkload, WorkloadSource
 
 LOOK_SECONDS = 2.0
 """Between two looks for workloads; a list of 100 containers takes an engine 30 ms."""
@@ -58,9 +68,14 @@ LOOK_SECONDS = 2.0
 PATIENCE = 0.5
 """Seconds that a decision waits for engines to tell of a container that has just come."""
 
+MakeSources = Callable[[Hierarchy], Awaitable[Sequence[WorkloadSource]]]
+"""Sources that are in other packages; the hierarchy is that of memory."""
+
 # Evicted pods that are still shown.
 _MOST_REMEMBERED = 100
 _DISK_PERIOD, _DISK_PATIENCE = 10.0, 5.0
+# Engines are asked for their directories once a minute.
+_LOOKS_TO_DISKS = 30
 
 
 class AdoptedRuntime:
@@ -74,6 +89,7 @@ class AdoptedRuntime:
         emit: Emit,
         mounts: CgroupMounts,
         memory: Hierarchy,
+        more: Sequence[WorkloadSource] = (),
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -84,8 +100,8 @@ class AdoptedRuntime:
         self._alarm_pool = ThreadPoolExecutor(1, "jettison-alarm")
         owners = frozenset({0, os.geteuid()})
         sources: list[WorkloadSource] = [ContainerEngine(path, memory, owners) for path in settings.sockets]
-        sources += [CgroupTree(pattern, memory) for pattern in settings.rules.cgroups]
-        self._inventory = Inventory(sources, settings.rules, settings.shipped, memory, emit, settings.cgroup)
+        self._sources = [*sources, *more, *(CgroupTree(pattern, memory) for pattern in settings.rules.cgroups)]
+        self._inventory = Inventory(self._sources, settings.rules, settings.shipped, memory, emit, settings.cgroup)
         self._stopper = Stopper(mounts, memory, clock, emit)
         self._back_off = StopBackOff(settings.most_a_minute)
         self._stopping: dict[str, StoppingPod] = {}
@@ -100,14 +116,21 @@ class AdoptedRuntime:
         if settings.cgroup and not memory.is_unified:
             where = Watched(pods=memory.mount_point / settings.cgroup)
         self._alarms = MemoryAlarms(policy.thresholds, self._memory_pair, self._wakeups, clock, self._alarm_pool, where)
-        self._levels = LevelWatch(policy.layouts[ONE_FILESYSTEM].all, self._node, self._wakeups, clock)
+        self._policy = policy
+        self._filesystems = NodeDisks(settings.node_dir, clock)
+        self._levels = LevelWatch(self._thresholds(), self._node, self._wakeups, clock)
+        self._collectors = [
+            EngineCollector(EngineStore(path, owners), settings, policy, clock, emit) for path in settings.sockets
+        ]
         self._background = BackgroundTasks(emit, "the guarded workloads")
         self.lacks: tuple[str, ...] = ()
 
     @classmethod
-    async def open(cls, settings: AdoptedSettings, policy: Policy, clock: Clock, emit: Emit) -> AdoptedRuntime:
-        """Find what runs. Raises InputError where there is nothing to guard by."""
-        if not settings.sockets and not settings.rules.cgroups:
+    async def open(
+        cls, settings: AdoptedSettings, policy: Policy, clock: Clock, emit: Emit, more: MakeSources | None = None
+    ) -> AdoptedRuntime:
+        """Find what runs, also by `more` sources. Raises InputError where there is nothing to guard by."""
+        if not settings.sockets and not settings.rules.cgroups and more is None:
             raise InputError(
                 "nothing to guard: no container engine was found, and no rule names cgroups; --socket names an engine, "
                 "--cgroup a cgroup"
@@ -116,11 +139,15 @@ class AdoptedRuntime:
         memory = mounts.holding("memory")
         if memory is None:
             raise InputError("cannot guard: the memory controller of cgroups is not mounted")
-        runtime = cls(settings, policy, clock, emit, mounts, memory)
+        runtime = cls(settings, policy, clock, emit, mounts, memory, () if more is None else await more(memory))
         runtime.lacks = runtime._alarms.open()
         await runtime._inventory.look()
+        await runtime._find_filesystems()
         runtime._recall()
         runtime._background.begin(runtime._look_for_ever())
+        if settings.collects_images:
+            for each in runtime._collectors:
+                runtime._background.begin(each.images.keep_for_ever())
         return runtime
 
     async def close(self) -> None:
@@ -131,13 +158,18 @@ class AdoptedRuntime:
         await self._disks.close()
         self._reader.close()
         self._host.close()
+        for source in self._sources:
+            source.close()
         for pool in (self._disk_pool, self._alarm_pool):
             pool.shutdown()
 
     def use(self, policy: Policy) -> None:
         """Watch for these thresholds from now on."""
         self._alarms.use(policy.thresholds)
-        self._levels.use(policy.layouts[ONE_FILESYSTEM].all)
+        self._policy = policy
+        self._levels.use(self._thresholds())
+        for each in self._collectors:
+            each.images.use(policy.images)
 
     async def observe(self) -> Snapshot:
         """One consistent instant."""
@@ -149,14 +181,19 @@ class AdoptedRuntime:
         self._disks.want({path: is_log for pod in pods for each in pod.workloads for path, is_log in _targets(each)})
         await self._disks.refresh()
         usages = {each.pod.uid: self._usage(each) for each in pods}
-        snapshot = Snapshot(self._clock.steady_ns(), node, [each.pod for each in pods], usages, ONE_FILESYSTEM)
+        layout = self._filesystems.layout
+        snapshot = Snapshot(self._clock.steady_ns(), node, [each.pod for each in pods], usages, layout)
         self._alarms.observed(pair)
         self._levels.observed(node)
         return snapshot
 
-    async def reclaim(self, order: Reclaim) -> Reclaimed:  # noqa: ARG002  nothing of what others keep is ours to remove
-        """Nothing: images and dead containers belong to their engines."""
-        return Reclaimed()
+    async def reclaim(self, order: Reclaim) -> Reclaimed:
+        """Nothing, unless the operator said so: images and dead containers belong to their engines."""
+        done = Reclaimed()
+        for what in order.what:
+            for each in self._collectors:
+                done = done.and_also(await each.reclaim(what))
+        return done
 
     def end(self, order: Eviction) -> None:
         """Tell the pod to end, or to hurry. Raises PodGone and EvictionRefused."""
@@ -267,7 +304,9 @@ class AdoptedRuntime:
     def is_finished(self, uid: str) -> bool:
         """Whether no process of it is left."""
         stopping = self._stopping.get(uid)
-        return stopping is None or stopping.stopped_ns is not None
+        if stopping is not None:
+            return stopping.stopped_ns is not None
+        return not any(each.pod.uid == uid and self._is_alive(each) for each in self._inventory.pods)
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, and workloads that came or ended."""
@@ -278,6 +317,11 @@ class AdoptedRuntime:
         running = [self._status(each) for each in self._inventory.pods if self._is_alive(each)]
         back = {each.pod.uid for each in running}
         return [*running, *(status for uid, status in self._evicted.items() if uid not in back)]
+
+    def subject(self) -> NodeSubject:
+        """What there is to measure in detail. A pod of several containers has no cgroup of its own."""
+        pods = [_pod_subject(each) for each in self._inventory.pods if self._is_alive(each)]
+        return NodeSubject(StatsSubject(self._settings.cgroup), {KUBELET: StatsSubject(None, (os.getpid(),))}, pods)
 
     def pods(self) -> Sequence[AdoptedPod]:
         """Everything that was found, as it was found."""
@@ -296,21 +340,64 @@ class AdoptedRuntime:
         """From now on."""
         self._inventory.use(rules)
 
+    @property
+    def places(self) -> DiskPlaces:
+        """Which filesystem is which."""
+        return self._filesystems.places
+
+    def _thresholds(self) -> tuple[Threshold, ...]:
+        return self._policy.layouts[self._filesystems.layout].all
+
+    async def _find_filesystems(self) -> None:
+        """Where the engines keep their images. One that does not answer says nothing, and is asked again."""
+        named = list[StorageDirs]()
+        for source in self._sources:
+            try:
+                found = await source.storage()
+            except RuntimeFailure:
+                continue  # the inventory says so
+            named += [] if found is None else [found]
+        loop = asyncio.get_running_loop()
+        try:
+            places = await loop.run_in_executor(self._disk_pool, self._filesystems.find, named)
+        except ObservationError as failure:
+            self._emit(events.ActionFailed("find the filesystem of images", str(failure)))
+            return
+        if not named:
+            return
+        before, self._filesystems.places = self._filesystems.places, places
+        if not places.are_as(before):
+            self._levels.use(self._thresholds())
+            self._wakeups.ring("poll")
+
     async def _look_for_ever(self) -> None:
+        looks = 0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            looks += 1
+            if looks % _LOOKS_TO_DISKS == 0:
+                await self._find_filesystems()
             async with self._looking:
                 if await self._inventory.look():
                     self._wakeups.ring("pods")
+                self._stop_the_rest()
 
     async def _look(self) -> None:
         """A look that a decision waits for, but not for long."""
         try:
             async with asyncio.timeout(PATIENCE), self._looking:
                 await self._inventory.look()
+                self._stop_the_rest()
         except TimeoutError:
             # What its engine does not tell of now it may tell of at the next look.
             return
+
+    def _stop_the_rest(self) -> None:
+        """A container that has come to a pod which is being stopped goes with it, when its time is over."""
+        for each in self._inventory.pods:
+            stopping = self._stopping.get(each.pod.uid)
+            if stopping is not None and stopping.stopped_ns is None:
+                stopping.join(each)
 
     def _is_stopping(self, adopted: AdoptedPod) -> bool:
         stopping = self._stopping.get(adopted.pod.uid)
@@ -354,14 +441,9 @@ class AdoptedRuntime:
         return MemoryPair(stats, stats if self._settings.cgroup else None)
 
     def _node(self) -> NodeStats:
-        disk = read_filesystem(self._settings.node_dir)
-        if disk is None:
-            raise ObservationError(f"cannot measure nodefs: `{self._settings.node_dir}` is gone")
-        now_ns = self._clock.steady_ns()
-        used = None if disk.inodes is None or disk.inodes_free is None else disk.inodes - disk.inodes_free
-        fs = FsStats(now_ns, disk.available, disk.capacity, disk.used, disk.inodes_free, disk.inodes, used)
-        processes = ProcessStats(now_ns, self._host.most_tasks(), self._host.tasks())
-        return NodeStats(self._settings.node_name, fs=fs, image_fs=fs, container_fs=fs, processes=processes)
+        node, images, layers = self._filesystems.read()
+        processes = ProcessStats(self._clock.steady_ns(), self._host.most_tasks(), self._host.tasks())
+        return NodeStats(self._settings.node_name, fs=node, image_fs=images, container_fs=layers, processes=processes)
 
     def _usage(self, adopted: AdoptedPod) -> PodUsage:
         containers = [
@@ -394,3 +476,12 @@ def _targets(workload: AdoptedWorkload) -> list[tuple[str, bool]]:
 
 def _started_ns(adopted: AdoptedPod) -> int | None:
     return min((each.started_ns for each in adopted.workloads if each.started_ns is not None), default=None)
+
+
+def _pod_subject(adopted: AdoptedPod) -> PodSubject:
+    containers = {
+        container.name: StatsSubject(workload.cgroup, started_ns=workload.started_ns)
+        for workload, container in zip(adopted.workloads, adopted.pod.containers, strict=True)
+    }
+    alone = next(iter(containers.values())) if len(containers) == 1 else StatsSubject(None)
+    return PodSubject(adopted.pod.uid, alone._replace(started_ns=_started_ns(adopted)), containers)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
 from jettison.runtimes.adopted.rules import GuardRules
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdoptedSettings:
     """Which engines and cgroups, by which rules."""
 
@@ -26,3 +27,10 @@ class AdoptedSettings:
     cgroup: str = ""
     memory: int | None = None
     most_a_minute: int = MOST_A_MINUTE
+    # Whether unused images, and containers that ended a day ago, are removed from engines.
+    collects_images: bool = False
+    collects_containers: bool = False
+    # Patterns of names of images that are never removed.
+    keep_images: tuple[str, ...] = ()
+    # The socket of containerd, or of another container runtime.
+    runtime: Path | None = None

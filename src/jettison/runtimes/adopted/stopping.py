@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,13 +21,14 @@ from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.adopted.cgroup_trees import signal_all, stop_unit
 from jettison.runtimes.adopted.pods import AdoptedPod
 from jettison.runtimes.adopted.rules import Stop
-from jettison.runtimes.adopted.workloads import AdoptedWorkload, WorkloadSource
 from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.kill import kill
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.machine.order_records import OrderRecord
+from jettison.runtimes.workloads import AdoptedWorkload, WorkloadSource
+from jettison.values import frozen
 
 _NANO = 10**9
 # Between two looks whether all have ended, and between two complaints about what does not die.
@@ -54,8 +55,15 @@ class StoppingPod:
         self.order, self.ordered_ns = order, now_ns
         self.until_ns = min(self.until_ns, now_ns + grace_ns(self.adopted, order))
 
+    def join(self, found: AdoptedPod) -> None:
+        """Its containers as they are known now: one that started a moment ago was not told of in time."""
+        known = {each.id for each in self.adopted.workloads}
+        new = tuple(each for each in found.workloads if each.id not in known)
+        if new:
+            self.adopted = replace(self.adopted, workloads=(*self.adopted.workloads, *new))
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class StopRecord:
     """A stop that is under way, for an agent that comes after this one. Times are those of the wall."""
 

@@ -77,6 +77,7 @@ class Node:
             time.sleep(0.005)
         self.cgroup_parent.leave()
         self.cgroup_parent.claim.release()
+        self.oom.close()
         self.host.close()
 
 

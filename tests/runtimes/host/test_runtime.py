@@ -29,7 +29,7 @@ from jettison.events import (
 )
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime
-from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.settings import HostPace, HostSettings
 from jettison.runtimes.protocol import Alarm, PodManifest
 from tests.builders import MI, policy
 from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root, settings
@@ -194,11 +194,9 @@ def test_a_starved_disk_gets_back_what_finished_pods_left(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_what_has_no_owner_is_collected_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.runtimes.host.runtime.COLLECT_SECONDS", 0.05)
-
+def test_what_has_no_owner_is_collected_from_time_to_time(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(settings(tmp_path)) as scene:
+        async with opened(settings(tmp_path, pace=HostPace(collection=0.05))) as scene:
             stray = scene.runtime.settings.logs_dir / "default_gone_gone/c/0.log"
             stray.parent.mkdir(parents=True)
             stray.write_bytes(b"x")
@@ -210,8 +208,7 @@ def test_what_has_no_owner_is_collected_from_time_to_time(tmp_path: Path, monkey
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_collected_is_said(tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.runtimes.host.runtime.COLLECT_SECONDS", 0.05)
+def test_what_cannot_be_collected_is_said(tmp_path: Path, small_disk: Path) -> None:
     stray = small_disk / "logs/default_gone_gone/c/0.log"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"x")
@@ -219,7 +216,7 @@ def test_what_cannot_be_collected_is_said(tmp_path: Path, small_disk: Path, monk
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
 
     async def scenario() -> None:
-        async with opened(replace(settings(tmp_path), node_dir=small_disk)) as scene:
+        async with opened(replace(settings(tmp_path, pace=HostPace(collection=0.05)), node_dir=small_disk)) as scene:
             await until(lambda: bool(scene.said(CollectionFailed)))
             failed = scene.said(CollectionFailed)[0]
             assert failed.what is Reclaimable.CONTAINERS
@@ -230,12 +227,9 @@ def test_what_cannot_be_collected_is_said(tmp_path: Path, small_disk: Path, monk
 
 
 @needs_memory_events
-def test_what_the_pods_may_use_is_enforced_as_soon_as_it_can_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_pods_may_use_is_enforced_as_soon_as_it_can_be(tmp_path: Path) -> None:
     """An agent comes back to a node that is to be smaller than what runs there."""
-    monkeypatch.setattr("jettison.runtimes.host.runtime.ENFORCE_SECONDS", 0.05)
-    own = settings(tmp_path)
+    own = settings(tmp_path, pace=HostPace(enforcement=0.05))
     pods = f"{own.node_cgroup}/kubepods"
     usage = Path("/sys/fs/cgroup/memory") / pods / "memory.usage_in_bytes"
 
@@ -296,6 +290,32 @@ def test_a_node_directory_that_cannot_be_made_is_an_error_with_its_name(tmp_path
     own.pods_dir.write_text("in the way")
     with pytest.raises(WriteError, match=r"cannot create `.*pods`"):
         asyncio.run(HostRuntime.open(own, RULES, SystemClock(), lambda _fact: None))
+
+
+@needs_root
+def test_a_start_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
+    """At whichever of its waits: no cgroup, and no process in one."""
+
+    async def cancelled_after(turns: int, own: HostSettings) -> bool:
+        opening = asyncio.create_task(HostRuntime.open(own, RULES, SystemClock(), lambda _fact: None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            return True
+        await opening.result().close()
+        return False
+
+    async def scenario() -> None:
+        turns = 0
+        while await cancelled_after(turns, own := settings(tmp_path)):
+            assert not list(Path("/sys/fs/cgroup").glob(f"*/{own.cgroup_name}*"))
+            turns = 2 * turns + 1
+        # It waits for the process that it starts and kills, at least.
+        assert turns > 2
+
+    asyncio.run(scenario())
 
 
 def test_of_a_smaller_node_everything_is_the_nodes(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.engine.lifecycle import runs
+from jettison.engine.lifecycle.rules import Pauses
 from jettison.errors import ManifestError, PodGone, StartError, StillRunning
-from jettison.runtimes.host import supervisor
 from jettison.runtimes.host.processes import system_calls
+from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.host.specs import spec
 from jettison.runtimes.host.specs.spec import PodSpec
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
@@ -137,19 +137,13 @@ PULLING, MISCONFIGURED = "ImagePullBackOff", "CreateContainerConfigError"
         (document(container([], image="a\n\x1b[31m")), PULLING, "Failed", r'Failed to pull image "a\n\x1b[31m": '),
         (document(container(SLEEPS, "../../x")), MISCONFIGURED, "Failed", "Error: container name `../../x` is not a "),
         (
-            document(container(SLEEPS), volumes=[{"name": "s", "secret": {"secretName": "s"}}]),
+            document(container(SLEEPS), volumes=[{"name": "s", "nfs": {"server": "s", "path": "/"}}]),
             MISCONFIGURED,
             "FailedMount",
-            "MountVolume.SetUp failed: volume `s`: a bare host has only emptyDir and hostPath",
+            "MountVolume.SetUp failed: volume `s`: a node has configMap, downwardAPI, emptyDir, hostPath",
         ),
         (
-            document(container(SLEEPS), volumes=[{"name": "kube-api-access-x7p2q", "projected": {"sources": []}}]),
-            MISCONFIGURED,
-            "FailedMount",
-            "MountVolume.SetUp failed: volume `kube-api-access-x7p2q`: a bare host has only emptyDir and hostPath; `au",
-        ),
-        (
-            document(container(SLEEPS, lifecycle={"postStart": {"exec": {"command": ["true"]}}})),
+            document(container(SLEEPS, lifecycle={"postStart": {"tcpSocket": {"port": 1}}})),
             MISCONFIGURED,
             "Failed",
             "Error: container `c`: lifecycle.postStart: ",
@@ -183,8 +177,6 @@ def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """10 s doubling to 5 min, as a kubelet pulls an image; whatever changes on the host is found out that way."""
-    monkeypatch.setattr(runs, "FIRST_BACK_OFF", 1 / 64)
-    monkeypatch.setattr(runs, "LONGEST_BACK_OFF", 4 / 64)
 
     async def scenario(scene: Scene) -> None:
         wanted = manifest(container(SLEEPS))
@@ -198,7 +190,7 @@ def test_waiting_is_tried_again_with_back_off_and_starts_when_it_can(
     def refuse(document: object, source: str, offer: object) -> PodSpec:
         raise ManifestError(f"{source}: not today")
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(pauses=Pauses(refusal=(1 / 64, 4 / 64))))
 
 
 def test_a_pod_that_waits_can_be_evicted_found_again_and_run_out_of_time(tmp_path: Path) -> None:
@@ -246,11 +238,7 @@ def test_a_hostile_uid_touches_nothing(tmp_path: Path, uid: str) -> None:
     play(tmp_path, scenario)
 
 
-def test_logs_are_rotated_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.runtimes.host.supervisor._ROTATION_PERIOD", 0.05)
-    is_large = lambda path: path.exists() and path.stat().st_size > 1000  # noqa: E731
-    monkeypatch.setattr("jettison.runtimes.host.volumes.logs.is_due", is_large)
-
+def test_logs_are_rotated_while_they_are_written(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         script = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.002; done"
         await scene.supervisor.start(manifest(shell(script)))
@@ -258,7 +246,7 @@ def test_logs_are_rotated_while_they_are_written(tmp_path: Path, monkeypatch: py
         await until(rotated.exists)
         assert rotated.read_text().startswith("line 1\n")
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(rotation=1, largest_log=1000))
 
 
 # After the agent's own death. Letting go of a supervisor without ending its pods is what SIGKILL would leave, as far as
@@ -270,9 +258,10 @@ def twice(
     before: Callable[[Scene], Awaitable[None]],
     after: Callable[[Scene], Awaitable[None]],
     between: Callable[[Node], None] = lambda _: None,
+    **changes: object,
 ) -> None:
     async def run() -> None:
-        with node(settings(tmp_path)) as made:
+        with node(settings(tmp_path, **changes)) as made:
             async with opened(made.settings, made.kubepods) as scene:
                 await before(scene)
             between(made)
@@ -584,9 +573,8 @@ def test_a_pod_that_is_wanted_no_more_is_forgotten(tmp_path: Path) -> None:
     twice(tmp_path, before, after)
 
 
-def test_what_has_no_owner_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_owner_is_removed(tmp_path: Path) -> None:
     """Also without a record a pod may go on; but one that is not asked for goes in the end."""
-    monkeypatch.setattr(supervisor, "_LOST_WAIT", 0.3)
     pids: list[int] = []
 
     async def before(scene: Scene) -> None:
@@ -605,7 +593,7 @@ def test_what_has_no_owner_is_removed(tmp_path: Path, monkeypatch: pytest.Monkey
         await until(lambda: not list(scene.settings.pods_dir.iterdir()))
         assert [fact.what for fact in scene.said(events.ActionFailed)] == ["read a pod's record", "recognise pods"]
 
-    twice(tmp_path, before, after, between)
+    twice(tmp_path, before, after, between, pace=HostPace(lost=0.3))
 
 
 GARBAGE: dict[str, Callable[[Path], object]] = {

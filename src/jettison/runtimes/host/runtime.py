@@ -5,42 +5,50 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from jettison import events
 from jettison.clock import Clock
-from jettison.engine.config.allocatable import MachineCapacity
+from jettison.engine.config.allocatable import MachineCapacity, node_allocatable
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.signals import Condition, Reclaimable
+from jettison.engine.node.signals import TABLE, Condition
 from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.node.thresholds import Threshold
+from jettison.engine.numbers.durations import SECOND_NS
+from jettison.errors import MountError
 from jettison.events import Emit, Fact
+from jettison.runtimes.configuration import NodeConfiguration
 from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.cgroups.containment import Builder, Containment, rehearse_kill
 from jettison.runtimes.host.cgroups.kubepods import Kubepods
+from jettison.runtimes.host.cgroups.places import ProcessGroups
+from jettison.runtimes.host.disk_care import DiskCare
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.measure.observer import Observer
+from jettison.runtimes.host.measure.subjects import node_subject
 from jettison.runtimes.host.pods.record_files import RecordFiles
-from jettison.runtimes.host.processes.processes import Entrance
+from jettison.runtimes.host.processes import mounting
+from jettison.runtimes.host.processes.layering import Layer
+from jettison.runtimes.host.processes.processes import WayIn
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
+from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux import proc
 from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups
 from jettison.runtimes.machine.background_tasks import BackgroundTasks
-from jettison.runtimes.machine.disks import ONE_FILESYSTEM, DiskWatch
+from jettison.runtimes.machine.disks import DiskWatch
 from jettison.runtimes.machine.level_watch import LevelWatch
+from jettison.runtimes.machine.node_disks import DiskPlaces, NodeDisks
 from jettison.runtimes.machine.outlook import MemoryPair
-from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, Reclaimed
+from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus, ProbeCount, Reclaimed
+from jettison.runtimes.stats import NodeSubject
 
-COLLECT_SECONDS = 60.0
-"""How often dead containers are cleared away when the disk is in no need of it; the kubelet's period."""
-
-ENFORCE_SECONDS = 60.0
-"""How soon limits that the kernel did not take are tried again; the kubelet's period."""
-
+_DISK_SIGNALS = frozenset(row.signal.value for row in TABLE if row.condition is Condition.DISK_PRESSURE)
 # Seconds from the start of a container to the first look at it; all that start meanwhile are met together.
 _ACQUAINTANCE = 0.1
 
@@ -58,11 +66,15 @@ class HostRuntime:
         host: proc.Machine,
         boxes: ContainerRuntime | None = None,
         offer: ImageOffer | None = None,
+        *,
+        removes_images: bool = True,
     ) -> None:
+        unmountable = _rehearse_mounts(settings)
         self.settings = settings
         self.conditions: frozenset[Condition] = frozenset()
         self._emit = emit
         self._machine = machine
+        self._boxes = boxes
         self._wakeups = Wakeups(clock)
         self._disk_pool = ThreadPoolExecutor(2, "jettison-disk")
         # Its own, so that an alarm never waits for a disk.
@@ -70,13 +82,18 @@ class HostRuntime:
         build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._wakeups.ring("oom"))
         self._containment: Containment = build.build()
         files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
+        self.configuration = _configuration(machine, policy)
         services = HostServices(
-            settings, self._containment.places, files, self._disk_pool, clock, self._hear, boxes=boxes, offer=offer
-        )
+            settings, self._containment.places, files, self._disk_pool, clock, self._hear,
+            boxes=boxes, offer=offer, configuration=self.configuration, has_private_mounts=not unmountable,
+        )  # fmt: skip
         # What a pod leaves is free now, and a decision may be waiting for that.
         self._supervisor = Supervisor(services, lambda: self._wakeups.ring("pods"))
         self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
-        self._observer = Observer(settings, policy, self._containment.meter, self._disks, clock)
+        self._policy = policy
+        self._boxes = boxes
+        self._filesystems = NodeDisks(settings.node_dir, clock)
+        self._observer = Observer(settings, policy, self._containment.meter, self._disks, self._filesystems, clock)
         self._alarms = MemoryAlarms(
             policy.thresholds,
             self._containment.meter.memory,
@@ -85,9 +102,11 @@ class HostRuntime:
             self._alarm_pool,
             self._containment.watched,
         )
-        self._levels = LevelWatch(policy.layouts[ONE_FILESYSTEM].all, self._observer.levels, self._wakeups, clock)
-        self._collector = Collector(
-            settings, policy.containers, self._supervisor.active, self._supervisor.statuses, self._disk_pool, clock
+        self._levels = LevelWatch(self._thresholds(), self._observer.levels, self._wakeups, clock)
+        pods, pool = self._supervisor, self._disk_pool
+        collector = Collector(settings, policy.containers, pods.active, pods.statuses, pool, clock, boxes)
+        self._disk_care = DiskCare(
+            policy, self._filesystems, collector, services, self._use_layout, removes_images=removes_images
         )
         self._background = BackgroundTasks(emit, "the node")
         self._newcomers: asyncio.TimerHandle | None = None
@@ -95,6 +114,8 @@ class HostRuntime:
         self._complaints: frozenset[str] = frozenset()
         # What this machine does not permit, one line each.
         self.lacks = self._containment.lacks
+        if unmountable:
+            self.lacks += (f"{unmountable}: volumes of processes are links in their directory, and /tmp is shared",)
 
     @classmethod
     async def open(
@@ -105,18 +126,25 @@ class HostRuntime:
         emit: Emit,
         boxes: ContainerRuntime | None = None,
         offer: ImageOffer | None = None,
+        *,
+        removes_images: bool = True,
     ) -> HostRuntime:
         """Make the node's directories and cgroups, and take over what an earlier agent left running.
 
-        With `boxes`, pods may run in containers, as `offer` says.
+        With `boxes`, pods may run in containers, as `offer` says, and its unused images are collected.
         """
         make_directories(settings)
         host = proc.Machine()
-        runtime = cls(settings, policy, clock, emit, measure_capacity(settings, host), host, boxes, offer)
-        runtime.lacks += runtime._alarms.open()
-        await rehearse_kill(runtime._containment.places)
-        await runtime._supervisor.adopt()
-        runtime._background.begin(runtime._collect_for_ever())
+        capacity = measure_capacity(settings, host)
+        runtime = cls(settings, policy, clock, emit, capacity, host, boxes, offer, removes_images=removes_images)
+        try:
+            runtime.lacks += runtime._alarms.open()
+            await rehearse_kill(runtime._containment.places)
+            await runtime._supervisor.adopt()
+            await runtime._disk_care.open(runtime._background)
+        except BaseException:
+            await runtime.close()
+            raise
         if runtime._containment.kubepods is not None:
             runtime._background.begin(runtime._enforce(runtime._containment.kubepods))
         return runtime
@@ -127,6 +155,7 @@ class HostRuntime:
         self._levels.close()
         await self._alarms.close()
         await self._supervisor.close()
+        await self._disk_care.close()
         await self._disks.close()
         if self._containment.oom is not None:
             self._containment.oom.close()
@@ -140,8 +169,9 @@ class HostRuntime:
         """Watch for these thresholds from now on, with alarms at their amounts, and collect by these marks."""
         self._observer.use(policy)
         self._alarms.use(policy.thresholds)
-        self._levels.use(policy.layouts[ONE_FILESYSTEM].all)
-        self._collector.use(policy.containers)
+        self._policy = policy
+        self._levels.use(self._thresholds())
+        self._disk_care.use(policy)
 
     async def observe(self) -> Snapshot:
         """One consistent instant."""
@@ -149,6 +179,7 @@ class HostRuntime:
         snapshot = await self._observer.observe(active)
         self._alarms.observed(MemoryPair(snapshot.node.memory, snapshot.node.pods_memory))
         self._levels.observed(snapshot.node)
+        self._disk_care.observed(snapshot.node, is_short=self._observer.is_disk_short)
         if self._containment.oom is not None:
             self._containment.oom.sweep()
         self._weigh(snapshot)
@@ -156,10 +187,13 @@ class HostRuntime:
         return snapshot
 
     async def reclaim(self, order: Reclaim) -> Reclaimed:
-        """Dead containers; there are no images on a bare host."""
-        if Reclaimable.CONTAINERS not in order.what:
-            return Reclaimed()
-        return await self._collector.collect(is_starved=True)
+        """Dead containers, and images where there is a container runtime."""
+        return await self._disk_care.reclaim(order)
+
+    @property
+    def places(self) -> DiskPlaces:
+        """Which filesystem is which."""
+        return self._filesystems.places
 
     def end(self, order: Eviction) -> None:
         """Tell the pod to end, or to hurry; raises PodGone."""
@@ -178,8 +212,17 @@ class HostRuntime:
         self._supervisor.told(uid)
 
     def is_finished(self, uid: str) -> bool:
-        """Whether nothing is left of the pod."""
-        return self._supervisor.is_finished(uid)
+        """Whether nothing is left of the pod; where it went for a disk, also of its layers in a container runtime."""
+        if not self._supervisor.is_finished(uid):
+            return False
+        boxes = self._boxes
+        return (
+            boxes is None
+            or boxes.has_cleared(uid)
+            or not any(
+                each.eviction.pod.uid == uid and each.eviction.signal in _DISK_SIGNALS for each in self.endings()
+            )
+        )
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, kills by the kernel, and containers that ended."""
@@ -205,9 +248,21 @@ class HostRuntime:
         """All pods, oldest first."""
         return self._supervisor.statuses()
 
-    def entrance(self, uid: str, container: str) -> Entrance:
+    def probe_counts(self) -> Sequence[ProbeCount]:
+        """What probes have answered."""
+        return self._supervisor.probe_counts()
+
+    def subject(self) -> NodeSubject:
+        """What there is to measure, for a client that asks for everything."""
+        runtime_pid = 0 if self._boxes is None else self._boxes.pid
+        active, statuses = self._supervisor.active(), self._supervisor.statuses()
+        places = self._containment.places
+        census = places.families.census(is_quick=True) if isinstance(places, ProcessGroups) else {}
+        return node_subject(self.settings, self._containment.kubepods, active, statuses, runtime_pid, census)
+
+    def way_in(self, uid: str, container: str) -> WayIn:
         """Into a running container. Raises StartError."""
-        return self._supervisor.entrance(uid, container)
+        return self._supervisor.way_in(uid, container)
 
     @property
     def memory_alarm(self) -> str:
@@ -231,6 +286,14 @@ class HostRuntime:
         self._newcomers = None
         self._wakeups.ring("pods")
 
+    def _thresholds(self) -> tuple[Threshold, ...]:
+        return self._policy.layouts[self._filesystems.layout].all
+
+    def _use_layout(self) -> None:
+        """The node's filesystems are others than was thought: watch those."""
+        self._levels.use(self._thresholds())
+        self._wakeups.ring("poll")
+
     def _weigh(self, snapshot: Snapshot) -> None:
         uids = [pod.uid for pod in snapshot.pods]
         if self._containment.kubepods is not None and uids != self._weighed:
@@ -250,14 +313,27 @@ class HostRuntime:
         """A full node takes no limit below what is used; evictions help, and then it is tried again."""
         while refused := kubepods.enforce():
             self._emit(events.LimitsRefused(kubepods.name, "; ".join(refused)))
-            await asyncio.sleep(ENFORCE_SECONDS)
+            await asyncio.sleep(self.settings.pace.enforcement)
         self._emit(events.LimitsEnforced(kubepods.name))
 
-    async def _collect_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(COLLECT_SECONDS)
-            done = await self._collector.collect(is_starved=False)
-            if done.containers:
-                self._emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes))
-            if done.errors:
-                self._emit(events.CollectionFailed(Reclaimable.CONTAINERS, "; ".join(done.errors)))
+
+def _configuration(machine: MachineCapacity, policy: Policy) -> NodeConfiguration:
+    # Whatever a configuration says, what volumes show is not asked for more often than every second.
+    seconds = max(policy.config.sync_frequency, SECOND_NS) / SECOND_NS
+    return NodeConfiguration(allocatable=node_allocatable(machine, policy).allocatable, period=seconds)
+
+
+def _rehearse_mounts(settings: HostSettings) -> str:
+    """Why processes cannot have mounts of their own, or an empty text. Raises MountError where they must."""
+    staging = settings.node_dir / "mounts"
+    if not settings.private_root:
+        return mounting.rehearse(staging)
+    layer = Layer(str(staging.with_name("layer")), str(settings.pods_dir))
+    remove_directory(Path(layer.directory))
+    try:
+        why = mounting.rehearse(staging, layer)
+    finally:
+        remove_directory(Path(layer.directory))
+    if why:
+        raise MountError(f"cannot give processes a private root: {why}")
+    return ""

@@ -8,10 +8,12 @@ journal) lies under `state_dir`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 
+from jettison.engine.lifecycle.rules import PAUSES, Pauses
 from jettison.errors import InputError
+from jettison.values import frozen
 
 # Names become path components, of cgroups among others, where a dot could make one look like a control file.
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -22,7 +24,30 @@ _LEAST_MEMORY = 4 * 1024 * 1024
 _LEAST_PIDS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class HostPace:
+    """How often things are done and how long they are waited for, in seconds: as a kubelet does, where it does them.
+
+    No option changes these; a program that needs another pace passes it.
+    """
+
+    # How often it is looked which logs have to be rotated, and the bytes from which on one has.
+    rotation: float = 10.0
+    largest_log: int = 10 * 1024 * 1024
+    # How often dead containers are cleared away when the disk is in no need of it.
+    collection: float = 60.0
+    # How often limits that a full node has refused are tried again.
+    enforcement: float = 60.0
+    # How long one attempt to kill lasts before it is said that a process does not die.
+    kill: float = 10.0
+    # How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has
+    # answered.
+    lost: float = 60.0
+    # Between two attempts to start a container, or to set a pod up.
+    pauses: Pauses = PAUSES
+
+
+@frozen
 class HostSettings:
     """Checked when made, so that paths may be built from it."""
 
@@ -40,12 +65,23 @@ class HostSettings:
     # Seconds between two walks over the pods' directories, and how long one walk may take before it is cut short.
     disk_period: float = 10.0
     disk_patience: float = 5.0
+    pace: HostPace = field(default_factory=HostPace)
+    # Bytes that are held on each disk and given up when it is full; 0 holds none.
+    ballast: int = 0
+    # Of containers that a runtime has systemd make; then the node's cgroups are slices. Empty: plain names.
+    scope_prefix: str = ""
+    # Whether what processes write to the host's files is kept in a layer of their own, and charged to their pods.
+    private_root: bool = False
+    # Patterns of names of images that are never removed.
+    keep_images: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checked_node_name(self.node_name)
         for name, value, least in (("memory", self.node_memory, _LEAST_MEMORY), ("pids", self.node_pids, _LEAST_PIDS)):
             if value is not None and value < least:
                 raise InputError(f"invalid node {name} `{value}`: must be at least {least}")
+        if self.ballast < 0:
+            raise InputError(f"invalid ballast `{self.ballast}`: must not be negative")
         for path in (self.state_dir, self.node_dir):
             if not path.is_absolute():
                 raise InputError(f"invalid directory `{path}`: must be an absolute path")

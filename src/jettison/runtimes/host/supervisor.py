@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.pod_worker import PodWorker
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_this_boot
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
-from jettison.runtimes.host.processes.processes import Entrance, seal_descriptors
+from jettison.runtimes.host.processes.processes import WayIn, seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.host.specs.spec import ContainerSpec, ImageOffer, PodSpec, Refusal, read_spec, refusal_of
 from jettison.runtimes.host.volumes import log_times, logs
@@ -47,22 +47,19 @@ from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import Process, read_process
 from jettison.runtimes.machine.background_tasks import BackgroundTasks
-from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
+from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
+from jettison.values import frozen
 
 CLEAN_UP_WAIT = 30
 """Seconds for which one waits until a pod that has stopped is cleared away (spec §9.6)."""
 
-# How often logs are looked at; the kubelet's period.
-_ROTATION_PERIOD = 10.0
 # How long the start waits for stray processes to die; they are ended in any case.
 _STRAYS_WAIT = 10.0
-# How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has answered.
-_LOST_WAIT = 60.0
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Remembered:
     """A pod that never ran here: it was not admitted."""
 
@@ -118,6 +115,7 @@ class Supervisor:
             kept = {uid for uid in self._pods if self._may_have_processes(uid)} | self._lost.keys()
             self._background.begin(self._services.boxes.sweep(kept))
         self._background.begin(self._tend_logs())
+        self._background.begin(self._tend_volumes())
 
     async def close(self) -> None:
         """Let go of all pods; they live on, and the next agent finds them."""
@@ -200,13 +198,15 @@ class Supervisor:
         worker.feed(ToldToEnd(worker.now(), order, order.grace_seconds, order.is_at_once))
         return worker
 
-    async def evict(self, order: Eviction) -> None:
-        """The same; returns when its containers have stopped. Raises StillRunning when that takes too long."""
+    async def evict(self, order: Eviction, patience: float | None = None) -> None:
+        """The same; returns when its containers have stopped. Raises StillRunning when that takes too long: longer than
+        the patience, or than a kubelet would wait.
+        """
         worker = self.end(order)
-        seconds = kill_wait(order.grace_seconds, worker.grace_seconds)
+        seconds = kill_wait(order.grace_seconds, worker.grace_seconds) if patience is None else patience
         await asyncio.wait([worker.stopped], timeout=seconds)
         if not worker.stopped.done():
-            raise StillRunning(f"pod `{order.pod}` has not stopped within {seconds} s")
+            raise StillRunning(f"pod `{order.pod}` has not stopped within {seconds:g} s")
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         """End the pod and forget it; returns when nothing but its logs is left. Harmless for an unknown one.
@@ -235,12 +235,12 @@ class Supervisor:
         if isinstance(entry, PodWorker):
             entry.feed(EvictionTold(entry.now()))
 
-    def entrance(self, uid: str, container: str) -> Entrance:
+    def way_in(self, uid: str, container: str) -> WayIn:
         """Into a running container. Raises StartError."""
         entry = self._pods.get(uid)
         if not isinstance(entry, PodWorker):
             raise StartError("the pod does not run")
-        return entry.entrance(container)
+        return entry.way_in(container)
 
     def is_finished(self, uid: str) -> bool:
         """Whether nothing is left of the pod: processes, volumes, cgroup. True for an unknown pod."""
@@ -250,6 +250,11 @@ class Supervisor:
     def statuses(self) -> Sequence[PodStatus]:
         """All pods, oldest first."""
         return self._statuses.get(self._lives(), lambda: [entry.status() for entry in self._pods.values()])
+
+    def probe_counts(self) -> list[ProbeCount]:
+        """Of all pods that are known."""
+        workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
+        return [each for worker in workers for each in worker.probe_counts()]
 
     def _lives(self) -> list[object]:
         """As long as these are the same objects, everything that is said about pods is the same."""
@@ -288,8 +293,8 @@ class Supervisor:
             await asyncio.wait(tasks, timeout=_STRAYS_WAIT)
         self._background.begin(self._remove_stray_directories())
         if self._lost:
-            uids = ", ".join(sorted(self._lost))
-            why = f"these run without a record: {uids}; each goes on if it is asked for within {_LOST_WAIT:g} s"
+            uids, seconds = ", ".join(sorted(self._lost)), self._services.settings.pace.lost
+            why = f"these run without a record: {uids}; each goes on if it is asked for within {seconds:g} s"
             self._services.emit(events.ActionFailed("recognise pods", why))
             self._background.begin(self._end_lost())
 
@@ -298,7 +303,7 @@ class Supervisor:
 
     async def _end_lost(self) -> None:
         """End the pods that no source has asked for."""
-        await asyncio.sleep(_LOST_WAIT)
+        await asyncio.sleep(self._services.settings.pace.lost)
         lost, self._lost = self._lost, {}
         await asyncio.gather(*(self._end_stray(uid, place) for uid, place in lost.items()))
         await self._remove_stray_directories()
@@ -332,18 +337,32 @@ class Supervisor:
 
     async def _tend_logs(self) -> None:
         """Note how they grow, every second, and rotate those that are due."""
-        times = log_times.LogTimes()
+        pace, times = self._services.settings.pace, log_times.LogTimes()
         written = KeptAnswer[tuple[list[str], list[str]]]()
-        rounds = max(1, round(_ROTATION_PERIOD / log_times.PERIOD))
+        rounds = max(1, round(pace.rotation / log_times.PERIOD))
+        try:
+            while True:
+                for _ in range(rounds):
+                    await asyncio.sleep(log_times.PERIOD)
+                    paths, plain = written.get(self._lives(), self._logs)
+                    if grown := times.grown(plain):
+                        await self._services.wait_for(times.look, grown)
+                # Now and then all of them: of some changes the kernel does not tell.
+                times.forget(plain)
+                await self._services.wait_for(times.look, plain)
+                for path in paths:
+                    if logs.is_due(path, pace.largest_log):
+                        await self._rotate(Path(path))
+        finally:
+            times.close()
+
+    async def _tend_volumes(self) -> None:
+        """Bring up to date what volumes show, one pod at a time: what is asked for is in memory meanwhile."""
         while True:
-            for number in range(rounds):
-                await asyncio.sleep(log_times.PERIOD)
-                paths, plain = written.get(self._lives(), self._logs)
-                if plain:
-                    await self._services.wait_for(times.look, plain)
-                for path in map(Path, paths if number + 1 == rounds else ()):
-                    if logs.is_due(path):
-                        await self._rotate(path)
+            await asyncio.sleep(self._services.configuration.period)
+            for entry in list(self._pods.values()):
+                if isinstance(entry, PodWorker) and entry.has_contents:
+                    await entry.refresh()
 
     def _logs(self) -> tuple[list[str], list[str]]:
         """Those that are being written, and those that need marks: a container runtime writes a time into each line."""

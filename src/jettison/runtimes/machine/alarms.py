@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.clock import Clock
@@ -36,6 +35,7 @@ from jettison.runtimes.machine.outlook import (
 )
 from jettison.runtimes.machine.usage_events import UsageEvents
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm
+from jettison.values import frozen
 
 _SHORTEST_PAUSE = 0.02
 # While an alarm is being moved, which is over in some 50 ms.
@@ -79,7 +79,7 @@ class Wakeups:
                 yield alarm
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watched:
     """Where the kernel's alarms are to be had; None where it has none."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from jettison import events
+from jettison.errors import RuntimeFailure
 
 
 class BackgroundTasks:
@@ -39,3 +40,26 @@ class BackgroundTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._emit(events.ActionFailed(f"look after {self._whose}", f"{type(error).__name__}: {error}"))
+
+
+async def until_one_ends(*work: Coroutine[Any, Any, Any]) -> None:
+    """Do all of it; when the first is done, cancel the rest and raise what it raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def succeeded(work: Awaitable[None], errors: list[str]) -> bool:
+    """Whether it did; why not is added to the errors, and the caller goes on with the next."""
+    try:
+        await work
+    except RuntimeFailure as failure:
+        errors.append(str(failure))
+        return False
+    return True

@@ -9,19 +9,16 @@ found so far, if that is more already.
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
 from jettison.clock import Clock
-from jettison.engine.node.snapshot import Layout
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import DirectoryWalk, DiskUsage, NoQuota, project_usage
-
-ONE_FILESYSTEM = Layout(has_image_fs=False, is_split=False)
-"""Images, writable layers and the node share it. Their readings exist all the same, as with a kubelet."""
 
 _BLOCK = 512
 _PORTION = 1000
@@ -113,7 +110,7 @@ class DiskWatch:
             if self._is_closed:
                 return
             try:
-                usage = _logs(Path(path)) if wanted[path] else self._tree(path)
+                usage = _logs(path) if wanted[path] else self._tree(path)
             except ObservationError as failure:
                 failures[path] = str(failure)
                 continue
@@ -142,14 +139,15 @@ def _larger(one: DiskUsage | None, other: DiskUsage | None) -> DiskUsage | None:
     return DiskUsage(max(one.size, other.size), max(one.inodes, other.inodes), max(one.unreadable, other.unreadable))
 
 
-def _logs(directory: Path) -> DiskUsage | None:
+def _logs(directory: str) -> DiskUsage | None:
     size = inodes = 0
     try:
-        for entry in directory.iterdir():
-            status = entry.lstat()
-            if stat.S_ISREG(status.st_mode):
-                size += status.st_blocks * _BLOCK
-                inodes += 1
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    size += status.st_blocks * _BLOCK
+                    inodes += 1
     except OSError as error:
         if error.errno in kernel_files.GONE:
             return DiskUsage(size, inodes) if inodes else None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OrderRecord:
     """An eviction without its pod, which the record around it has."""
 

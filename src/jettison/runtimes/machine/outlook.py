@@ -10,11 +10,11 @@ no usage alarm would ever ring. Such an outlook is not *reachable*, and memory h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from jettison.engine.node.signals import Signal
 from jettison.engine.node.snapshot import MemoryStats, Reading
 from jettison.engine.node.thresholds import Threshold, is_watched, memory_alarm_usage
+from jettison.values import frozen
 
 CLOSE = 4 * 2**20
 """Before a crossing, in bytes: 20 ms at 200 MiB/s, enough for a look at everything."""
@@ -25,7 +25,7 @@ _MARGIN = 2 * 1024 * 1024
 LONGEST_PAUSE = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryPair:
     """The node's memory and that of all pods together; None where it could not be measured."""
 
@@ -33,7 +33,7 @@ class MemoryPair:
     pods: MemoryStats | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outlook:
     """`headroom` is how much the working set may grow until the next crossing; None when there is nothing to cross."""
 

@@ -14,6 +14,7 @@ from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
+from jettison.runtimes.linux.cgroups.names import CgroupNames
 from jettison.runtimes.linux.cgroups.usage import UsageReader
 from tests.builders import GI, MI, container, pod, policy, resources
 from tests.runtimes.host.nodes import PLAIN, SLEEPS, needs_memory_events, needs_root, node, python, running, settings
@@ -38,6 +39,24 @@ def test_pods_lie_where_the_kubelet_puts_them(tmp_path: Path) -> None:
         assert made.kubepods.container_cgroup(GUARANTEED, "tasks") == f"{top}/podg/container-tasks"
         with pytest.raises(InputError):
             made.kubepods.of_pod(replace(BEST_EFFORT, uid="../x"))
+
+
+@needs_root
+def test_with_systemd_pods_lie_in_its_slices(tmp_path: Path) -> None:
+    """Where a runtime has systemd make scopes: made, limited, found again and removed under the kubelet's names."""
+    chosen = settings(tmp_path, scope_prefix="cri-containerd")
+    with node(chosen) as made:
+        kubepods = made.kubepods
+        top = CgroupNames("cri-containerd").top(chosen.node_cgroup)
+        last = top.rpartition("/")[2].removesuffix(".slice")
+        pod_cgroup = kubepods.pod_cgroup(replace(BURSTABLE, uid="a-b"))
+        qos = f"{top}/{last}-kubepods.slice/{last}-kubepods-burstable.slice"
+        assert pod_cgroup == f"{qos}/{last}-kubepods-burstable-poda_b.slice"
+        place = kubepods.of_box(replace(BURSTABLE, uid="a-b"), "c", "0123")
+        assert place.name == f"{pod_cgroup}/cri-containerd-0123.scope"
+        kubepods.of_pod(replace(BURSTABLE, uid="a-b")).create()
+        assert set(kubepods.found()) == {"a-b"}
+        assert Cgroup(made.cgroup_parent.mounts, pod_cgroup).remove()
 
 
 @needs_root

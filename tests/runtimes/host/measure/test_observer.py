@@ -20,6 +20,7 @@ from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.pods.reports import ActivePod, ActiveVolume
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.machine.disks import DiskWatch
+from jettison.runtimes.machine.node_disks import NodeDisks
 from jettison.runtimes.protocol import PodManifest
 from tests.builders import MI, pod, policy
 from tests.runtimes.host.nodes import PLAIN, SLEEPS, Node, active, needs_root, node, python, running, settings
@@ -42,7 +43,8 @@ async def watched(own: HostSettings, rules: Policy = PLAIN) -> AsyncIterator[Sce
     with node(own, rules) as made, ThreadPoolExecutor(1) as pool:
         meter = CgroupMeter(own, made.kubepods, made.host, clock)
         disks = DiskWatch(pool, clock, period=10, patience=5)
-        yield Scene(made, Observer(own, rules, meter, disks, clock), disks, meter, pool)
+        filesystems = NodeDisks(own.node_dir, clock)
+        yield Scene(made, Observer(own, rules, meter, disks, filesystems, clock), disks, meter, pool)
         await disks.close()
         meter.close()
         made.oom.close()

@@ -181,6 +181,9 @@ def test_a_readiness_probe_decides_about_readiness_only(tmp_path: Path) -> None:
         (scene.write_dir() / "ready").touch()
         await until(lambda: scene.condition("Ready").status == "True")
         assert scene.container().restarts == 0
+        counts = {(each.kind, each.result): each.times for each in scene.supervisor.probe_counts()}
+        assert set(counts) == {("readiness", "failed"), ("readiness", "successful")}
+        assert counts["readiness", "failed"] >= 1
 
     play(tmp_path, scenario)
 
@@ -206,7 +209,8 @@ def test_nothing_is_started_that_cannot_be_recorded(tmp_path: Path) -> None:
         moved = records.rename(records.with_name("moved"))
         records.write_text("")
         (scene.settings.node_dir / "go").touch()
-        await until(lambda: scene.container().restarts == 1)
+        # The restart is under way for a moment before it fails.
+        await until(lambda: scene.container().restarts == 1 and scene.said(events.ContainerBackOff) != [])
         status = scene.container()
         assert status.last is not None
         assert (status.state, status.last.exit_code, status.last.reason) == ("waiting", 128, "StartError")

@@ -15,6 +15,7 @@ from jettison import events
 from jettison.engine.node.evictions import PodCondition
 from jettison.errors import PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
+from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.host.volumes import removal
 from jettison.runtimes.linux.files.filesystems import read_mounts
 from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
@@ -65,7 +66,9 @@ def test_an_evicted_pod_stays_for_all_to_see(tmp_path: Path) -> None:
         assert scene.container().exit_code == 0
         assert scene.log() == "told\n"
         conditions = {each.type: each for each in status.conditions}
-        assert list(conditions) == ["Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"]
+        kinds = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+        assert list(conditions) == [*kinds, "DisruptionTarget"]
+        assert conditions["PodReadyToStartContainers"].status == "False"
         assert conditions["DisruptionTarget"] == PodCondition(
             "DisruptionTarget", "True", "TerminationByKubelet", order.message, 7
         )
@@ -293,7 +296,8 @@ def test_a_hook_that_hangs_has_the_grace_period_and_the_container_two_seconds_mo
         began = time.monotonic()
         await scene.supervisor.evict(eviction(scene.status().pod, 1))
         assert 2.9 <= time.monotonic() - began < 55
-        assert "preStop hook" in scene.said(events.ActionFailed)[0].what
+        (failed,) = scene.said(events.HookFailed)
+        assert (failed.hook, failed.why) == ("preStop", "it was still running when the grace period was over")
 
     play(tmp_path, scenario)
 
@@ -304,7 +308,36 @@ def test_a_hook_that_cannot_be_run_changes_nothing(tmp_path: Path) -> None:
         await started(scene, shell(POLITE, lifecycle=hook))
         await scene.supervisor.evict(eviction(scene.status().pod, 5))
         assert scene.container().exit_code == 0
-        assert "no such file" in scene.said(events.ActionFailed)[0].why
+        assert "no such file" in scene.said(events.HookFailed)[0].why
+
+    play(tmp_path, scenario)
+
+
+def test_hooks_run_beside_the_container_and_by_http(tmp_path: Path) -> None:
+    """postStart runs a command in the container's place; preStop asks a server, and any answer will do."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.write(b"HTTP/1.1 500 no\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def scenario(scene: Scene) -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        hooks = {
+            "postStart": {"exec": {"command": ["sh", "-c", "echo greeted >> order"]}},
+            "preStop": {"httpGet": {"port": port, "path": "/bye"}},
+        }
+        script = "trap 'cat order; exit 0' TERM; while :; do sleep 0.05; done"
+        await started(scene, shell(script, lifecycle=hooks))
+        await until(lambda: scene.container().is_ready)
+        await scene.supervisor.evict(eviction(scene.status().pod, 5))
+        assert scene.log().split() == ["greeted"]
+        assert asked == [b"GET /bye HTTP/1.1\r\n"]
+        assert scene.said(events.HookFailed) == []
+        server.close()
 
     play(tmp_path, scenario)
 
@@ -352,14 +385,11 @@ def test_a_pod_in_back_off_can_be_ended(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_what_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_end_in_time_is_said_to_run_and_is_killed_all_the_same(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await started(scene, container(STUBBORN))
-        monkeypatch.setattr("jettison.runtimes.host.supervisor.kill_wait", lambda *_: 0.3)
         with pytest.raises(StillRunning, match=r"pod `default/a` has not stopped within 0\.3 s"):
-            await scene.supervisor.evict(eviction(scene.status().pod))
+            await scene.supervisor.evict(eviction(scene.status().pod), patience=0.3)
         assert scene.status().phase == "Running"
         await scene.phase("Failed")
         assert scene.status().reason == "Evicted"
@@ -407,11 +437,8 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
 
 
 @needs_memory_events
-def test_what_cannot_be_killed_is_said_and_killed_as_soon_as_it_can_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_killed_is_said_and_killed_as_soon_as_it_can_be(tmp_path: Path) -> None:
     """The pods' parent is frozen, and what is frozen on version 1 does not die."""
-    monkeypatch.setattr("jettison.runtimes.host.volumes.pod_directories.PATIENCE", 0.2)
 
     async def scenario(scene: Scene) -> None:
         await scene.supervisor.start(manifest(container(SLEEPS)))
@@ -429,4 +456,4 @@ def test_what_cannot_be_killed_is_said_and_killed_as_soon_as_it_can_be(
         await stopping
         assert not is_alive(pid)
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(kill=0.2))

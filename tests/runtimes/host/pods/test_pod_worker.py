@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.engine.lifecycle import runs
+from jettison.engine.lifecycle.rules import Pauses
+from jettison.runtimes.host.settings import HostPace
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, STUBBORN, Scene, container, eviction, manifest, play, shell, until
 
@@ -23,6 +24,7 @@ def test_a_pod_that_runs(tmp_path: Path) -> None:
         assert status.phase == "Running"
         assert status.started_ns is not None
         assert {each.type: each.status for each in status.conditions} == {
+            "PodReadyToStartContainers": "True",
             "Initialized": "True",
             "Ready": "True",
             "ContainersReady": "True",
@@ -121,15 +123,14 @@ def test_restart_policies(tmp_path: Path, policy: str, code: int, phase: str, re
     play(tmp_path, scenario)
 
 
-def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_comes_back_when_its_back_off_is_over(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        monkeypatch.setattr(runs, "FIRST_BACK_OFF", 1)
         await scene.supervisor.start(manifest(shell("exit 1")))
         await until(lambda: len(scene.said(events.ContainerStarted)) == 4)
         assert [fact.restarts for fact in scene.said(events.ContainerStarted)] == [0, 1, 2, 3]
         assert [fact.seconds for fact in scene.said(events.ContainerBackOff)][:2] == [1, 2]
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(pauses=Pauses(restart=(1, 300))))
 
 
 def test_a_container_that_was_started_again_tells_how_it_ended_before(tmp_path: Path) -> None:
@@ -173,9 +174,8 @@ def test_one_container_that_ends_does_not_end_the_others(tmp_path: Path) -> None
     play(tmp_path, scenario)
 
 
-def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        monkeypatch.setattr(runs, "FIRST_BACK_OFF", 0.05)
         missing = tmp_path / "later"
         volumes = [{"name": "h", "hostPath": {"path": str(missing), "type": "Directory"}}]
         mounts = [{"name": "h", "mountPath": "/h"}]
@@ -190,7 +190,7 @@ def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path, monkeypa
         await scene.supervisor.stop("uid-a", 0)
         assert (missing / "file").read_text() == "hello"
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(pauses=Pauses(set_up=(0.05, 0.05))))
 
 
 def test_a_pod_that_ended_by_itself_leaves_its_files_and_nothing_else(tmp_path: Path) -> None:

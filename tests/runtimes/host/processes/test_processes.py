@@ -348,12 +348,49 @@ asyncio.run(spawn(Launch(["touch", {str(mark)!r}], {PATH!r}, Path("/")), place, 
 """
     agent = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, text=True)
     assert agent.returncode == -signal.SIGKILL, agent.stderr
-    pid = int(agent.stdout)
+    until_dead(int(agent.stdout))
+    assert not mark.exists()
+
+
+def until_dead(pid: int) -> None:
+    """Its descriptors are closed before it is off the list of processes, on a busy machine long before."""
     deadline = time.monotonic() + 30
     while is_alive(pid):
         assert time.monotonic() < deadline, "the child outlived its parent"
         time.sleep(0.01)
-    assert not mark.exists()
+
+
+@pytest.mark.parametrize("security", ["SecuritySpec()", pytest.param("SecuritySpec(user=65534)", marks=needs_root)])
+def test_a_command_in_a_container_ends_with_what_asked_for_it_also_with_kill_9(tmp_path: Path, security: str) -> None:
+    """The process that serves kubectl may be killed; what it ran for clients would otherwise run until its pod ends."""
+    program = f"""
+import asyncio, os, signal
+from pathlib import Path
+from jettison.runtimes.host.cgroups.places import Door
+from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.processes import Entrance, enter
+from jettison.runtimes.host.specs.security import SecuritySpec
+
+async def main():
+    launch = Launch((), {{"PATH": "/usr/bin:/bin"}}, Path("/"), security={security})
+    entrance = Entrance("main", launch, Door((), None))
+    process = await enter(entrance, ["sleep", "600"], (0, 1, 2), has_terminal=False)
+    print(process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    # The command has the output, too: it ends when both have.
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    until_dead(int(done.stdout))
 
 
 def test_a_long_command_does_not_fill_the_message(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ VOLUMES = [{"name": "v", "emptyDir": {}}]
         (ANY, IMAGE | {"securityContext": {"privileged": True}}, "--allow-privileged"),
         (ANY, IMAGE | {"securityContext": {"runAsGroup": 1}}, "together with runAsUser"),
         (ANY, IMAGE | {"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "breaks non-root policy"),
-        (ANY, IMAGE | {"volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "b"}]}, "subPath"),
+        (ANY, IMAGE | {"volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "../b"}]}, "subPath"),
     ],
 )
 def test_what_no_container_can_have_is_refused(offer: ImageOffer, container: dict[str, Any], error: str) -> None:

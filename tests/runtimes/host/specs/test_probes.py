@@ -45,7 +45,7 @@ def test_the_startup_probe_comes_first() -> None:
 def test_a_port_may_be_named() -> None:
     ports = [{"name": "web", "containerPort": 8080}]
     (probe,) = parsed(livenessProbe={"tcpSocket": {"port": "web"}}, ports=ports)
-    assert probe.action == TcpAction("127.0.0.1", 8080)
+    assert probe.action == TcpAction("", 8080)
 
 
 def test_a_page() -> None:

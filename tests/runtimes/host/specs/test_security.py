@@ -26,6 +26,7 @@ HONOURED: list[tuple[dict[str, Any], dict[str, Any], SecuritySpec]] = [
     ({}, {}, NO_SECURITY),
     ({"privileged": True}, {}, NO_SECURITY),
     ({"allowPrivilegeEscalation": True, "readOnlyRootFilesystem": False, "procMount": "Default"}, {}, NO_SECURITY),
+    ({"readOnlyRootFilesystem": True}, {}, SecuritySpec(is_sealed=True)),
     ({"seccompProfile": {"type": "Unconfined"}, "appArmorProfile": {"type": "Unconfined"}}, {}, NO_SECURITY),
     ({"privileged": True}, {"seccompProfile": {"type": "RuntimeDefault"}}, NO_SECURITY),
     ({"seccompProfile": {"type": "Unconfined"}}, {"seccompProfile": {"type": "RuntimeDefault"}}, NO_SECURITY),
@@ -51,10 +52,6 @@ def test_a_profile_of_the_pod_holds_for_its_containers() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    (
-        asked({"readOnlyRootFilesystem": True}),
-        "readOnlyRootFilesystem: a container on a bare host sees the host's files",
-    ),
     (asked({"runAsNonRoot": True}), "container has runAsNonRoot and image will run as root"),
     (asked({"runAsNonRoot": True, "runAsUser": 0}), "container's runAsUser breaks non-root policy"),
     (asked({"capabilities": {"drop": ["NET_RAWW"]}}), "capabilities.drop: there is no capability `NET_RAWW`"),

@@ -9,6 +9,8 @@ import pytest
 
 from jettison.engine.lifecycle.rules import ProbeKind, RestartPolicy
 from jettison.errors import ManifestError
+from jettison.runtimes.host.specs.content import FieldRef
+from jettison.runtimes.host.specs.probes import ExecAction
 from jettison.runtimes.host.specs.security import NO_SECURITY
 from jettison.runtimes.host.specs.spec import pod_spec
 from tests.runtimes.host.scenes import SLEEPS, container, document
@@ -43,13 +45,21 @@ def test_everything_that_can_be_asked_for() -> None:
     )
     app = spec.containers[0]
     assert app.command == ("app", "--name", "$(NAME)")
-    assert dict(app.env) == {"A": "1", "EMPTY": "", "NAME": "a", "NAMESPACE": "default", "UID": "uid-a"}
+    assert dict(app.env) == {
+        "A": "1",
+        "EMPTY": "",
+        "NAME": FieldRef("metadata.name"),
+        "NAMESPACE": FieldRef("metadata.namespace"),
+        "UID": FieldRef("metadata.uid"),
+    }
+    assert app.has_references
+    assert app.literals == (("A", "1"), ("EMPTY", ""))
     assert app.working_dir == "/srv"
     assert [(each.volume, each.path, each.sub_path) for each in app.mounts] == [
         ("cache", PurePosixPath("var/cache"), PurePosixPath("x"))
     ]
     assert [each.kind for each in app.probes] == [ProbeKind.LIVENESS]
-    assert app.pre_stop == ("sync",)
+    assert app.pre_stop == ExecAction(("sync",))
     assert (app.security.user, app.security.group) == (1000, 2000)
     assert [(each.name, each.is_init, each.is_sidecar) for each in spec.init_containers] == [
         ("first", True, False),
@@ -92,16 +102,27 @@ REFUSED = [
     (one(env=[{"name": "", "value": ""}]), "env: `` is not a name"),
     (one(env=[{"name": "A", "value": "\0"}]), "env `A`"),
     (one(env=[{"name": "A", "value": 1}]), "expected `str"),
-    (one(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]), "has only fieldRef"),
-    (one(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]), "has only fieldRef"),
-    (one(envFrom=[{"configMapRef": {"name": "m"}}]), "envFrom"),
+    (one(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]), "key `a/b` is not made of"),
+    (
+        one(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "../s", "key": "k"}}}]),
+        "secret name `../s` is not",
+    ),
+    (one(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.phase"}}}]), "is not known, there are"),
+    (one(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}}]), "is not known, there are"),
+    (one(env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.x"}}}]), "unsupported container"),
+    (one(env=[{"name": "A", "valueFrom": {"fileKeyRef": {}}}]), "valueFrom: a node has fieldRef, resourceFieldRef"),
+    (one(envFrom=[{}]), "envFrom: one of configMapRef and secretRef is required"),
     (one(volumeMounts=[{"name": "x", "mountPath": "/x"}]), "there is no volume `x`"),
     (one(restartPolicy="Always"), "only on init containers"),
     (document(container(SLEEPS), initContainers=[container(SLEEPS, "i", restartPolicy="Never")]), "may only be"),
     (document(container(SLEEPS), initContainers=[container(SLEEPS, "i", livenessProbe={})]), "probes and hooks"),
-    (one(lifecycle={"postStart": {"exec": {"command": ["x"]}}}), "postStart: not available"),
-    (one(lifecycle={"preStop": {"httpGet": {"port": 1}}}), "preStop: only exec"),
-    (one(lifecycle={"preStop": {"exec": {}}}), "preStop: only exec"),
+    (one(lifecycle={"preStop": {"tcpSocket": {"port": 1}}}), "preStop: tcpSocket does nothing in a hook"),
+    (one(lifecycle={"preStop": {"exec": {}}}), "preStop: exec.command: required value"),
+    (one(lifecycle={"preStop": {}}), "preStop: exactly one of exec, httpGet and sleep is needed, got 0"),
+    (one(lifecycle={"postStart": {"sleep": {"seconds": 1}, "exec": {"command": ["x"]}}}), "needed, got 2"),
+    (one(lifecycle={"postStart": {"sleep": {"seconds": 31}}}), "sleep.seconds is `31`, must be non-negative and at"),
+    (one(lifecycle={"preStop": {"sleep": {"seconds": -1}}}), "sleep.seconds is `-1`"),
+    (one(lifecycle={"postStart": {"httpGet": {"port": "web"}}}), "no port called `web`"),
     (one(securityContext={"runAsNonRoot": True}), "container has runAsNonRoot and image will run as root"),
     (one(securityContext={"runAsUser": -1}), "expected `int` >= 0"),
     (document(container(SLEEPS), restartPolicy="Sometimes"), "spec.restartPolicy is `Sometimes`"),
@@ -116,7 +137,7 @@ REFUSED = [
     (one(resources={"limits": {"memory": "much"}}), "resources.limits[memory]: "),
     (one(resources={"limits": {"memory": 10**5000}}), "resources.limits[memory]: "),
     (document(container(SLEEPS), resources={"limits": {"cpu": "-1"}}), "spec.resources.limits[cpu]: `-1` must be"),
-    (document(container(SLEEPS), volumes=[{"name": "v"}]), "only emptyDir and hostPath"),
+    (document(container(SLEEPS), volumes=[{"name": "v"}]), "a node has configMap, downwardAPI, emptyDir"),
     (document(container(SLEEPS), volumes=[{"name": "v", "emptyDir": {}}] * 2), "two volumes are called `v`"),
     (document(container(SLEEPS), name="../../etc"), "metadata.name"),
     (document(container(SLEEPS), name="a" * 125), "do not fit into the 255 characters"),

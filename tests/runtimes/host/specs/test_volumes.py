@@ -35,7 +35,7 @@ def test_both_kinds(asked: dict[str, Any], found: VolumeSpec) -> None:
     ("asked", "complaint"),
     [
         ({"name": "V"}, "volume name"),
-        ({"configMap": {"name": "m"}}, "only emptyDir and hostPath"),
+        ({"nfs": {"server": "m"}}, "a node has configMap, downwardAPI, emptyDir"),
         ({"emptyDir": {"medium": "HugePages"}}, "medium is `HugePages`"),
         ({"emptyDir": {"sizeLimit": "lots"}}, "sizeLimit"),
         ({"emptyDir": {"sizeLimit": []}}, "sizeLimit is a list"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jettison.node.logs.log_files import Stamper, log_blocks
-from jettison.runtimes.host.volumes import log_times, logs
+from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.log_times import MOST_MARKS, LogTimes, Mark, Marks, note, times_file
 
 SECOND = 10**9
@@ -97,7 +97,8 @@ def test_a_log_that_does_not_grow_costs_no_mark(log: Path) -> None:
         times.look([str(log)])
     size = Path(times_file(log)).stat().st_size
     times.look([str(log), str(log.with_name("gone.log"))])
-    LogTimes().look([str(log)])  # the next agent
+    times.close()
+    note(str(log))  # the next agent
     assert Path(times_file(log)).stat().st_size == size == 4 * 16
 
 
@@ -108,13 +109,33 @@ def test_a_container_that_cuts_its_own_log_begins_anew(log: Path) -> None:
     assert shown(log) == "2030-01-01T00:00:50.000000000Z x\n"
 
 
-def test_marks_are_bounded_and_old_lines_keep_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_times, "MOST_MARKS", 64)
-    monkeypatch.setattr(log_times, "_RECENT", 16)
+def test_only_logs_that_have_grown_are_looked_at(log: Path) -> None:
+    """What has not is told by nothing, and costs nothing."""
+    other, paths = log.with_name("1.log"), [str(log), str(log.with_name("1.log"))]
+    times = LogTimes()
+    assert times.grown(paths) == paths
+    times.look(paths)
+    # One that is not there could not be followed, and is looked for again.
+    assert times.grown(paths) == paths[1:]
+    write(other, "x\n", 10)
+    times.look(paths[1:])
+    assert times.grown(paths) == []
+    write(log, "y\n", 20)
+    write(log, "y\n", 20)
+    assert times.grown(paths) == paths[:1]
+    assert times.grown(paths) == paths[:1], "until it was looked at"
+    times.look(paths[:1])
+    assert times.grown(paths) == []
+    times.forget(paths[:1])
+    assert times.grown(paths) == paths[1:]
+    times.close()
+
+
+def test_marks_are_bounded_and_old_lines_keep_a_time(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     for number in range(500):
         write(path, f"{number}\n", number)
-        note(str(path))
+        note(str(path), most=64, recent=16)
     assert Path(times_file(path)).stat().st_size <= 65 * 16
     lines = [line.split(" ") for line in shown(path).splitlines()]
     seconds = [int(time[17:19]) + 60 * int(time[14:16]) for time, _ in lines]

@@ -78,7 +78,7 @@ def test_rotation_keeps_five_files_and_the_writer_notices_nothing(tmp_path: Path
 
 def test_a_log_is_due_when_it_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
-    assert not logs.is_due(path)
+    assert not logs.is_due(path, 0)
     path.write_bytes(b"x" * 100)
     assert logs.is_due(path, 99)
     assert not logs.is_due(path, 100)

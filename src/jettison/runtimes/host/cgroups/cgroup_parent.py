@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import InputError, RemovalError, WriteError
@@ -21,8 +20,10 @@ from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import CgroupV1, CgroupV2
 from jettison.runtimes.linux.cgroups.mounts import CGROUP_ROOT, CgroupMounts, delegated_cgroup, discover
+from jettison.runtimes.linux.cgroups.names import PLAIN, CgroupNames
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.values import frozen
 
 # The leaf of a delegated cgroup into which we and our siblings move: version 2 lets a cgroup have either processes or
 # children with controllers.
@@ -39,7 +40,7 @@ _OWNER_ONLY = 0o600
 _ATTEMPTS, _PAUSE = 50, 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CgroupParent:
     """`node` is the cgroup of the node; what is above it up to `base` was made by us too, `base` itself was not."""
 
@@ -47,6 +48,7 @@ class CgroupParent:
     base: str
     node: str
     claim: Claim
+    names: CgroupNames
 
     def leave(self) -> bool:
         """Remove the node once it is empty, if it is ours, and the way down to it; other nodes that use it keep it.
@@ -76,7 +78,7 @@ class CgroupParent:
         return is_gone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoGround:
     """Why cgroups cannot be used."""
 
@@ -94,19 +96,22 @@ def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: P
     memory = mounts.holding("memory")
     if memory is None:
         return NoGround("the memory controller is not mounted")
-    base = delegated_cgroup(mounts, proc) or ""
-    node = f"{base}/{settings.node_cgroup}" if base else settings.node_cgroup
+    names = CgroupNames(settings.scope_prefix)
+    # Slices are systemd's, and stand at the root.
+    base = "" if settings.scope_prefix else delegated_cgroup(mounts, proc) or ""
+    own = names.top(settings.node_cgroup)
+    node = f"{base}/{own}" if base else own
     try:
         if base and memory.is_unified:
             _make_room(mounts, base)
-        claimed = claim(Cgroup(mounts, node))
+        claimed = claim(Cgroup(mounts, node), names)
     except WriteError as failure:
         return NoGround(str(failure))
     words = CgroupV2 if memory.is_unified else CgroupV1
     if not (memory.mount_point / node / words.MEMORY_LIMIT).exists():
         claimed.release()
         return NoGround(f"no memory controller in `{memory.mount_point / node}`: no cgroup above passes it on")
-    return CgroupParent(mounts, base, node, claimed)
+    return CgroupParent(mounts, base, node, claimed, names)
 
 
 def _make_room(mounts: CgroupMounts, base: str) -> None:
@@ -141,13 +146,13 @@ class Claim:
             self._descriptor = -1
 
 
-def claim(cgroup: Cgroup) -> Claim:
+def claim(cgroup: Cgroup, names: CgroupNames = PLAIN) -> Claim:
     """Make the cgroup and hold it.
 
     Raises WriteError when it cannot be made, and InputError when another agent holds it or it is no node's.
     """
     for _ in range(_ATTEMPTS):
-        is_ours = _is_ours(cgroup)
+        is_ours = _is_ours(cgroup, names)
         cgroup.create()
         descriptor = _lock(cgroup)
         if descriptor is not None:
@@ -161,10 +166,10 @@ def claim(cgroup: Cgroup) -> Claim:
     )
 
 
-def _is_ours(cgroup: Cgroup) -> bool:
+def _is_ours(cgroup: Cgroup, names: CgroupNames) -> bool:
     if not cgroup.exists:
         return True
-    children = {name.rpartition("/")[2] for name in cgroup.children()}
+    children = {names.own(name) for name in cgroup.children()}
     strangers = sorted(children - {KUBEPODS})
     if strangers:
         raise _no_node(cgroup, f"a cgroup `{strangers[0]}`")

@@ -7,10 +7,11 @@ way an eviction ends. That loads every line of the way, and a machine that would
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jettison.clock import Clock
 from jettison.engine.config.allocatable import MachineCapacity
@@ -32,11 +33,15 @@ from jettison.runtimes.linux import proc
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import lowest_oom_score_adj
 from jettison.runtimes.machine.alarms import Watched
+from jettison.values import frozen
+
+if TYPE_CHECKING:
+    from jettison.runtimes.linux.systemd import SliceUnits
 
 _PATIENCE = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Containment:
     """Where pods live, how they are measured, and where the kernel raises alarms about them."""
 
@@ -49,7 +54,7 @@ class Containment:
     oom: OomWatch | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Builder:
     """What both ways need."""
 
@@ -89,6 +94,7 @@ class Builder:
             config.pod_pids_limit,
             lowest,
             kills_as_one=not config.single_process_oom_kill,
+            slices=self._slices(cgroup_parent),
         )
         try:
             missing = kubepods.create(self.settings, self.machine, self.policy)
@@ -101,6 +107,16 @@ class Builder:
             lacks = ("singleProcessOOMKill: false takes cgroup v2, here the kernel kills one process at a time", *lacks)
         meter = CgroupMeter(self.settings, kubepods, self.host, self.clock)
         return Containment(kubepods, meter, self._alarm_places(kubepods), (*missing, *lacks), kubepods, oom)
+
+    def _slices(self, cgroup_parent: CgroupParent) -> SliceUnits | None:
+        """To be told of them, where cgroups are systemd's."""
+        memory = cgroup_parent.mounts.holding("memory")
+        if not self.settings.scope_prefix or memory is None:
+            return None
+        # Loaded only where it is needed.
+        from jettison.runtimes.linux.systemd import SliceUnits, Systemd  # noqa: PLC0415
+
+        return SliceUnits(self.emit, Systemd(self.clock), is_unified=memory.is_unified)
 
     def _in_families(self, lowest: int | None, lacks: tuple[str, ...]) -> Containment:
         limits = kubepods_limits(self.machine, self.policy)
@@ -122,16 +138,24 @@ class Builder:
 
 
 async def rehearse_kill(places: Places) -> None:
-    """Raises SignalError when a pod could not be ended here."""
+    """Raises SignalError when a pod could not be ended here. Cancelled, it leaves nothing behind."""
     pod = Pod("rehearsal", "jettison", uid=f"rehearsal-{os.getpid()}")
     outer, inner = places.of_pod(pod), places.of_container(pod, "main")
     try:
         outer.create()
         inner.create()
         command = ("/bin/sh", "-c", "trap '' TERM; sleep 60")
-        process = await spawn(Launch(command, inner.environment, Path("/")), inner, lambda _pid, _start: None)
-        inner.kill()
-        left = await inner.empty(_PATIENCE)
+        launch = Launch(command, inner.environment, Path("/"))
+        spawning = asyncio.ensure_future(spawn(launch, inner, lambda _pid, _start: None))
+        try:
+            process = await asyncio.shield(spawning)
+        finally:
+            # Cancelled before the child is in its cgroup, a kill would miss it.
+            await asyncio.wait([spawning])
+            if not spawning.cancelled():
+                spawning.exception()
+            inner.kill()
+            left = await inner.empty(_PATIENCE)
         if left:
             raise SignalError(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
         await process.exited

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from jettison.engine.config.allocatable import MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.config.policy import Policy
@@ -24,17 +26,20 @@ from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
-from jettison.runtimes.host.cgroups.oom import OomWatch, Tenancy
+from jettison.runtimes.host.cgroups.oom import FollowedCgroup, OomWatch
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.settings import HostSettings, checked_uid
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
 
+if TYPE_CHECKING:
+    from jettison.runtimes.linux.systemd import SliceUnits
+
 _POD = "pod"
 _CONTAINER = "container-"
 # No runtime calls a container so.
 _NO_BOX = "no-container"
-_QOS = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/besteffort"}
+_QOS = {Qos.GUARANTEED: "", Qos.BURSTABLE: "burstable", Qos.BEST_EFFORT: "besteffort"}
 
 _PERIOD_US = 100_000
 
@@ -51,12 +56,16 @@ class Kubepods:
         lowest_score: int | None = None,
         *,
         kills_as_one: bool = True,
+        slices: SliceUnits | None = None,
     ) -> None:
         self._cgroup_parent = cgroup_parent
+        # Where the cgroups are systemd's.
+        self._slices = slices
         self._oom = oom
         self.mounts = cgroup_parent.mounts
         self.node = cgroup_parent.node
-        self.name = f"{cgroup_parent.node}/{KUBEPODS}"
+        self._names = cgroup_parent.names
+        self.name = self._names.child(cgroup_parent.node, KUBEPODS)
         self._memory_capacity = memory_capacity
         self._most_pids_per_pod = most_pids_per_pod
         # Below this the kernel refuses; a pod that should be better protected gets the best there is.
@@ -76,13 +85,16 @@ class Kubepods:
             self.name: kubepods_limits(machine, policy),
         }
         shares = {
-            f"{self.name}/burstable": burstable_limits(()),
-            f"{self.name}/besteffort": best_effort_limits(),
+            self._of_class(Qos.BURSTABLE): burstable_limits(()),
+            self._of_class(Qos.BEST_EFFORT): best_effort_limits(),
         }
         everything = self._limits | shares
         for name in everything:
             Cgroup(self.mounts, name).create()
         missing, _ = self._limit(everything)
+        if self._slices is not None:
+            for name, allowed in everything.items():
+                self._slices.hold(name, allowed)
         return tuple(f"no controller `{name}`: what it would limit is not limited" for name in sorted(missing))
 
     def enforce(self) -> tuple[str, ...]:
@@ -96,11 +108,14 @@ class Kubepods:
 
     def share(self, pods: Iterable[Pod]) -> None:
         """Weigh the Burstable pods against the others by what they ask for now."""
-        Cgroup(self.mounts, f"{self.name}/burstable").limit(burstable_limits(pods))
+        name, allowed = self._of_class(Qos.BURSTABLE), burstable_limits(pods)
+        Cgroup(self.mounts, name).limit(allowed)
+        if self._slices is not None:
+            self._slices.hold(name, allowed)
 
     def pod_cgroup(self, pod: Pod) -> str:
         """The name, whether or not it exists."""
-        return f"{self._parent(pod)}/{_POD}{checked_uid(pod.uid)}"
+        return self._names.child(self._parent(pod), f"{_POD}{checked_uid(pod.uid)}")
 
     def container_cgroup(self, pod: Pod, container: str) -> str:
         """The name, whether or not it exists."""
@@ -110,7 +125,8 @@ class Kubepods:
         """Holds no process of its own."""
         name = self.pod_cgroup(pod)
         allowed = pod_limits(pod, self._most_pids_per_pod)
-        return CgroupPlace(Cgroup(self.mounts, name), allowed, watcher=Tenancy(self._oom, name, pod))
+        watcher = FollowedCgroup(self._oom, name, pod)
+        return CgroupPlace(Cgroup(self.mounts, name), allowed, watcher=watcher, slices=self._slices)
 
     def of_container(self, pod: Pod, container: str) -> Place:
         """With the container's own limits and its oom_score_adj (spec §11)."""
@@ -118,11 +134,11 @@ class Kubepods:
 
     def of_box(self, pod: Pod, container: str, box: str) -> Place:
         """Named by the runtime; with the limits that the runtime sets, too, but watched before it does."""
-        return self._place(pod, container, f"{self.pod_cgroup(pod)}/{box or _NO_BOX}")
+        return self._place(pod, container, self._names.box(self.pod_cgroup(pod), box or _NO_BOX))
 
     def _place(self, pod: Pod, container: str, name: str) -> Place:
         allowed, score = self.container_limits(pod, container)
-        return CgroupPlace(Cgroup(self.mounts, name), allowed, score, Tenancy(self._oom, name, pod, container))
+        return CgroupPlace(Cgroup(self.mounts, name), allowed, score, FollowedCgroup(self._oom, name, pod, container))
 
     def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
         """As the kernel will take them."""
@@ -136,7 +152,9 @@ class Kubepods:
     def found(self) -> Mapping[str, Place]:
         """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""
         return {
-            name.rpartition("/")[2].removeprefix(_POD): CgroupPlace(Cgroup(self.mounts, name), Limits())
+            self._names.own(name).removeprefix(_POD): CgroupPlace(
+                Cgroup(self.mounts, name), Limits(), slices=self._slices
+            )
             for name in self._pods()
         }
 
@@ -145,9 +163,22 @@ class Kubepods:
         try:
             if next(self._pods(), None) is not None or not Cgroup(self.mounts, self.name).remove():
                 return False
-            return self._cgroup_parent.leave()
+            is_gone = self._cgroup_parent.leave()
+            if self._slices is not None:
+                self._drop_slices(self._slices)
+            return is_gone
         finally:
             self._cgroup_parent.claim.release()
+            if self._slices is not None:
+                self._slices.close()
+
+    def _drop_slices(self, slices: SliceUnits) -> None:
+        """Of what is gone, the innermost first."""
+        names = [self._of_class(Qos.BURSTABLE), self._of_class(Qos.BEST_EFFORT), self.name]
+        names += [self.node, *map(str, PurePosixPath(self.node).parents)][:-1]
+        for name in names:
+            if not Cgroup(self.mounts, name).exists:
+                slices.drop(name)
 
     def _limit(self, wanted: Mapping[str, Limits]) -> tuple[set[str], tuple[str, ...]]:
         """The controllers that are missing, and what was refused."""
@@ -161,12 +192,15 @@ class Kubepods:
 
     def _parent(self, pod: Pod) -> str:
         # The reported class is a free text of the pod's document.
-        return self.name + next((part for qos, part in _QOS.items() if qos == pod.qos), _QOS[Qos.BEST_EFFORT])
+        return self._of_class(next((qos for qos in _QOS if qos == pod.qos), Qos.BEST_EFFORT))
+
+    def _of_class(self, qos: Qos) -> str:
+        return self._names.child(self.name, _QOS[qos]) if _QOS[qos] else self.name
 
     def _pods(self) -> Iterator[str]:
-        for part in _QOS.values():
-            for name in sorted(Cgroup(self.mounts, self.name + part).children()):
-                if name.rpartition("/")[2].startswith(_POD):
+        for qos in _QOS:
+            for name in sorted(Cgroup(self.mounts, self._of_class(qos)).children()):
+                if self._names.own(name).startswith(_POD):
                     yield name
 
 

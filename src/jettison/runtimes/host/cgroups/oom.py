@@ -22,6 +22,7 @@ from jettison.runtimes.linux.cgroups.memcg_events import OomAlarm
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts
 from jettison.runtimes.linux.files.kernel_files import PROC, DescriptorBudget, KeptFile
 from jettison.runtimes.linux.kernel_log import KMSG, KernelLog
+from jettison.values import frozen
 
 # After an alarm the kill follows within a few milliseconds, unless the kernel has to reclaim first.
 _LOOK_AGAIN = (0.002, 0.02, 0.2)
@@ -129,9 +130,9 @@ class OomWatch:
             followed.alarm = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tenancy:
-    """A container or, without a name, a pod with all of its containers: what their place tells of itself."""
+@frozen
+class FollowedCgroup:
+    """The cgroup of a container or, without a name, of a pod: watched from its creation to its removal."""
 
     watch: OomWatch
     cgroup: str

@@ -13,7 +13,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jettison.engine.pods.oom_scores import oom_score_adjustments
 from jettison.engine.pods.pod import Pod
@@ -26,6 +26,9 @@ from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+
+if TYPE_CHECKING:
+    from jettison.runtimes.linux.systemd import SliceUnits
 
 # Between two looks whether all are dead: most are within 1 ms, a process of 400 MB takes 25.
 _FIRST_PAUSE = 0.0005
@@ -178,17 +181,24 @@ class Watcher(Protocol):
 class CgroupPlace:
     """A cgroup. Nothing gets out of it, whatever it forks."""
 
-    __slots__ = ("_limits", "_oom_score_adj", "_watcher", "cgroup")
+    __slots__ = ("_limits", "_oom_score_adj", "_slices", "_watcher", "cgroup")
 
     environment: Mapping[str, str] = {}
 
     def __init__(
-        self, cgroup: Cgroup, limits: Limits, oom_score_adj: int | None = None, watcher: Watcher | None = None
+        self,
+        cgroup: Cgroup,
+        limits: Limits,
+        oom_score_adj: int | None = None,
+        watcher: Watcher | None = None,
+        slices: SliceUnits | None = None,
     ) -> None:
         self.cgroup = cgroup
         self._limits = limits
         self._oom_score_adj = oom_score_adj
         self._watcher = watcher
+        # Where it is a slice of systemd.
+        self._slices = slices
 
     @property
     def name(self) -> str:
@@ -204,6 +214,8 @@ class CgroupPlace:
         """A controller that this machine lacks was named once at the start and is passed over here."""
         self.cgroup.create()
         self.cgroup.limit(self._limits)
+        if self._slices is not None:
+            self._slices.hold(self.name, self._limits)
         if self._watcher is not None:
             self._watcher.begin()
 
@@ -242,7 +254,7 @@ class CgroupPlace:
         """All levels, all hierarchies."""
         if self._watcher is not None:
             self._watcher.end()
-        return self.cgroup.remove()
+        return self.cgroup.remove() and (self._slices is None or self._slices.drop(self.name))
 
 
 class FamilyPlace:

@@ -8,7 +8,6 @@ for a process of 400 MB). Page cache is not counted then, nor is a process that 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -27,6 +26,7 @@ from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import Process
 from jettison.runtimes.machine.outlook import MemoryPair
+from jettison.values import frozen
 
 # Bytes by which two counters may differ that mean the same: each processor charges in batches of 64 pages.
 _BATCH = 256 * 1024
@@ -35,7 +35,7 @@ _LIMIT_LASTS_NS = 10**9
 _QUICK_NS = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exactness:
     """On what the answer depends this time. What is not needed exactly may be as old as the last exact reading."""
 

@@ -14,18 +14,18 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import ROWS, Resource, readings
 from jettison.engine.node.snapshot import (
     ContainerUsage,
-    FsStats,
+    Disks,
     NodeStats,
     PodUsage,
     Snapshot,
     VolumeUsage,
 )
-from jettison.errors import ObservationError
 from jettison.runtimes.host.measure.meter import Exactness, Meter, PodNumbers
 from jettison.runtimes.host.pods.reports import ActiveContainer, ActivePod
 from jettison.runtimes.host.settings import HostSettings
-from jettison.runtimes.linux.files.filesystems import read_filesystem
-from jettison.runtimes.machine.disks import ONE_FILESYSTEM, DiskWatch, Targets
+from jettison.runtimes.linux.files.disk_usage import DiskUsage
+from jettison.runtimes.machine.disks import DiskWatch, Targets
+from jettison.runtimes.machine.node_disks import NodeDisks
 
 _REFRESH_NS = 10 * 10**9
 # How long a full disk may make the agent wait for the pods' directories to be measured; never when memory is short too.
@@ -37,24 +37,36 @@ _DISK = frozenset({Resource.EPHEMERAL_STORAGE, Resource.INODES})
 class Observer:
     """Puts a snapshot together."""
 
-    def __init__(self, settings: HostSettings, policy: Policy, meter: Meter, disks: DiskWatch, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: HostSettings,
+        policy: Policy,
+        meter: Meter,
+        disks: DiskWatch,
+        filesystems: NodeDisks,
+        clock: Clock,
+    ) -> None:
         self._settings = settings
-        self._thresholds = policy.layouts[ONE_FILESYSTEM].all
+        self._policy = policy
+        self._filesystems = filesystems
         self._meter = meter
         self._disks = disks
         self._clock = clock
+        # Whether a disk threshold was not resolved at the last look.
+        self.is_disk_short = False
         self._exact_ns: int | None = None
         self._running: list[str] = []
         self._wanted_ns = 0
 
     def use(self, policy: Policy) -> None:
         """From the next observation on: how exactly is measured depends on what is short."""
-        self._thresholds = policy.layouts[ONE_FILESYSTEM].all
+        self._policy = policy
 
     async def observe(self, active: Sequence[ActivePod]) -> Snapshot:
         """Raises ObservationError when the node's memory or its filesystem cannot be read; pods may come and go."""
         node = self._node()
         short = self._short(node)
+        self.is_disk_short = bool(short & _DISK)
         self._want(active)
         if short & _DISK and Resource.MEMORY not in short:
             await self._disks.refresh(_DISK_PATIENCE)
@@ -71,7 +83,7 @@ class Observer:
                 for each in active
                 if (known := numbers.get(each.manifest.pod.uid)) is not None
             },
-            ONE_FILESYSTEM,
+            self._filesystems.layout,
         )
 
     def _want(self, active: Sequence[ActivePod]) -> None:
@@ -84,36 +96,21 @@ class Observer:
 
     def levels(self) -> NodeStats:
         """Everything of the node but its memory. Raises ObservationError when its filesystem cannot be read."""
-        disk = self._filesystem()
+        node, images, layers = self._filesystems.read()
         name, processes = self._settings.node_name, self._meter.processes()
-        return NodeStats(name, fs=disk, image_fs=disk, container_fs=disk, processes=processes)
+        return NodeStats(name, fs=node, image_fs=images, container_fs=layers, processes=processes)
 
     def _node(self) -> NodeStats:
         memory = self._meter.memory()
         has_pods = memory.pods is not None
         return self.levels()._replace(memory=memory.node, pods_memory=memory.pods, has_pods_container=has_pods)
 
-    def _filesystem(self) -> FsStats:
-        found = read_filesystem(self._settings.node_dir)
-        if found is None:
-            raise ObservationError(f"cannot measure nodefs: `{self._settings.node_dir}` is gone")
-        inodes_used = None if found.inodes is None or found.inodes_free is None else found.inodes - found.inodes_free
-        return FsStats(
-            self._clock.steady_ns(),
-            found.available,
-            found.capacity,
-            found.used,
-            found.inodes_free,
-            found.inodes,
-            inodes_used,
-        )
-
     def _short(self, node: NodeStats) -> frozenset[Resource]:
         """Resources for which the engine may want a ranking: it never ranks while all thresholds are resolved."""
         found = readings(node)
         return frozenset(
             ROWS[threshold.signal].resource
-            for threshold in self._thresholds
+            for threshold in self._policy.layouts[self._filesystems.layout].all
             if (reading := found.get(threshold.signal)) is not None and threshold.is_unresolved(reading)
         )
 
@@ -138,6 +135,11 @@ class Observer:
     def _container(self, container: ActiveContainer, numbers: PodNumbers) -> ContainerUsage:
         usages = self._disks.usages
         rootfs, logs = usages.get(container.writable_dir), usages.get(container.log_dir)
+        if rootfs is not None and not container.box and self._filesystems.layout.disks is Disks.DEDICATED:
+            # A process writes on nodefs, whatever there is for containers: there it counts, with its logs.
+            before = logs or DiskUsage(0, 0)
+            logs = DiskUsage(rootfs.size + before.size, rootfs.inodes + before.inodes)
+            rootfs = None
         return ContainerUsage(
             container.name,
             numbers.containers[container.name],

@@ -8,28 +8,48 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 
 from jettison import events
-from jettison.errors import ManifestError, ObservationError, RuntimeFailure, StartError
-from jettison.runtimes.containers import BoxLimits, BoxMount, BoxOrder, ContainerRuntime, FoundImage, SandboxOrder
+from jettison.errors import ContentError, ManifestError, ObservationError, RuntimeFailure, StartError
+from jettison.runtimes.containers import (
+    BoxAddress,
+    BoxLimits,
+    BoxMount,
+    BoxOrder,
+    ContainerRuntime,
+    FoundImage,
+    SandboxOrder,
+)
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods.records import BoxRecord
 from jettison.runtimes.host.processes import processes
-from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Identity, Process
+from jettison.runtimes.host.processes.launching import add_variables
+from jettison.runtimes.host.processes.processes import EndedProcess, Identity, Process, WayIn
 from jettison.runtimes.host.specs.spec import ContainerSpec, ImageSpec, PodSpec
 from jettison.runtimes.host.specs.texts import Sizes, expand
+from jettison.runtimes.host.specs.volumes import MountSpec
 from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
+from jettison.runtimes.host.volumes.removal import remove_directory
+from jettison.runtimes.host.volumes.volumes import Volume, show_sub_path
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.linux.processes import read_process
 
 # How long the runtime's books may take to say how a container ended of which the kernel did not tell.
 _END_SECONDS = 5.0
 _KILLED = 128 + signal.SIGKILL
-_UPPER = "upperdir="
+
+
+def is_end_known(exit_code: int | None, *, is_oom: bool, is_killed: bool) -> bool:
+    """Whether the kernel told all about the end of a main process, so that the runtime need not be asked.
+
+    A count of OOM kills does not stand in for the exit code, which only the parent of a process learns.
+    """
+    return exit_code is not None and (exit_code != _KILLED or is_oom or is_killed)
 
 
 def sandbox_order(directories: PodDirectories, spec: PodSpec) -> SandboxOrder:
@@ -43,6 +63,9 @@ def sandbox_order(directories: PodDirectories, spec: PodSpec) -> SandboxOrder:
         str(logs.pod_log_dir(services.settings.logs_dir, pod)),
         spec.has_host_processes,
         spec.shares_processes,
+        not spec.has_host_network,
+        spec.hostname,
+        spec.ports,
     )
 
 
@@ -79,7 +102,7 @@ class BoxLauncher:
         # It was pulled when the pod was set up; what was removed since is fetched again.
         policy = "Never" if self._image.pull_policy == "Never" else "IfNotPresent"
         image = await runtime.find_image(self._image.name, policy)
-        order = self._box_order(run, image)
+        order = self._box_order(run, image, await self._ask_for_variables())
         await services.wait_for(self._prepare, run)
         starting = asyncio.ensure_future(self._start(runtime, order, image, note))
         try:
@@ -99,7 +122,9 @@ class BoxLauncher:
         image: FoundImage,
         note: Callable[[Identity | None], None],
     ) -> Process | EndedProcess:
-        box = await runtime.create(await runtime.sandbox(self._order), self._order, order)
+        sandbox = await runtime.sandbox(self._order)
+        self._directories.addresses = sandbox.addresses
+        box = await runtime.create(sandbox, self._order, order)
         self.box = BoxRecord(box, _stop_signal(image.stop_signal))
         self.place = self._place_of(box)
         self.place.create()
@@ -144,22 +169,25 @@ class BoxLauncher:
             raise StartError(f"container `{self._spec.name}` does not run")
         return await self._runtime().run_command(self.box.id, command)
 
-    def entrance(self, run: int) -> Entrance:  # noqa: ARG002
-        """There is none yet: a process that enters takes the namespaces of the container, too."""
-        raise StartError(f"container `{self._spec.name}` runs on a container runtime, which `exec` cannot enter")
+    def way_in(self, run: int, identity: Identity) -> WayIn:  # noqa: ARG002
+        """The runtime knows the namespaces, privileges and filters of the container: it starts commands there."""
+        if self.box is None:
+            raise StartError(f"container `{self._spec.name}` does not run")
+        address = BoxAddress(self._runtime().endpoint, self.box.id)
+        return WayIn(self._spec.name, identity, box=address, has_terminal=self._spec.streams.has_terminal)
 
     async def outcome(self, exit_code: int | None, *, is_oom: bool, is_killed: bool) -> tuple[int | None, bool]:
         """Exit code, and whether the kernel killed it for want of memory; what the kernel forgot the runtime knows.
 
         The runtime removes the cgroup of a dead container, and the count of kills with it, within milliseconds.
         """
-        if self.box is None or is_oom or (exit_code is not None and (exit_code != _KILLED or is_killed)):
+        if self.box is None or is_end_known(exit_code, is_oom=is_oom, is_killed=is_killed):
             return exit_code, is_oom
         runtime = self._directories.services.boxes
         end = None if runtime is None else await runtime.end_of(self.box.id, _END_SECONDS)
         if end is None:
             return exit_code, is_oom
-        return end.exit_code if exit_code is None else exit_code, end.is_oom
+        return end.exit_code if exit_code is None else exit_code, is_oom or end.is_oom
 
     def discard(self) -> None:
         """The run is over, and nothing of it is wanted but its log."""
@@ -170,7 +198,7 @@ class BoxLauncher:
     def writable_dir(self, run: int, pid: int) -> str:
         """What the container writes over its image, as the mount table of its process names it; read once a run."""
         if pid and self._upper[0] != pid:
-            self._upper = pid, _upper_dir(pid)
+            self._upper = pid, upper_dir(pid)
         own = str(self._directories.writable_dir(self._spec.name, run))
         return self._upper[1] or own if pid else own
 
@@ -194,8 +222,24 @@ class BoxLauncher:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+        self._show_parts()
 
-    def _box_order(self, run: int, image: FoundImage) -> BoxOrder:
+    def _show_parts(self) -> None:
+        """Anew for each run: what an earlier run has put in the place of a part counts now."""
+        mounted = {volume.name: volume for volume in self._directories.volumes}
+        remove_directory(self._part(0).parent)
+        for number, mount in enumerate(self._spec.mounts):
+            if mount.sub_path.parts:
+                try:
+                    show_sub_path(mounted[mount.volume], mount.sub_path, self._part(number))
+                except OSError as error:
+                    why = f'failed to prepare subPath for volumeMount "{mount.volume}" of container "{self._spec.name}"'
+                    raise StartError(f"{why}: {kernel_files.reason(error)}") from error
+
+    def _part(self, number: int) -> Path:
+        return self._directories.sub_paths_dir / self._spec.name / str(number)
+
+    def _box_order(self, run: int, image: FoundImage, variables: dict[str, str]) -> BoxOrder:
         spec, security = self._spec, self._image.security
         if security.must_not_be_root and security.user is None:
             if image.user_name:
@@ -204,12 +248,11 @@ class BoxLauncher:
             if not image.user:
                 raise StartError("container has runAsNonRoot and image will run as root")
         try:
-            variables = self._environment()
             command, args = (_words(words, variables) for words in (spec.command, self._image.args))
         except ManifestError as error:
             raise StartError(f"cannot start `{spec.name}`: {error}") from error
-        mounted = {volume.name: volume.path for volume in self._directories.volumes}
-        mounts = (BoxMount(str(mounted[each.volume]), f"/{each.path}", each.is_read_only) for each in spec.mounts)
+        mounted = {volume.name: volume for volume in self._directories.volumes}
+        mounts = (_mount(each, mounted[each.volume], self._part(number)) for number, each in enumerate(spec.mounts))
         return BoxOrder(
             spec.name,
             run,
@@ -222,14 +265,19 @@ class BoxLauncher:
             tuple(mounts),
             security,
             self._limits(),
+            *spec.streams,
         )
 
-    def _environment(self) -> dict[str, str]:
+    async def _ask_for_variables(self) -> dict[str, str]:
         """Those of the manifest, which may refer to those before them; the image's own are the runtime's part."""
-        sizes, found = Sizes(), dict[str, str]()
-        for name, value in self._spec.env:
-            sizes.variable(name, value)
-            found[name] = expand(value, found)
+        spec, contents, found = self._spec, self._directories.contents, dict[str, str]()
+        env: Iterable[tuple[str, str]] = spec.literals
+        if contents is not None and spec.has_references:
+            env = await contents.variables(spec.env, spec.env_from)
+        try:
+            add_variables(found, [*(() if contents is None else contents.server_variables()), *env])
+        except ManifestError as error:
+            raise ContentError(str(error)) from error
         return found
 
     def _limits(self) -> BoxLimits:
@@ -244,6 +292,11 @@ class BoxLauncher:
         )
 
 
+def _mount(mount: MountSpec, volume: Volume, part: Path) -> BoxMount:
+    source = part if mount.sub_path.parts else volume.path
+    return BoxMount(str(source), f"/{mount.path}", mount.is_read_only or volume.is_content)
+
+
 def _words(words: tuple[str, ...], variables: dict[str, str]) -> tuple[str, ...]:
     Sizes(variables).words(words, "command")
     return tuple(expand(word, variables) for word in words)
@@ -255,17 +308,3 @@ def _stop_signal(name: str) -> int:
         return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
     found = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
     return int(found or signal.SIGTERM)
-
-
-def _upper_dir(pid: int) -> str:
-    """The layer that an overlay mount of the container's root is written to; empty where it is none."""
-    try:
-        data = kernel_files.read(PROC / str(pid) / "mountinfo") or b""
-    except ObservationError:
-        return ""
-    for line in data.decode("utf-8", "surrogateescape").splitlines():
-        fields = line.split(" ")
-        if len(fields) > 4 and fields[4] == "/":
-            options = fields[-1].split(",")
-            return next((each.removeprefix(_UPPER) for each in options if each.startswith(_UPPER)), "")
-    return ""

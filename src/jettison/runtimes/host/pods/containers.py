@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 
 from jettison.engine.lifecycle.events import FoundContainer
-from jettison.engine.lifecycle.rules import ProbeKind
+from jettison.engine.lifecycle.rules import HookKind, ProbeKind
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods import probes
@@ -19,7 +19,7 @@ from jettison.runtimes.host.pods.records import BoxRecord, ContainerRecord
 from jettison.runtimes.host.pods.reports import ActiveContainer
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.launching import Launcher
-from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Identity, Process
+from jettison.runtimes.host.processes.processes import EndedProcess, Identity, Process, WayIn
 from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
 from jettison.runtimes.host.volumes import pod_directories
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
@@ -73,13 +73,14 @@ class Container:
         log_dir = self._directories.log_dir(self.spec.name)
         pid = 0 if self.process is None else self.process.pid
         writable = self._launcher.writable_dir(max(run, 0), pid)
-        return ActiveContainer(self.spec.name, self.place, pid, writable, str(log_dir), is_running=is_running)
+        box = "" if self.box is None else self.box.id
+        return ActiveContainer(self.spec.name, self.place, pid, writable, str(log_dir), is_running, box)
 
-    def entrance(self, run: int) -> Entrance:
+    def way_in(self, run: int) -> WayIn:
         """Into the run that is under way. Raises StartError where there is none."""
-        if self.process is None:
+        if self.process is None or not self.process.pid:
             raise StartError(f"container `{self.spec.name}` of pod `{self._directories.pod}` does not run")
-        return self._launcher.entrance(run)
+        return self._launcher.way_in(run, (self.process.pid, self.process.start_ticks))
 
     async def start(self, run: int, note: Callable[[], None]) -> Process | EndedProcess:
         """Start a run. `note` is called once it can be found again and before anything foreign runs.
@@ -110,6 +111,8 @@ class Container:
         if self.process is not None and self.process.pid:
             self.identity = (self.process.pid, self.process.start_ticks)
             self.place.lead(self.process.pid)
+            if isinstance(self._launcher, Launcher):
+                self._launcher.recall(self.identity)
         is_running, was_born = self.process is not None, self.identity is not None
         return FoundContainer(self.spec.name, is_running, was_born, has_remains=is_running or self.place.exists)
 
@@ -117,17 +120,29 @@ class Container:
         """A command inside the running container, as hooks are; its exit code."""
         return await self._launcher.run(command, run)
 
+    async def call_hook(self, kind: HookKind, run: int) -> str:
+        """What went wrong with the hook, or nothing."""
+        hook = self.spec.post_start if kind is HookKind.POST_START else self.spec.pre_stop
+        return "" if hook is None else await probes.call_hook(hook, self._runner(run), self._address)
+
     async def ask(self, kind: ProbeKind, run: int) -> probes.Answer:
         """One question of the probe of this kind."""
         spec = next(each for each in self.spec.probes if each.kind is kind)
-        return await probes.ask(spec.action, spec.timeout, lambda command: self.run_command(command, run))
+        return await probes.ask(spec.action, spec.timeout, self._runner(run), self._address)
+
+    def _runner(self, run: int) -> probes.RunCommand:
+        return lambda command: self.run_command(command, run)
+
+    @property
+    def _address(self) -> str:
+        return next(iter(self._directories.addresses), probes.LOOPBACK)
 
     def kill(self) -> str:
         """SIGKILL to everything in it. Does not wait; says now and then which processes do not die of it."""
         survivors, now = self.place.kill(), asyncio.get_running_loop().time()
         if self._kills_since is None:
             self._kills_since = now
-        if not survivors or now - self._kills_since < pod_directories.PATIENCE:
+        if not survivors or now - self._kills_since < self._directories.services.settings.pace.kill:
             return ""
         self._kills_since = now
         return pod_directories.undying(survivors)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,13 +20,14 @@ from jettison.engine.lifecycle import effects as fx
 from jettison.engine.lifecycle import events as ev
 from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.state import PodLife, Trouble
-from jettison.errors import ImageError, RuntimeFailure, StartError
+from jettison.errors import ContentError, ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
-from jettison.runtimes.host.processes.processes import EndedProcess, Entrance, Process
+from jettison.runtimes.host.processes.processes import EndedProcess, Process, WayIn
+from jettison.runtimes.host.specs.content import ContentSpec
 from jettison.runtimes.host.specs.spec import (
     FAILED_MOUNT,
     NO_CGROUP,
@@ -33,16 +35,21 @@ from jettison.runtimes.host.specs.spec import (
     PodSpec,
     Refusal,
     no_image,
+    not_configured,
+    not_mounted,
     not_set_up,
     read_spec,
 )
-from jettison.runtimes.host.volumes import volumes
+from jettison.runtimes.host.specs.volumes import VolumeSpec
+from jettison.runtimes.host.volumes import shown_files, volumes
+from jettison.runtimes.host.volumes.content import Contents, PodIdentity
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import clean_up
 from jettison.runtimes.machine.background_tasks import BackgroundTasks
-from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus
+from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
 
 _SECOND_NS = 10**9
+_UNSEALABLE = "securityContext.readOnlyRootFilesystem: this node may not mount, so that all files stay writable"
 
 
 class PodWorker:
@@ -54,19 +61,23 @@ class PodWorker:
         self.manifest = manifest
         self._services = services
         self._place = services.places.of_pod(manifest.pod)
-        self._directories = PodDirectories(services, manifest.pod)
+        self._directories = PodDirectories(services, manifest.pod, addresses=record.addresses)
         # The parts of the record that the life does not know.
         self._record = record
         self._refusal = spec if isinstance(spec, Refusal) else None
         self._spec = spec.spec if isinstance(spec, Refusal) else spec
         trouble = None if self._refusal is None else self._refusal.trouble
-        self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble)
+        self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble, services.settings.pace.pauses)
+        self._contents = self._directories.contents = self._asking(manifest)
+        # By volume, why it could not be brought up to date.
+        self._stale: dict[str, str] = {}
         self._containers = self._made(record)
         self._timer: asyncio.TimerHandle | None = None
         # Why the last record could not be written, until it was told.
         self._unsaved: str | None = None
         self._is_detached = False
         self._status = KeptAnswer[PodStatus]()
+        self._probe_counts = Counter[tuple[str, str, str]]()
         self._active = KeptAnswer[ActivePod]()
         self._background = BackgroundTasks(services.emit, f"pod {manifest.pod}")
         # What can be cancelled, by what it is and for which container.
@@ -75,6 +86,18 @@ class PodWorker:
         self.begun: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[None] = loop.create_future()
         self.cleaned: asyncio.Future[None] = loop.create_future()
+
+    def _asking(self, manifest: PodManifest) -> Contents:
+        pod, services, spec = manifest.pod, self._services, self._spec
+        users = {each.user for each in (*spec.init_containers, *spec.containers)}
+        user = users.pop() if len(users) == 1 else None
+        identity = PodIdentity(
+            pod.namespace, pod.name, pod.uid, spec.account, manifest.origin, manifest.document, user, spec.fs_group
+        )
+        node, directories = services.settings.node_name, self._directories
+        return Contents(
+            identity, services.configuration, node, services.clock, lambda: directories.addresses, services.wait_for
+        )
 
     def _made(self, record: PodRecord) -> dict[str, Container]:
         known = {each.name: each for each in record.containers}
@@ -168,9 +191,12 @@ class PodWorker:
 
     def status(self) -> PodStatus:
         """As Kubernetes would tell it."""
-        life = self.life
+        life, addresses = self.life, self._directories.addresses
         parts = (life.containers, life.trouble, life.ending, life.verdict, life.is_initialized, life.is_cleaned)
-        return self._status.get(parts, lambda: reports.pod_status(self.manifest, self.life))
+        return self._status.get(
+            (*parts, life.set_up, addresses),
+            lambda: reports.pod_status(self.manifest, self.life, self._directories.addresses),
+        )
 
     def active(self) -> ActivePod:
         """What there is to be measured."""
@@ -182,13 +208,17 @@ class PodWorker:
         ]
         return reports.active_pod(self.manifest, self._directories, parts)
 
-    def entrance(self, container: str) -> Entrance:
+    def probe_counts(self) -> list[ProbeCount]:
+        """Since the agent knows the pod."""
+        return [ProbeCount(self.manifest.pod, *key, count) for key, count in self._probe_counts.items()]
+
+    def way_in(self, container: str) -> WayIn:
         """Into one of its containers. Raises StartError where that does not run or is not there."""
         found = next((each for each in self.life.containers if each.name == container), None)
         if found is None:
             names = ", ".join(self._containers)
             raise StartError(f"pod `{self.manifest.pod}` has no container `{container}`, there is {names}")
-        return self._containers[container].entrance(found.run)
+        return self._containers[container].way_in(found.run)
 
     def logs(self) -> Iterator[str]:
         """Those that are being written."""
@@ -207,6 +237,7 @@ class PodWorker:
     def _write(self) -> None:
         identities = {name: each.identity for name, each in self._containers.items()}
         boxes = {name: each.box for name, each in self._containers.items()}
+        self._record = replace(self._record, addresses=self._directories.addresses)
         self._services.files.save(record_of(self._record, self.life, identities, boxes))
 
     def _say_unsaved(self) -> None:
@@ -265,6 +296,10 @@ class PodWorker:
             refusal = await self._read_again()
             if refusal is not None:
                 return ev.SetUpFailed(self.now(), refusal.trouble, self._spec)
+        if not self._services.has_private_mounts and any(
+            each.spec.security.is_sealed for each in self._containers.values()
+        ):
+            return ev.SetUpFailed(self.now(), not_configured(_UNSEALABLE), self._spec)
         try:
             self._place.create()
         except RuntimeFailure as failure:
@@ -273,6 +308,9 @@ class PodWorker:
             self._directories.volumes = await self._services.wait_for(self._furnish)
         except RuntimeFailure as failure:
             return ev.SetUpFailed(self.now(), not_set_up(FAILED_MOUNT, str(failure)), self._spec)
+        trouble = await self._fill_volumes()
+        if trouble is not None:
+            return ev.SetUpFailed(self.now(), trouble, self._spec)
         trouble = await self._provide() if self._spec.is_boxed else None
         if trouble is not None:
             return ev.SetUpFailed(self.now(), trouble, self._spec)
@@ -284,6 +322,7 @@ class PodWorker:
             spec = await self._services.wait_for(read_spec, self.manifest, self._services.offer)
             if isinstance(spec, PodSpec):
                 self._refusal, self._spec = None, spec
+                self._contents = self._directories.contents = self._asking(self.manifest)
                 self._record = replace(self._record, is_boxed=spec.is_boxed)
                 self._containers = self._made(self._record)
             else:
@@ -304,12 +343,49 @@ class PodWorker:
             for each in containers:
                 if each.spec.image is not None:
                     await runtime.find_image(each.spec.image.name, each.spec.image.pull_policy)
-            await runtime.sandbox(sandbox_order(self._directories, self._spec))
+            sandbox = await runtime.sandbox(sandbox_order(self._directories, self._spec))
+            self._directories.addresses = sandbox.addresses
         except ImageError as error:
             return no_image(error)
         except RuntimeFailure as failure:
             return not_set_up(NO_SANDBOX, str(failure))
         return None
+
+    async def _fill_volumes(self) -> Trouble | None:
+        """With what the node writes into them. What an earlier agent has written will do until the next look."""
+        for spec in self._spec.volumes:
+            if spec.content is None or shown_files.has_content(self._directories.volumes_dir / spec.name):
+                continue
+            try:
+                await self._fill(spec, spec.content)
+            except RuntimeFailure as failure:
+                return not_mounted(spec.name, str(failure))
+        return None
+
+    async def _fill(self, spec: VolumeSpec, content: ContentSpec) -> None:
+        directory, group = self._directories.volumes_dir / spec.name, self._spec.fs_group
+        await self._contents.fill(spec.name, content, directory, group)
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether what its volumes show may have changed: it is set up, and has not ended."""
+        is_set_up = self.life.set_up == "done" and self.life.ending is None and self.life.verdict is None
+        return is_set_up and any(each.content is not None for each in self._spec.volumes)
+
+    async def refresh(self) -> None:
+        """Show what is there now. What cannot be asked for stays as it was, and is told of once."""
+        failures: dict[str, str] = {}
+        for spec in self._spec.volumes:
+            if spec.content is not None and self.has_contents:
+                try:
+                    await self._fill(spec, spec.content)
+                except RuntimeFailure as failure:
+                    failures[spec.name] = str(failure)
+        for name, why in failures.items():
+            if self._stale.get(name) != why:
+                what = f"bring volume {name} of pod {self.manifest.pod} up to date"
+                self._services.emit(events.ActionFailed(what, why))
+        self._stale = failures
 
     def _furnish(self) -> tuple[volumes.Volume, ...]:
         """The pod's directory and its volumes. May wait for a disk."""
@@ -334,6 +410,10 @@ class PodWorker:
         container = self._containers[name]
         try:
             process = await container.start(effect.run, self._write)
+        except ContentError as missing:
+            # Not a failed run: it waits for what it refers to, and the set-up is repeated until that is there.
+            self.feed(ev.SetUpFailed(self.now(), not_configured(str(missing)), self._spec))
+            self.feed(ev.StartCancelled(self.now(), name))
         except RuntimeFailure as failure:
             self.feed(ev.NotStarted(self.now(), name, str(failure)))
         else:
@@ -376,33 +456,22 @@ class PodWorker:
         self.feed(ev.Removed(self.now(), name))
 
     def _run_hook(self, effect: fx.RunHook) -> None:
-        self._begin("hook", effect.container, self._call_hook(effect))
+        self._begin(effect.kind, effect.container, self._call_hook(effect))
 
     async def _call_hook(self, effect: fx.RunHook) -> None:
-        """Whatever comes of it, the container is ended."""
-        container, why = self._containers[effect.container], ""
-        try:
-            code = await container.run_command(container.spec.pre_stop, effect.run)
-            why = f"it exited with {code}" if code else ""
-        except RuntimeFailure as failure:
-            why = str(failure)
-        if why:
-            self._say_hook_failed(effect.container, why)
-        self.feed(ev.HookDone(self.now(), effect.container, effect.run))
+        why = await self._containers[effect.container].call_hook(effect.kind, effect.run)
+        self.feed(ev.HookDone(self.now(), effect.container, effect.run, effect.kind, why))
 
     def _cancel_hook(self, effect: fx.CancelHook) -> None:
-        if self._cancel("hook", effect.container):
-            self._say_hook_failed(effect.container, "it was still running when the grace period was over")
-
-    def _say_hook_failed(self, container: str, why: str) -> None:
-        what = f"preStop hook of container {container} of {self.manifest.pod}"
-        self._services.emit(events.ActionFailed(what, why))
+        self._cancel(effect.kind, effect.container)
 
     def _probe(self, effect: fx.Probe) -> None:
         self._begin(effect.kind, effect.container, self._ask(effect))
 
     async def _ask(self, effect: fx.Probe) -> None:
         answer = await self._containers[effect.container].ask(effect.kind, effect.run)
+        result = "unknown" if answer.is_well is None else "successful" if answer.is_well else "failed"
+        self._probe_counts[effect.container, effect.kind, result] += 1
         said = ev.ProbeAnswered(self.now(), effect.container, effect.run, effect.kind, answer.is_well, answer.why)
         self.feed(said)
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import field
 from typing import TypeVar
 
-from jettison.errors import ActionError
+from jettison.errors import ActionError, RuntimeFailure
 from jettison.manifests.files.decoding import shortened
-from jettison.runtimes.host.specs.probes import Action, ExecAction, HttpAction, TcpAction
+from jettison.runtimes.host.specs.probes import Action, ExecAction, Hook, HttpAction, SleepAction, TcpAction
+from jettison.values import frozen
 
 # A server that sends no end of line must not fill our memory.
 _LONGEST_LINE = 4096
@@ -25,33 +26,55 @@ RunCommand = Callable[[tuple[str, ...]], Awaitable[int | None]]
 
 T = TypeVar("T")
 
+LOOPBACK = "127.0.0.1"
+"""Where a pod with the network of the host listens."""
+
 TLS_MODULES = frozenset({"ssl", "_ssl", "base64", "binascii"})
 """What is loaded with the first probe, and may therefore come late."""
 
 _TLS_PIECE = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """`is_well` is None when the question could not be asked."""
 
     is_well: bool | None
     why: str = ""
+    # A server has answered, whatever it said.
+    is_answer: bool = field(default=False, compare=False)
 
 
-async def ask(action: Action, timeout: float, run_command: RunCommand) -> Answer:
-    """Ask once."""
+async def ask(action: Action, timeout: float, run_command: RunCommand, address: str = LOOPBACK) -> Answer:
+    """Ask once. `address` is the pod's."""
     try:
         async with asyncio.timeout(timeout):
             if isinstance(action, ExecAction):
                 return await _ask_command(action, run_command)
             if isinstance(action, HttpAction):
-                return await _ask_page(action)
-            return await _ask_port(action)
+                return await _ask_page(action, address)
+            return await _ask_port(action, address)
     except TimeoutError:
         return Answer(False, f"no answer within {timeout:g} s")
     except OSError as error:
         return Answer(False, (error.strerror or str(error)).lower())
+
+
+async def call_hook(hook: Hook, run_command: RunCommand, address: str = LOOPBACK) -> str:
+    """Do what a lifecycle hook is to do; what went wrong, or nothing. Any answer to a request will do, as upstream."""
+    try:
+        if isinstance(hook, SleepAction):
+            await asyncio.sleep(hook.seconds)
+            return ""
+        if isinstance(hook, HttpAction):
+            answer = await _ask_page(hook, address)
+            return "" if answer.is_answer else answer.why
+        code = await run_command(hook.command)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    except RuntimeFailure as failure:
+        return str(failure)
+    return f"it exited with {code}" if code else ""
 
 
 async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
@@ -62,13 +85,14 @@ async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
     return Answer(code == 0, f"`{shortened(action.command[0])}` exited with {code}")
 
 
-async def _ask_page(action: HttpAction) -> Answer:
-    reader, writer = await asyncio.open_connection(action.host, action.port, limit=_LONGEST_LINE)
+async def _ask_page(action: HttpAction, address: str) -> Answer:
+    host = action.host or address
+    reader, writer = await asyncio.open_connection(host, action.port, limit=_LONGEST_LINE)
     try:
         if action.is_https:
-            line = await _first_line_by_tls(reader, writer, action.host, _request(action), _LONGEST_LINE)
+            line = await _first_line_by_tls(reader, writer, host, _request(action, host), _LONGEST_LINE)
         else:
-            writer.write(_request(action))
+            writer.write(_request(action, host))
             line = await reader.readline()
     except ValueError:
         return Answer(False, f"more than {_LONGEST_LINE} bytes without an end of line")
@@ -79,17 +103,18 @@ async def _ask_page(action: HttpAction) -> Answer:
     number = rest.partition(b" ")[0]
     if not protocol.startswith(b"HTTP/") or not number.isdigit():
         return Answer(False, f"not an HTTP answer: {line[:40]!r}")
-    return Answer(200 <= int(number) < 400, f"HTTP probe failed with statuscode: {int(number)}")
+    why = f"HTTP probe failed with statuscode: {int(number)}"
+    return Answer(200 <= int(number) < 400, why, is_answer=True)
 
 
-async def _ask_port(action: TcpAction) -> Answer:
-    _, writer = await asyncio.open_connection(action.host, action.port)
+async def _ask_port(action: TcpAction, address: str) -> Answer:
+    _, writer = await asyncio.open_connection(action.host or address, action.port)
     writer.transport.abort()
     return Answer(True)
 
 
-def _request(action: HttpAction) -> bytes:
-    address = f"[{action.host}]" if ":" in action.host else action.host
+def _request(action: HttpAction, host: str) -> bytes:
+    address = f"[{host}]" if ":" in host else host
     headers = {"Host": f"{address}:{action.port}", "User-Agent": "jettison-probe", "Accept": "*/*"}
     for name, value in action.headers:
         headers[name.title()] = value

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,6 +24,7 @@ from jettison.manifests.files.plain_files import LARGEST_STATE, clear, read_plai
 from jettison.runtimes.host.pods.records import PodRecord
 from jettison.runtimes.host.settings import checked_uid
 from jettison.runtimes.linux.files import kernel_files
+from jettison.values import frozen
 
 # A file is cut to its last line when it is larger than this and than four such lines.
 _LARGEST = 65_536
@@ -41,7 +41,7 @@ _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """What was found at the start; `broken` says of which files nothing can be made, and where they are now."""
 

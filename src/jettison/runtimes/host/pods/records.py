@@ -11,18 +11,19 @@ the main process of each container. Times ending in `monotonic_ns` count from th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from jettison.clock import Instant
-from jettison.engine.lifecycle.rules import ContainerRules, PodRules
+from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Pauses, PodRules
 from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
 from jettison.engine.pods.pod import Pod
 from jettison.runtimes.host.processes.processes import Identity
 from jettison.runtimes.machine.order_records import OrderRecord
+from jettison.values import frozen
 
 # The numbers of a record are acted on, and a damaged one must be recognised as such: a signal to process -1 would go to
 # every process of the machine.
@@ -32,7 +33,7 @@ _Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _Number = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRecord:
     """A run that is over."""
 
@@ -44,7 +45,7 @@ class RunRecord:
     finished_ns: _Number | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxRecord:
     """A container of a container runtime, by the name that it has there."""
 
@@ -52,7 +53,7 @@ class BoxRecord:
     stop_signal: Annotated[int, Meta(ge=1, le=64)] = 15
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerRecord:
     """One container and its latest run. While `starting` there may be a process anywhere between fork and exec."""
 
@@ -91,7 +92,7 @@ class ContainerRecord:
         return None if self.pid is None or self.start_ticks is None else (self.pid, self.start_ticks)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndingRecord:
     """The pod is on its way out: evicted when there is an order, of its own accord when not."""
 
@@ -109,7 +110,7 @@ class EndingRecord:
     is_natural: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodRecord:
     """Everything about a pod that is not written elsewhere."""
 
@@ -131,9 +132,13 @@ class PodRecord:
     is_cleaned: bool = False
     # It runs in containers of a container runtime, and not as processes of this host.
     is_boxed: bool = False
+    # In a network of its own.
+    addresses: tuple[str, ...] = ()
 
 
-def life_of(record: PodRecord, pod: Pod, rules: PodRules, trouble: Trouble | None = None) -> PodLife:
+def life_of(
+    record: PodRecord, pod: Pod, rules: PodRules, trouble: Trouble | None = None, pauses: Pauses = PAUSES
+) -> PodLife:
     """The life that the record speaks of. What of it still exists is to be found out."""
     # A pod that is refused has no containers; what it had under an older version of this program is removed.
     known = {} if trouble is not None else {each.name: each for each in record.containers}
@@ -149,6 +154,7 @@ def life_of(record: PodRecord, pod: Pod, rules: PodRules, trouble: Trouble | Non
         record.verdict,
         record.is_cleaned,
         trouble=trouble,
+        pauses=pauses,
     )
 
 

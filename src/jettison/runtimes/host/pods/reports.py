@@ -7,7 +7,6 @@ is most of what an idle agent may use. So an answer is given again as long as it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import Generic, NamedTuple, TypeVar
 
@@ -16,11 +15,12 @@ from jettison.engine.lifecycle.state import PodLife
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 from jettison.runtimes.protocol import PodManifest, PodStatus
+from jettison.values import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ActiveContainer:
     """A container of an active pod. `pid` is 0 while it does not run.
 
@@ -33,6 +33,8 @@ class ActiveContainer:
     writable_dir: str
     log_dir: str
     is_running: bool
+    # The container runtime's id of it; empty for a process.
+    box: str = ""
 
 
 class ActiveVolume(NamedTuple):
@@ -43,7 +45,7 @@ class ActiveVolume(NamedTuple):
     is_memory: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ActivePod:
     """A pod that has not ended, whether or not it has started (spec §5.3)."""
 
@@ -70,7 +72,7 @@ class KeptAnswer(Generic[T]):
         return self._answer
 
 
-def pod_status(manifest: PodManifest, life: PodLife) -> PodStatus:
+def pod_status(manifest: PodManifest, life: PodLife, addresses: tuple[str, ...] = ()) -> PodStatus:
     """As Kubernetes would tell it."""
     uid, verdict = life.pod.uid, phases.verdict(life)
     return PodStatus(
@@ -84,6 +86,7 @@ def pod_status(manifest: PodManifest, life: PodLife) -> PodStatus:
         life.started_ns,
         is_ending=life.is_ending,
         document=manifest.document,
+        addresses=addresses,
     )
 
 

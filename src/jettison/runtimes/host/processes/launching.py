@@ -11,28 +11,40 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 
 from jettison import events
-from jettison.errors import ManifestError, StartError
+from jettison.errors import ContentError, ManifestError, RemovalError, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.confinement import with_group
 from jettison.runtimes.host.processes.forking import Launch
-from jettison.runtimes.host.processes.processes import Entrance, Identity, Process
+from jettison.runtimes.host.processes.layering import Layer
+from jettison.runtimes.host.processes.mounting import MountPlan, MountPoint
+from jettison.runtimes.host.processes.processes import Entrance, Identity, Process, WayIn
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import Sizes, expand
 from jettison.runtimes.host.volumes import logs, volumes
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
+from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.host.volumes.volumes import Volume, descended
 from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.kernel_files import PROC
 
 # The containers of a pod may be different users: each has to itself what it writes, and passes through what is above.
 _SHARED_MODE, _OWN_MODE = 0o711, 0o700
 _UNCHANGED = -1
+# In the writable directory, so that what is in them is measured and removed with it.
+_SCRATCH = {"/tmp": ".tmp", "/var/tmp": ".var-tmp"}  # noqa: S108  these are what is replaced
+_SCRATCH_MODE, _STAGING, _LAYER = 0o1777, "mounts", ".layer"
+# Ours are smaller: see `texts.LARGEST_ENVIRONMENT`.
+_LARGEST_ENVIRON = 512 * 1024
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -40,7 +52,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Launcher:
     """Starts the runs of one container, and commands beside them."""
 
-    __slots__ = ("_directories", "_spec", "place")
+    __slots__ = ("_directories", "_main", "_spec", "_variables", "place")
 
     # What a container runtime would know of it.
     box = None
@@ -50,6 +62,10 @@ class Launcher:
     def __init__(self, spec: ContainerSpec, directories: PodDirectories) -> None:
         self._spec = spec
         self._directories = directories
+        # Those of the present run, where they could not be made again from the spec alone.
+        self._variables: dict[str, str] | None = None
+        # The main process, whose mounts commands in the container see.
+        self._main: Identity | None = None
         self.place = directories.services.places.of_container(directories.pod, spec.name)
 
     async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process:
@@ -57,24 +73,127 @@ class Launcher:
         services = self._directories.services
         # What an earlier run has left.
         await services.vacate(self.place, partial(events.KillFailed, self._directories.pod, self._spec.name))
-        await services.wait_for(self._prepare, self._directories.writable_dir(self._spec.name, run))
+        directory = self._directories.writable_dir(self._spec.name, run)
+        self._variables = await self._ask_for_variables(directory)
+        await services.wait_for(self._prepare, directory)
         self.place.create()
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
         await asyncio.sleep(0)
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
+        given = -1
         try:
             launch = self._launch(self._spec.command, run, output)
-            return await processes.spawn(launch, self.place, lambda pid, start_ticks: note((pid, start_ticks)))
+            if self._has_input:
+                given = _open_pipe(self._given)
+                launch = replace(launch, streams=(given, output, output))
+            if services.has_private_mounts:
+                launch = replace(launch, mounts=self._mounts(directory))
+
+            def born(pid: int, start_ticks: int) -> None:
+                self._main = pid, start_ticks
+                note(self._main)
+
+            return await processes.spawn(launch, self.place, born)
         finally:
             os.close(output)
+            if given >= 0:
+                os.close(given)
 
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
-        return await processes.run(self._launch(command, run, None), self.place)
+        return await processes.run(self._inside(self._launch(command, run, None)), self.place)
 
-    def entrance(self, run: int) -> Entrance:
+    def way_in(self, run: int, identity: Identity) -> WayIn:
         """Into this run, for a command that another process starts."""
-        return Entrance(self._spec.name, self._launch((), run, None), self.place.door)
+        entrance = Entrance(self._spec.name, self._inside(self._launch((), run, None)), self.place.door)
+        return WayIn(self._spec.name, identity, entrance, given=str(self._given) if self._has_input else "")
+
+    @property
+    def _has_input(self) -> bool:
+        return self._spec.streams.has_input
+
+    @property
+    def _given(self) -> Path:
+        """A pipe that is there as long as the pod, for what clients that attach write. Beside its runs, out of its
+        reach.
+        """
+        return self._directories.writable_dir(self._spec.name, 0).with_name("stdin")
+
+    async def _ask_for_variables(self, directory: Path) -> dict[str, str] | None:
+        spec, contents = self._spec, self._directories.contents
+        if contents is None or not spec.has_references:
+            return None
+        env = await contents.variables(spec.env, spec.env_from)
+        try:
+            return self._environment(directory, env)
+        except ManifestError as error:
+            raise ContentError(str(error)) from error
+
+    def _inside(self, launch: Launch) -> Launch:
+        """With the mounts of the container, where it can have some of its own."""
+        return replace(launch, inside=self._main) if self._directories.services.has_private_mounts else launch
+
+    def _mounts(self, directory: Path) -> MountPlan:
+        spec, node_dir = self._spec, self._directories.services.settings.node_dir
+        mounted = {volume.name: volume for volume in self._directories.volumes}
+        taken = [f"/{mount.path}/" for mount in spec.mounts]
+        layer = self._layer(directory)
+        points = [] if layer is None else self._real(directory, layer)
+        points += [
+            MountPoint(str(directory / name), scratch)
+            for scratch, name in _SCRATCH.items()
+            # What lies below it must stay in sight, be it the node's own directory or a volume.
+            if not spec.security.is_sealed
+            and not node_dir.is_relative_to(scratch)
+            and not any(path.startswith(f"{scratch}/") for path in taken)
+        ]
+        for mount in sorted(spec.mounts, key=lambda mount: mount.path.parts):
+            volume = mounted[mount.volume]
+            is_read_only = mount.is_read_only or volume.is_content
+            source = str(mount.sub_path) if mount.sub_path.parts else ""
+            points.append(MountPoint(str(volume.path), f"/{mount.path}", source, is_read_only))
+        written = {mount.volume for mount in spec.mounts if not mount.is_read_only}
+        # The container is told where its volumes are on the host, too. A hostPath is the host's there.
+        points += [
+            MountPoint(str(volume.path), str(volume.path), is_read_only=True)
+            for volume in (mounted[name] for name in sorted({mount.volume for mount in spec.mounts}))
+            if not volume.is_host and (volume.is_content or volume.name not in written)
+        ]
+        return MountPlan(tuple(points), str(directory.with_name(_STAGING)), spec.security.is_sealed, layer)
+
+    def _layer(self, directory: Path) -> Layer | None:
+        """Where what it writes to the host's files is kept; None where that is the host's, or cannot be written."""
+        settings = self._directories.services.settings
+        if not settings.private_root or self._spec.security.is_sealed:
+            return None
+        return Layer(str(directory / _LAYER), str(settings.pods_dir))
+
+    def _real(self, directory: Path, layer: Layer) -> list[MountPoint]:
+        """What is not seen through the layer: its own directories. In its writable one the layer itself is hidden,
+        because the kernel refuses to look at it through itself.
+        """
+        points = [
+            MountPoint(str(directory), str(directory)),
+            MountPoint(str(directory.with_name(_STAGING)), layer.directory, is_read_only=True),
+        ]
+        own = [str(volume.path) for volume in self._directories.volumes if not volume.is_host]
+        return [*points, *(MountPoint(path, path) for path in own)]
+
+    def recall(self, identity: Identity) -> None:
+        """Of a run that an earlier agent has started: its main process, and its variables from there.
+
+        It could have written others over them since; that would be its own affair, as commands run with its rights.
+        """
+        self._main = identity
+        if self._spec.has_references:
+            data = kernel_files.read(PROC / str(identity[0]) / "environ") or b""
+            pairs = (os.fsdecode(each).partition("=") for each in data[:_LARGEST_ENVIRON].split(b"\0") if each)
+            self._variables = {name: value for name, _, value in pairs if name}
+
+    def _environment(self, directory: Path, env: Iterable[tuple[str, str]] | None = None) -> dict[str, str]:
+        spec, directories, contents = self._spec, self._directories, self._directories.contents
+        whole = [*(() if contents is None else contents.server_variables()), *(spec.literals if env is None else env)]
+        return environment(spec, directories.pod.name, directory, directories.volumes, self.place.environment, whole)
 
     def find(self) -> None:
         """A process without an identity on record has run nothing foreign, and has left."""
@@ -95,28 +214,84 @@ class Launcher:
             os.chown(directory, user, group)
         except OSError as error:
             raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+        if self._has_input:
+            _make_pipe(self._given)
         mounted = {volume.name: volume for volume in self._directories.volumes}
-        volumes.link(directory, spec.mounts, mounted)
+        are_mounted = self._directories.services.has_private_mounts
+        if are_mounted:
+            _make_own(directory, security)
+            if (layer := self._layer(directory)) is not None:
+                _make_layer(Path(layer.directory))
+        volumes.link(directory, spec.mounts, mounted, are_mounted=are_mounted)
         make_working_dir(spec, directory, mounted, security)
 
     def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
         spec, directories = self._spec, self._directories
         directory = directories.writable_dir(spec.name, run)
         try:
-            variables = environment(spec, directories.pod.name, directory, directories.volumes, self.place.environment)
+            variables = self._environment(directory) if self._variables is None else self._variables
             words = arguments(command, variables)
         except ManifestError as error:
             raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
+        if directories.services.has_private_mounts and spec.working_dir.startswith("/"):
+            place = Path(spec.working_dir)
         return Launch(words, variables, place, output, with_group(spec.security), directories.services.descriptors)
 
 
+def _make_pipe(path: Path) -> None:
+    try:
+        with suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+    except OSError as error:
+        raise StartError(f"cannot make `{path}`: {kernel_files.reason(error)}") from error
+
+
+def _open_pipe(path: Path) -> int:
+    """For both directions: it never ends, whichever clients come and go, and to open it waits for none."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise StartError(f"cannot use `{path}`: there is something else in its place")
+        os.set_blocking(descriptor, True)
+    except OSError as error:
+        raise StartError(f"cannot open `{path}`: {kernel_files.reason(error)}") from error
+    return descriptor
+
+
+def _make_own(directory: Path, owner: SecuritySpec) -> None:
+    """The container's own scratch directories, and an empty one to arrange its mounts in."""
+    try:
+        for name in _SCRATCH.values():
+            with descended(directory, PurePath(name), owner.user, owner.group, _SCRATCH_MODE):
+                pass
+        directory.with_name(_STAGING).mkdir(mode=_OWN_MODE, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+
+
+def _make_layer(directory: Path) -> None:
+    """An empty one: what an attempt to start has left cannot be used again."""
+    try:
+        remove_directory(directory)
+        directory.mkdir(mode=_OWN_MODE)
+    except (OSError, RemovalError) as error:
+        raise StartError(f"cannot make `{directory}`: {error}") from error
+
+
 def environment(
-    spec: ContainerSpec, pod_name: str, writable_dir: Path, mounted: Iterable[Volume], extra: Mapping[str, str]
+    spec: ContainerSpec,
+    pod_name: str,
+    writable_dir: Path,
+    mounted: Iterable[Volume],
+    extra: Mapping[str, str],
+    env: Iterable[tuple[str, str]] | None = None,
 ) -> dict[str, str]:
     """All variables; those of the manifest come after ours and may refer to them. `extra` cannot be overridden.
 
-    Raises ManifestError where they become too long.
+    `env` has those of the manifest once what they refer to was asked for. Raises ManifestError where they become too
+    long.
     """
     found = {
         "PATH": SEARCH_PATH,
@@ -126,11 +301,16 @@ def environment(
     }
     wanted = {mount.volume for mount in spec.mounts}
     found |= {volumes.variable(volume.name): str(volume.path) for volume in mounted if volume.name in wanted}
+    add_variables(found, spec.literals if env is None else env)
+    return {**found, **extra}
+
+
+def add_variables(found: dict[str, str], env: Iterable[tuple[str, str]]) -> None:
+    """Each may refer to those before it. Raises ManifestError where they become too long."""
     sizes = Sizes(found)
-    for name, value in spec.env:
+    for name, value in env:
         sizes.variable(name, value)
         found[name] = expand(value, found)
-    return {**found, **extra}
 
 
 def arguments(command: Iterable[str], variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -161,6 +341,8 @@ def make_working_dir(
     if not wanted.is_relative_to(writable_dir) or wanted.is_dir():
         return
     base, rest = _way(spec, writable_dir, wanted, volumes)
+    if (base / rest).is_dir():
+        return
     try:
         if ".." in rest.parts:
             raise StartError(f"cannot make workingDir `{spec.working_dir}`: allowed is one without `..`")

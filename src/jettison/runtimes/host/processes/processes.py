@@ -19,7 +19,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,11 +27,13 @@ import msgspec
 
 from jettison.errors import ObservationError, RuntimeFailure, SignalError, StartError
 from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.containers import BoxAddress
 from jettison.runtimes.host.cgroups.places import Door, Place
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.processes.forking import WORD, Launch, fork
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.processes import read_process
+from jettison.values import frozen
 
 Identity = tuple[int, int]
 """A process for as long as the machine runs: its number and the clock tick of its birth."""
@@ -257,7 +259,7 @@ def seal_descriptors() -> None:
                     raise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entrance:
     """Into one running container. The launch has no command yet."""
 
@@ -269,15 +271,28 @@ class Entrance:
         """The agent finds what was started here by its cgroup, or by the mark in its environment."""
 
 
-def encode_entrance(entrance: Entrance) -> bytes:
+@frozen
+class WayIn:
+    """Into one running container, by its main process: of processes through `entrance`, else at `box`."""
+
+    container: str
+    process: Identity
+    entrance: Entrance | None = None
+    box: BoxAddress | None = None
+    # A pipe to its standard input, where it has asked for one.
+    given: str = ""
+    has_terminal: bool = False
+
+
+def encode_way_in(way: WayIn) -> bytes:
     """To be sent."""
-    return msgspec.json.encode(entrance, enc_hook=str)
+    return msgspec.json.encode(way, enc_hook=str)
 
 
-def decode_entrance(data: bytes) -> Entrance:
+def decode_way_in(data: bytes) -> WayIn:
     """As it was sent. Raises ObservationError: the agent may be of another version."""
     try:
-        return msgspec.json.decode(data, type=Entrance, dec_hook=lambda kind, value: kind(value))
+        return msgspec.json.decode(data, type=WayIn, dec_hook=lambda kind, value: kind(value))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ObservationError(f"cannot understand how to enter the container: {error}") from error
 
@@ -285,6 +300,11 @@ def decode_entrance(data: bytes) -> Entrance:
 async def enter(
     entrance: Entrance, command: Sequence[str], streams: tuple[int, int, int], *, has_terminal: bool
 ) -> Process:
-    """Start the command; returns once it runs. Raises StartError, and then there is no process."""
-    launch = replace(entrance.launch, command=tuple(command), streams=streams, has_terminal=has_terminal)
+    """Start the command; returns once it runs. Raises StartError, and then there is no process.
+
+    It ends with this process, also with one that is killed; what it has started itself then ends with its pod.
+    """
+    launch = replace(
+        entrance.launch, command=tuple(command), streams=streams, has_terminal=has_terminal, ends_with_caller=True
+    )
     return await spawn(launch, entrance, lambda _pid, _start_ticks: None)

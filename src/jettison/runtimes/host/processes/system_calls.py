@@ -8,6 +8,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import signal
 import struct
 from pathlib import Path
@@ -19,7 +20,20 @@ from jettison.runtimes.linux.files.kernel_files import PROC
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _NO_SET_UID, _NO_DEVICES = 2, 4
+_BIND, _MOVE, _RECURSIVE, _UNBINDABLE, _PRIVATE = 1 << 12, 1 << 13, 1 << 14, 1 << 17, 1 << 18
+_NEW_MOUNTS = 0x20000
+# By their numbers, because older C libraries have no names for them; these two are the same on all machines.
+_OPENAT2, _MOUNT_SETATTR = 437, 442
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+# struct mount_attr: what to set, what to clear (read-only is 1), propagation, user namespace.
+_MOUNT_ATTRIBUTES = struct.Struct("=4Q")
+_HERE, _ALL_BELOW = -100, 0x8000
+# struct open_how: flags, mode, how to resolve.
+_OPEN_HOW = struct.Struct("=3Q")
+_NO_MAGIC_LINKS, _IN_ROOT = 0x02, 0x10
 _DETACH, _DO_NOT_FOLLOW = 2, 8
+# What ends a path in the options of an overlay.
+_OVERLAY_SPECIAL, _ESCAPED = re.compile(r"([\\:,])"), r"\\\1"
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER = 1, 22, 24, 36
 _SET_NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_AMBIENT = 38, 47, 4
 _FILTER = 2
@@ -44,6 +58,104 @@ def mount_tmpfs(directory: Path, size: int | None) -> None:
     flags = ctypes.c_ulong(_NO_SET_UID | _NO_DEVICES)
     if _LIBC.mount(b"jettison", os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
         raise _failed(f"cannot mount tmpfs on `{directory}`")
+
+
+def unshare_mounts() -> None:
+    """See the filesystems as they are now, from here on alone. Raises OSError."""
+    _check(_LIBC.unshare(_NEW_MOUNTS))
+    _mount_call(None, b"/", None, _RECURSIVE | _PRIVATE, None)
+
+
+def enter_mounts(pidfd: int) -> None:
+    """See the filesystems as that process does. Raises OSError."""
+    _check(_LIBC.setns(pidfd, _NEW_MOUNTS))
+
+
+def bind(source: str, target: str) -> None:
+    """Show the source at the target too, with all that is mounted below it. Raises OSError."""
+    _mount_call(os.fsencode(source), os.fsencode(target), None, _BIND | _RECURSIVE, None)
+
+
+def mount_mirror(directory: str) -> None:
+    """A small tmpfs for directories and empty files; it is left out where others are shown again. Raises OSError."""
+    options = b"mode=0755,size=1m"
+    _mount_call(b"jettison", os.fsencode(directory), b"tmpfs", _NO_SET_UID | _NO_DEVICES, options)
+    _mount_call(None, os.fsencode(directory), None, _UNBINDABLE, None)
+
+
+def mount_overlay(lower: str, upper: str, work: str, target: str) -> None:
+    """Show `lower` at the target, with all changes in `upper`. Takes Linux 5.10. Raises OSError.
+
+    `volatile`: else the end of the last process that sees it would wait until the whole disk is written.
+    """
+    lower, upper, work = (_OVERLAY_SPECIAL.sub(_ESCAPED, path) for path in (lower, upper, work))
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},volatile"
+    _mount_call(b"jettison", os.fsencode(target), b"overlay", 0, os.fsencode(options))
+
+
+def move_mount(source: str, target: str) -> None:
+    """Raises OSError."""
+    _mount_call(None, os.fsencode(source), None, _PRIVATE, None)
+    _mount_call(os.fsencode(source), os.fsencode(target), None, _MOVE, None)
+
+
+def become_root(directory: str) -> None:
+    """Make what is mounted there the root, and let go of the former one. Raises OSError."""
+    if enter_root(directory):
+        leave_former_root()
+    os.chdir("/")
+
+
+def enter_root(directory: str) -> bool:
+    """Make what is mounted there the root; what was opened of the former one can still be mounted. Raises OSError.
+
+    False where the former one cannot be left: a machine that still runs on its initramfs. That is covered by the new
+    root, as switch_root does it.
+    """
+    _mount_call(None, os.fsencode(directory), None, _PRIVATE, None)
+    os.chdir(directory)
+    try:
+        _check(_LIBC.syscall(_PIVOT_ROOT[os.uname().machine], b".", b"."))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _mount_call(b".", b"/", None, _MOVE, None)
+        os.chroot(".")
+        return False
+    return True
+
+
+def leave_former_root() -> None:
+    """In the directory in which `enter_root` has left us. Raises OSError."""
+    _check(_LIBC.umount2(b".", _DETACH))
+
+
+def set_read_only(path: str, *, is_read_only: bool) -> None:
+    """What is mounted at the path, and below it. Takes Linux 5.12. Raises OSError."""
+    attributes = _MOUNT_ATTRIBUTES.pack(is_read_only, not is_read_only, 0, 0)
+    where = os.fsencode(path)
+    _check(
+        _LIBC.syscall(
+            _MOUNT_SETATTR,
+            ctypes.c_int(_HERE),
+            where,
+            ctypes.c_uint(_ALL_BELOW),
+            attributes,
+            ctypes.c_size_t(len(attributes)),
+        )
+    )
+
+
+def open_inside(directory: int, path: str) -> int:
+    """A descriptor of what the path leads to, where no link in it leads out of the directory. Raises OSError."""
+    how = _OPEN_HOW.pack(os.O_PATH | os.O_CLOEXEC, 0, _IN_ROOT | _NO_MAGIC_LINKS)
+    found = _LIBC.syscall(_OPENAT2, ctypes.c_int(directory), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    _check(0 if found >= 0 else -1)
+    return int(found)
+
+
+def _mount_call(source: bytes | None, target: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
+    _check(_LIBC.mount(source, target, kind, ctypes.c_ulong(flags), options))
 
 
 def detach(mount_point: Path) -> None:

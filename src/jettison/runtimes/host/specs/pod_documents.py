@@ -62,10 +62,45 @@ class FieldRefWire(Wire):
     field_path: str = ""
 
 
+class ResourceRefWire(Wire):
+    """An amount that a container asks for, or may use."""
+
+    container_name: str | None = None
+    resource: str = ""
+    divisor: Any = None
+
+
+class KeyRefWire(Wire):
+    """One value of a ConfigMap or Secret."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool | None = None
+
+
 class ValueFromWire(Wire):
-    """A value from elsewhere; only fields of the pod exist on a bare host."""
+    """A value from elsewhere."""
 
     field_ref: FieldRefWire | None = None
+    resource_field_ref: ResourceRefWire | None = None
+    config_map_key_ref: KeyRefWire | None = None
+    secret_key_ref: KeyRefWire | None = None
+    file_key_ref: Any = None
+
+
+class ObjectRefWire(Wire):
+    """All values of a ConfigMap or Secret."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+class EnvFromWire(Wire):
+    """A variable for each key of an object."""
+
+    prefix: str | None = None
+    config_map_ref: ObjectRefWire | None = None
+    secret_ref: ObjectRefWire | None = None
 
 
 class EnvWire(Wire):
@@ -91,19 +126,31 @@ class PortWire(Wire):
 
     container_port: int = 0
     name: str | None = None
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = field(default=None, name="hostIP")
+
+
+class SleepWire(Wire):
+    """A pause."""
+
+    seconds: int = 0
 
 
 class HandlerWire(Wire):
     """What a lifecycle hook does."""
 
     exec: ExecWire | None = None
+    http_get: HttpWire | None = None
+    sleep: SleepWire | None = None
+    tcp_socket: Any = None
 
 
 class LifecycleWire(Wire):
     """Hooks around a container's life."""
 
     pre_stop: HandlerWire | None = None
-    post_start: Any = None
+    post_start: HandlerWire | None = None
 
 
 class ProfileWire(Wire, forbid_unknown_fields=True):
@@ -173,13 +220,16 @@ class ContainerWire(Wire):
     args: list[str] | None = None
     working_dir: str | None = None
     env: list[EnvWire] | None = None
-    env_from: list[Any] | None = None
+    env_from: list[EnvFromWire] | None = None
     volume_mounts: list[MountWire] | None = None
     ports: list[PortWire] | None = None
     readiness_probe: ProbeWire | None = None
     liveness_probe: ProbeWire | None = None
     startup_probe: ProbeWire | None = None
     lifecycle: LifecycleWire | None = None
+    stdin: bool | None = None
+    stdin_once: bool | None = None
+    tty: bool | None = None
     restart_policy: str | None = None
     security_context: ContainerSecurityWire | None = None
     resources: ResourcesWire | None = None
@@ -199,12 +249,87 @@ class HostPathWire(Wire):
     type: str | None = None
 
 
+FileMode = Annotated[int, Meta(ge=0, le=0o777)]
+
+
+class ItemWire(Wire):
+    """Which value becomes which file."""
+
+    key: str = ""
+    path: str = ""
+    mode: FileMode | None = None
+
+
+class ConfigMapWire(Wire):
+    """A ConfigMap as a volume, or as a part of one."""
+
+    name: str = ""
+    items: list[ItemWire] | None = None
+    default_mode: FileMode | None = None
+    optional: bool | None = None
+
+
+class SecretVolumeWire(Wire):
+    """A Secret as a volume: its name has another name there."""
+
+    secret_name: str = ""
+    items: list[ItemWire] | None = None
+    default_mode: FileMode | None = None
+    optional: bool | None = None
+
+
+class PodFileWire(Wire):
+    """A file that tells something about the pod."""
+
+    path: str = ""
+    field_ref: FieldRefWire | None = None
+    resource_field_ref: ResourceRefWire | None = None
+    mode: FileMode | None = None
+
+
+class DownwardWire(Wire):
+    """Files that tell about the pod."""
+
+    items: list[PodFileWire] | None = None
+    default_mode: FileMode | None = None
+
+
+class TokenWire(Wire):
+    """A token of the pod's service account."""
+
+    path: str = ""
+    audience: str | None = None
+    expiration_seconds: Annotated[int, Meta(ge=600, le=2**32)] | None = None
+
+
+class SourceWire(Wire):
+    """One of the things that a projected volume shows."""
+
+    config_map: ConfigMapWire | None = None
+    secret: ConfigMapWire | None = None
+    downward_api: DownwardWire | None = field(default=None, name="downwardAPI")
+    service_account_token: TokenWire | None = None
+    cluster_trust_bundle: Any = None
+    pod_certificate: Any = None
+
+
+class ProjectedWire(Wire):
+    """Several sources in one directory."""
+
+    sources: list[SourceWire] | None = None
+    default_mode: FileMode | None = None
+
+
 class VolumeWire(Wire):
-    """A volume of one of the two kinds that need only the host."""
+    """A volume of one of the kinds that a node can provide."""
 
     name: str = ""
     empty_dir: EmptyDirWire | None = None
     host_path: HostPathWire | None = None
+    config_map: ConfigMapWire | None = None
+    secret: SecretVolumeWire | None = None
+    downward_api: DownwardWire | None = field(default=None, name="downwardAPI")
+    projected: ProjectedWire | None = None
 
 
 class MetadataWire(Wire):
@@ -214,6 +339,7 @@ class MetadataWire(Wire):
     namespace: str | None = None
     uid: str | None = None
     annotations: dict[str, Any] | None = None
+    labels: dict[str, Any] | None = None
 
 
 class SpecWire(Wire):
@@ -222,6 +348,7 @@ class SpecWire(Wire):
     containers: list[ContainerWire] | None = None
     init_containers: list[ContainerWire] | None = None
     volumes: list[VolumeWire] | None = None
+    service_account_name: str | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
     active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
@@ -232,6 +359,8 @@ class SpecWire(Wire):
     host_users: bool | None = None
     runtime_class_name: str | None = None
     share_process_namespace: bool | None = None
+    host_network: bool | None = None
+    hostname: str | None = None
     host_pid: bool | None = field(default=None, name="hostPID")
 
 

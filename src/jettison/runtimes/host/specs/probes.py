@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jettison.engine.lifecycle.rules import ProbeKind
 from jettison.errors import ManifestError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.specs import texts
-from jettison.runtimes.host.specs.pod_documents import ContainerWire, HttpWire, ProbeWire
+from jettison.runtimes.host.specs.pod_documents import ContainerWire, ExecWire, HandlerWire, HttpWire, ProbeWire
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecAction:
     """Run a command inside the container's place; 0 is success."""
 
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpAction:
-    """Fetch a page; 200 to 399 is success. Certificates are not checked, as in Kubernetes."""
+    """Fetch a page; 200 to 399 is success. Certificates are not checked, as in Kubernetes.
+
+    Without a `host` it is the pod's address.
+    """
 
     host: str
     port: int
@@ -30,7 +33,7 @@ class HttpAction:
     is_https: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TcpAction:
     """Connect; being accepted is success."""
 
@@ -38,10 +41,18 @@ class TcpAction:
     port: int
 
 
+@frozen
+class SleepAction:
+    """Wait."""
+
+    seconds: int
+
+
 Action = ExecAction | HttpAction | TcpAction
+Hook = ExecAction | HttpAction | SleepAction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeSpec:
     """Times are seconds; `successes` and `failures` are how many in a row it takes to change the verdict."""
 
@@ -57,23 +68,53 @@ class ProbeSpec:
 
 
 _MOST_WORDS = 1000
+_HOOKS = "exec, httpGet and sleep"
 # What servers take at the most.
 _LARGEST_REQUEST = 8192
 _LONGEST_HOST = 255
 
-# A bare host has no address per pod: containers listen on the host's own.
-_LOOPBACK = "127.0.0.1"
-
 
 def probe_specs(container: ContainerWire) -> tuple[ProbeSpec, ...]:
     """All probes of one container."""
-    ports = {port.name: port.container_port for port in container.ports or () if port.name}
+    ports = _ports(container)
     found = (
         (ProbeKind.STARTUP, container.startup_probe),
         (ProbeKind.LIVENESS, container.liveness_probe),
         (ProbeKind.READINESS, container.readiness_probe),
     )
     return tuple(_probe(kind, probe, ports) for kind, probe in found if probe is not None)
+
+
+def hook_spec(handler: HandlerWire | None, container: ContainerWire, grace_seconds: int, where: str) -> Hook | None:
+    """What a lifecycle hook does; None where there is none."""
+    if handler is None:
+        return None
+    if handler.tcp_socket is not None:
+        raise ManifestError(f"{where}: tcpSocket does nothing in a hook, in Kubernetes neither; allowed: {_HOOKS}")
+    given = [each for each in (handler.exec, handler.http_get, handler.sleep) if each is not None]
+    if len(given) != 1:
+        raise ManifestError(f"{where}: exactly one of {_HOOKS} is needed, got {len(given)}")
+    if handler.exec is not None:
+        return _exec_action(handler.exec, where)
+    if handler.http_get is not None:
+        return _http_action(handler.http_get, _ports(container), where)
+    assert handler.sleep is not None
+    seconds = handler.sleep.seconds
+    if not 0 <= seconds <= grace_seconds:
+        why = f"must be non-negative and at most terminationGracePeriodSeconds ({grace_seconds})"
+        raise ManifestError(f"{where}: sleep.seconds is `{texts.shown(seconds)}`, {why}")
+    return SleepAction(seconds)
+
+
+def _ports(container: ContainerWire) -> Mapping[str, int]:
+    return {port.name: port.container_port for port in container.ports or () if port.name}
+
+
+def _exec_action(action: ExecWire, where: str) -> ExecAction:
+    if not action.command:
+        raise ManifestError(f"{where}: exec.command: required value")
+    words = texts.at_most(_MOST_WORDS, action.command, f"{where}: exec.command")
+    return ExecAction(tuple(texts.passable(word, where) for word in words))
 
 
 def _probe(kind: ProbeKind, probe: ProbeWire, ports: Mapping[str, int]) -> ProbeSpec:
@@ -100,10 +141,7 @@ def _action(probe: ProbeWire, ports: Mapping[str, int], where: str) -> Action:
     if len(given) != 1:
         raise ManifestError(f"{where}: exactly one of exec, httpGet and tcpSocket is needed, got {len(given)}")
     if probe.exec is not None:
-        if not probe.exec.command:
-            raise ManifestError(f"{where}: exec.command: required value")
-        words = texts.at_most(_MOST_WORDS, probe.exec.command, f"{where}: exec.command")
-        return ExecAction(tuple(texts.passable(word, where) for word in words))
+        return _exec_action(probe.exec, where)
     if probe.http_get is not None:
         return _http_action(probe.http_get, ports, where)
     tcp = probe.tcp_socket
@@ -130,7 +168,7 @@ def _http_action(http: HttpWire, ports: Mapping[str, int], where: str) -> HttpAc
 
 
 def _host(host: str | None, where: str) -> str:
-    text = host or _LOOPBACK
+    text = host or ""
     if len(text) > _LONGEST_HOST or not text.isascii() or not text.isprintable() or " " in text:
         raise ManifestError(f"{where}: `{texts.shown(text)}` is no host")
     return text

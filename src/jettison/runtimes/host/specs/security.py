@@ -8,7 +8,6 @@ about its privileges keeps those of the agent, root's as a rule. One that says s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jettison.errors import ManifestError
@@ -16,14 +15,13 @@ from jettison.runtimes.containers import BoxSecurity
 from jettison.runtimes.host.processes import capabilities, seccomp
 from jettison.runtimes.host.specs import pod_documents as wire
 from jettison.runtimes.host.specs import texts
+from jettison.values import frozen
 
 _APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _MOST_GROUPS = 1024
 
-_NO_MOUNTS = "a container on a bare host sees the host's files and has no mount namespace of its own"
 
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecuritySpec:
     """`capabilities` None leaves what the agent has; `added` are those that must be there or the start fails.
 
@@ -38,6 +36,8 @@ class SecuritySpec:
     has_no_new_privileges: bool = False
     # The program of a seccomp filter; empty for none.
     seccomp: bytes = b""
+    # All that it sees is read-only but its volumes.
+    is_sealed: bool = False
 
 
 NO_SECURITY = SecuritySpec()
@@ -113,7 +113,7 @@ def security_spec(
 ) -> SecuritySpec:
     """Of one container; its own words win over its pod's."""
     pod, own = pod or wire.PodSecurityWire(), own or wire.ContainerSecurityWire()
-    _check_unavailable(own)
+    _check_escalation(own)
     for each in (pod, own):
         _check_elsewhere(each)
     _check_app_armor(name, annotations)
@@ -129,6 +129,7 @@ def security_spec(
         added,
         own.allow_privilege_escalation is False,
         _filter(own.seccomp_profile or pod.seccomp_profile, added, is_privileged=bool(own.privileged)),
+        bool(own.read_only_root_filesystem),
     )
     # Most containers say nothing, and a node has hundreds.
     return NO_SECURITY if found == NO_SECURITY else found
@@ -155,12 +156,6 @@ def _check_app_armor(name: str, annotations: Mapping[str, Any]) -> None:
     app_armor = annotations.get(f"{_APP_ARMOR_ANNOTATION}{name}")
     if app_armor not in (None, "unconfined"):
         raise ManifestError(f"AppArmor annotation `{texts.shown(app_armor)}`: no profiles on a bare host")
-
-
-def _check_unavailable(own: wire.ContainerSecurityWire) -> None:
-    if own.read_only_root_filesystem:
-        raise ManifestError(f"securityContext.readOnlyRootFilesystem: {_NO_MOUNTS}, they stay writable")
-    _check_escalation(own)
 
 
 def _check_escalation(own: wire.ContainerSecurityWire) -> None:

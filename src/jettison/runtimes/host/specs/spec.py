@@ -1,7 +1,7 @@
 """What a pod's document asks this host to run, checked before anything is touched.
 
 A bare host is not a container runtime, and what it cannot do is refused rather than ignored: a pod that
-needs a secret, or another user, must not start without. With no image there is no entry point either, so
+needs another network, or another user, must not start without. With no image there is no entry point either, so
 `command` is required.
 
 Where a container runtime is offered (`ImageOffer`), a pod all of whose containers name an image runs in containers, and
@@ -16,9 +16,9 @@ the pod waits in the words that kubectl shows.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import field
+from typing import NamedTuple
 
 from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.lifecycle.rules import DEFAULT_GRACE, RestartPolicy
@@ -27,10 +27,11 @@ from jettison.engine.numbers.quantity import parse
 from jettison.errors import ImageError, ManifestError, QuantityError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.decoding import convert, shortened
-from jettison.runtimes.containers import BoxSecurity
+from jettison.runtimes.containers import BoxSecurity, PortMapping
 from jettison.runtimes.host.specs import pod_documents as wire
 from jettison.runtimes.host.specs import texts
-from jettison.runtimes.host.specs.probes import ExecAction, ProbeSpec, probe_specs
+from jettison.runtimes.host.specs.content import AllKeys, Reference, all_keys, variable_reference
+from jettison.runtimes.host.specs.probes import ExecAction, Hook, ProbeSpec, hook_spec, probe_specs
 from jettison.runtimes.host.specs.security import (
     NO_SECURITY,
     SecuritySpec,
@@ -41,20 +42,20 @@ from jettison.runtimes.host.specs.security import (
 from jettison.runtimes.host.specs.texts import Sizes
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeNeededError, VolumeSpec, mount_specs, volume_spec
 from jettison.runtimes.protocol import PodManifest
+from jettison.values import frozen
 
 # The uid is part of file names (`<uid>.json`, `pod<uid>`), which have at most 255 bytes.
 _LONGEST_UID = 200
 _LONGEST_FILE_NAME = 255
 _LONGEST_PATH = 4095
+_LONGEST_HOSTNAME = 63
+_PORTS = 65_536
 
 # Far more than any pod has. A container is a cgroup, and 8 kB of an agent's memory.
 _MOST_CONTAINERS, _MOST_VOLUMES, _MOST_MOUNTS, _MOST_POD_MOUNTS = 64, 64, 64, 256
-_MOST_VARIABLES, _MOST_WORDS, _MOST_PORTS = 500, 1000, 100
+_MOST_VARIABLES, _MOST_SOURCES, _MOST_WORDS, _MOST_PORTS = 500, 64, 1000, 100
 # These two are looked at and recorded whenever the pod is measured.
 _MOST_TOLERATIONS, _MOST_RESOURCES = 100, 50
-
-# What Kubernetes takes: any printable ASCII but the equals sign.
-_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
 
 FAILED, FAILED_MOUNT, NO_CGROUP = "Failed", "FailedMount", "FailedCreatePodContainer"
 NO_SANDBOX = "FailedCreatePodSandBox"
@@ -77,7 +78,7 @@ class ImageNeededError(ManifestError):
         self.image = image
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageOffer:
     """There is a container runtime; `is_only` where pods run in nothing else."""
 
@@ -85,7 +86,7 @@ class ImageOffer:
     allows_privileged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageSpec:
     """What a container takes from an image. `args` still hold their `$(VARIABLES)`."""
 
@@ -95,26 +96,57 @@ class ImageSpec:
     security: BoxSecurity = field(default_factory=BoxSecurity)
 
 
-@dataclass(frozen=True, slots=True)
+class StreamSpec(NamedTuple):
+    """Of a container to which clients may attach. A process of this host has no terminal and takes every client's
+    input: what would have to hold either open must not be the agent, which may be restarted.
+    """
+
+    has_input: bool = False
+    has_input_once: bool = False
+    has_terminal: bool = False
+
+
+_NO_STREAMS = StreamSpec()
+
+
+@frozen
 class ContainerSpec:
-    """`command` and `env` still hold their `$(VARIABLES)`: some values are known only when the container starts."""
+    """`command` and `env` still hold their `$(VARIABLES)` and references: some values are known only at the start."""
 
     name: str
     command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str | Reference], ...] = ()
+    env_from: tuple[AllKeys, ...] = ()
     working_dir: str = ""
     mounts: tuple[MountSpec, ...] = ()
     probes: tuple[ProbeSpec, ...] = ()
-    pre_stop: tuple[str, ...] = ()
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
     security: SecuritySpec = NO_SECURITY
     is_init: bool = False
     # An init container that is kept running.
     is_sidecar: bool = False
     # None: it is a process of this host.
     image: ImageSpec | None = None
+    streams: StreamSpec = _NO_STREAMS
+
+    @property
+    def user(self) -> int | None:
+        """The user that it runs as, if the document says so."""
+        return self.security.user if self.image is None else self.image.security.user
+
+    @property
+    def literals(self) -> tuple[tuple[str, str], ...]:
+        """The variables that are in the document itself."""
+        return tuple((name, value) for name, value in self.env if isinstance(value, str))
+
+    @property
+    def has_references(self) -> bool:
+        """Whether other variables have to be asked for."""
+        return bool(self.env_from) or any(not isinstance(value, str) for _, value in self.env)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodSpec:
     """What to run, and how."""
 
@@ -125,11 +157,16 @@ class PodSpec:
     grace_seconds: int = DEFAULT_GRACE
     # How long it may be active on the node, whatever it does; None for as long as it likes.
     deadline_seconds: int | None = None
-    # The group that owns its emptyDirs.
+    # The group that owns its emptyDirs, and can read what the node writes into its other volumes.
     fs_group: int | None = None
+    account: str = ""
     # Of containers; processes of this host see all processes anyway.
     has_host_processes: bool = False
     shares_processes: bool = False
+    # Of containers, where the runtime has a network for pods.
+    has_host_network: bool = False
+    hostname: str = ""
+    ports: tuple[PortMapping, ...] = ()
 
     @property
     def is_boxed(self) -> bool:
@@ -161,15 +198,10 @@ def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
     mounts = [mount for container in everything for mount in container.volume_mounts or ()]
     texts.at_most(_MOST_POD_MOUNTS, mounts, "volumeMounts of all containers")
     texts.unique((volume.name for volume in volumes), "volume")
-    fields = {
-        "metadata.name": metadata.name,
-        "metadata.namespace": metadata.namespace or "",
-        "metadata.uid": metadata.uid or "",
-    }
     check_pod_security(spec)
     if offer is not None and not offer.is_only and not all(each.image for each in everything):
         offer = None
-    reader = _ContainerReader(fields, frozenset(volume.name for volume in volumes), pod, offer)
+    reader = _ContainerReader(frozenset(volume.name for volume in volumes), pod, offer)
     containers = reader.read(spec.containers or (), is_init=False)
     init_containers = reader.read(spec.init_containers or (), is_init=True)
     if not containers:
@@ -185,9 +217,26 @@ def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
         DEFAULT_GRACE if grace is None else grace,
         spec.active_deadline_seconds,
         spec.security_context.fs_group if spec.security_context is not None else None,
+        texts.subdomain(spec.service_account_name, "serviceAccountName") if spec.service_account_name else "",
         bool(spec.host_pid),
         bool(spec.share_process_namespace),
+        bool(spec.host_network),
+        texts.label(spec.hostname, "spec.hostname") if spec.hostname else _hostname(metadata.name),
+        tuple(_port(each) for container in everything for each in container.ports or () if each.host_port),
     )
+
+
+def _hostname(name: str) -> str:
+    """A pod's name may be longer than a host's."""
+    return name[:_LONGEST_HOSTNAME].rstrip("-.")
+
+
+def _port(port: wire.PortWire) -> PortMapping:
+    protocol = texts.choice(port.protocol or "TCP", ("TCP", "UDP", "SCTP"), "ports: protocol")
+    for name, number in (("containerPort", port.container_port), ("hostPort", port.host_port or 0)):
+        if not 0 < number < _PORTS:
+            raise ManifestError(f"ports: {name} is `{texts.shown(number)}`, must be between 1 and 65535")
+    return PortMapping(port.container_port, port.host_port or 0, protocol, texts.passable(port.host_ip or "", "hostIP"))
 
 
 def _inside(where: str, error: ManifestError) -> ManifestError:
@@ -212,14 +261,13 @@ def _check_identity(metadata: wire.MetadataWire) -> None:
 class _ContainerReader:
     """Containers of one pod; what they may refer to is the same for all."""
 
-    def __init__(
-        self, fields: Mapping[str, str], volumes: frozenset[str], pod: wire.PodWire, offer: ImageOffer | None
-    ) -> None:
+    def __init__(self, volumes: frozenset[str], pod: wire.PodWire, offer: ImageOffer | None) -> None:
         self._offer = offer
-        self._fields = fields
         self._volumes = volumes
         self._security = pod.spec.security_context
         self._annotations = pod.metadata.annotations or {}
+        grace = pod.spec.termination_grace_period_seconds
+        self._grace_seconds = DEFAULT_GRACE if grace is None else grace
 
     def read(self, containers: Iterable[wire.ContainerWire], *, is_init: bool) -> tuple[ContainerSpec, ...]:
         """All of one list, in its order."""
@@ -239,10 +287,12 @@ class _ContainerReader:
         command = container.command or []
         words = texts.at_most(_MOST_WORDS, command + (container.args or []), "command")
         texts.at_most(_MOST_PORTS, container.ports, "ports")
+        hooks = container.lifecycle or wire.LifecycleWire()
         found = ContainerSpec(
             container.name,
             tuple(texts.passable(word, "command") for word in (words if image is None else command)),
-            tuple(self._variable(each) for each in texts.at_most(_MOST_VARIABLES, container.env, "env")),
+            tuple(_variable(each, container.name) for each in texts.at_most(_MOST_VARIABLES, container.env, "env")),
+            tuple(all_keys(texts.at_most(_MOST_SOURCES, container.env_from, "envFrom"))),
             _working_dir(container.working_dir or ""),
             mount_specs(
                 texts.at_most(_MOST_MOUNTS, container.volume_mounts, "volumeMounts"),
@@ -250,13 +300,15 @@ class _ContainerReader:
                 in_container=image is not None,
             ),
             probe_specs(container),
-            _pre_stop(container.lifecycle),
+            hook_spec(hooks.post_start, container, self._grace_seconds, "lifecycle.postStart"),
+            hook_spec(hooks.pre_stop, container, self._grace_seconds, "lifecycle.preStop"),
             NO_SECURITY
             if image is not None
             else security_spec(container.name, self._security, container.security_context, self._annotations),
             is_init,
             container.restart_policy is not None,
             image,
+            StreamSpec(bool(container.stdin), bool(container.stdin_once), bool(container.tty)),
         )
         _check_sizes(found)
         return found
@@ -281,25 +333,23 @@ class _ContainerReader:
         args = tuple(texts.passable(word, "args") for word in container.args or ())
         return ImageSpec(name, policy, args, security)
 
-    def _variable(self, variable: wire.EnvWire) -> tuple[str, str]:
-        if not _VARIABLE.fullmatch(variable.name):
-            raise ManifestError(f"env: `{texts.shown(variable.name)}` is not a name, allowed: ASCII without `=`")
-        where = f"env `{shortened(variable.name)}`"
-        if variable.value_from is None:
-            return variable.name, texts.passable(variable.value or "", where)
-        reference = variable.value_from.field_ref
-        if reference is None or reference.field_path not in self._fields:
-            known = ", ".join(self._fields)
-            raise ManifestError(f"{where}: of valueFrom a bare host has only fieldRef with {known}")
-        return variable.name, self._fields[reference.field_path]
+
+def _variable(variable: wire.EnvWire, container: str) -> tuple[str, str | Reference]:
+    if not texts.is_variable(variable.name):
+        raise ManifestError(f"env: `{texts.shown(variable.name)}` is not a name, allowed: ASCII without `=`")
+    where = f"env `{shortened(variable.name)}`"
+    if variable.value or variable.value_from is None:
+        return variable.name, texts.passable(variable.value or "", where)
+    try:
+        return variable.name, variable_reference(variable.value_from, container)
+    except ManifestError as error:
+        raise ManifestError(f"{where}: {error}") from error
 
 
 def _check_possible(container: wire.ContainerWire, *, is_init: bool, has_image: bool) -> None:
     if not has_image and (not container.command or not container.command[0]):
         why = "no command: a bare host runs no images; give the container a `command`, which is run as a process"
         raise ImageNeededError(why, texts.shown(container.image or ""))
-    if container.env_from:
-        raise ManifestError("envFrom: a bare host has neither config maps nor secrets")
     if container.restart_policy is not None and not (is_init and container.restart_policy == "Always"):
         raise ManifestError("restartPolicy: may only be `Always`, and only on init containers")
     has_probe = container.readiness_probe or container.liveness_probe or container.startup_probe
@@ -317,11 +367,14 @@ def _check_sizes(container: ContainerSpec) -> None:
     """What the expansion of variables makes of it, as far as they are known: those that we set are short."""
     sizes = Sizes()
     for name, value in container.env:
-        sizes.variable(name, value)
+        if isinstance(value, str):
+            sizes.variable(name, value)
     sizes.words(container.command, "command")
     if container.image is not None:
         sizes.words(container.image.args, "args")
-    sizes.words(container.pre_stop, "preStop")
+    for name, hook in (("postStart", container.post_start), ("preStop", container.pre_stop)):
+        if isinstance(hook, ExecAction):
+            sizes.words(hook.command, name)
     for probe in container.probes:
         if isinstance(probe.action, ExecAction):
             sizes.words(probe.action.command, f"{probe.kind}Probe")
@@ -345,20 +398,7 @@ def _check_amounts(resources: wire.ResourcesWire | None, where: str) -> None:
             raise ManifestError(f"{where}.{part}[{texts.shown(name)}]: {why}")
 
 
-def _pre_stop(lifecycle: wire.LifecycleWire | None) -> tuple[str, ...]:
-    if lifecycle is None:
-        return ()
-    if lifecycle.post_start is not None:
-        raise ManifestError("lifecycle.postStart: not available on a bare host")
-    if lifecycle.pre_stop is None:
-        return ()
-    if lifecycle.pre_stop.exec is None or not lifecycle.pre_stop.exec.command:
-        raise ManifestError("lifecycle.preStop: only exec with a command is available on a bare host")
-    words = texts.at_most(_MOST_WORDS, lifecycle.pre_stop.exec.command, "preStop")
-    return tuple(texts.passable(word, "preStop") for word in words)
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """A document that a bare host cannot run. Of its containers `spec` has the names alone, for the status."""
 
@@ -369,6 +409,16 @@ class Refusal:
 def not_set_up(event: str, why: str) -> Trouble:
     """The host has it in principle, and could not provide it now."""
     return Trouble(_CREATING, why, event, why)
+
+
+def not_mounted(volume: str, why: str) -> Trouble:
+    """A volume could not be filled, in the words of a kubelet."""
+    return Trouble(_CREATING, "", FAILED_MOUNT, f'MountVolume.SetUp failed for volume "{volume}" : {why}')
+
+
+def not_configured(why: str) -> Trouble:
+    """A variable refers to what is not there."""
+    return Trouble(_MISCONFIGURED, why, FAILED, f"Error: {why}")
 
 
 def no_image(error: ImageError) -> Trouble:

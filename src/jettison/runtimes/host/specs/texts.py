@@ -34,6 +34,19 @@ starts a pod should not have to carry them."""
 MOST_REFERENCES = 500
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
+# What Kubernetes takes: any printable ASCII but the equals sign.
+_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)
+
+
+class Given(str):
+    """A value that comes from elsewhere: a dollar in it is a dollar."""
+
+    __slots__ = ()
+
+
+def is_variable(name: str) -> bool:
+    """Whether a variable may be called so."""
+    return bool(_VARIABLE.fullmatch(name))
 
 
 def shown(value: object) -> str:
@@ -100,6 +113,8 @@ def at_most(most: int, values: Sequence[T] | None, where: str) -> Sequence[T]:
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)`; an unknown one stays as it is and `$$` is a dollar, as in Kubernetes."""
+    if isinstance(text, Given):
+        return str(text)
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -131,6 +146,8 @@ class Sizes:
 
     def _expanded(self, text: str, where: str) -> int:
         size = _size(text)
+        if isinstance(text, Given):
+            return size
         # Counted before they are looked for, which takes a hundred times as long.
         self._references += text.count("$(") + text.count("$$")
         if self._references > MOST_REFERENCES:

@@ -1,14 +1,12 @@
 """Volumes and where they are mounted, out of a pod's document.
 
-Two kinds need only the host: emptyDir and hostPath. A process has no mount namespace, so a mount is a symbolic link
-in its writable directory; that is why a mount inside another mount is refused, and why readOnly is not enforced. In a
-container both are what they are in Kubernetes.
+Where a process has a mount namespace of its own, and in containers, a mount is what it is in Kubernetes. Elsewhere it
+is a symbolic link in the writable directory, and readOnly is not enforced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,7 +15,9 @@ from jettison.engine.numbers.quantity import parse
 from jettison.errors import ManifestError, QuantityError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.specs import texts
+from jettison.runtimes.host.specs.content import ContentSpec, volume_content
 from jettison.runtimes.host.specs.pod_documents import MountWire, VolumeWire
+from jettison.values import frozen
 
 HOST_PATH_TYPES = (
     "",
@@ -31,26 +31,24 @@ HOST_PATH_TYPES = (
 )
 
 
-# As Kubernetes names the volume with a token that it adds to every pod.
-_ACCESS_VOLUME = "kube-api-access-"
-
-
 class VolumeNeededError(ManifestError):
     """A volume of a kind that takes more than a host."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VolumeSpec:
-    """`host_path` is None for an emptyDir."""
+    """With neither `host_path` nor `content` it is an emptyDir."""
 
     name: str
     is_memory: bool = False
     size_limit: int | None = None
     host_path: str | None = None
     host_path_type: str = ""
+    # Files that the node writes; None for a volume of another kind.
+    content: ContentSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountSpec:
     """`path` is relative to the container's writable directory, or to its root."""
 
@@ -70,11 +68,15 @@ def volume_spec(volume: VolumeWire) -> VolumeSpec:
             raise ManifestError(f"{where}: hostPath `{shortened(path)}` must be absolute and without `..`")
         kind = texts.choice(kind, HOST_PATH_TYPES, f"{where}: type")
         return VolumeSpec(volume.name, host_path=path, host_path_type=kind)
+    try:
+        content = volume_content(volume)
+    except ManifestError as error:
+        raise ManifestError(f"{where}: {error}") from error
+    if content is not None:
+        return VolumeSpec(volume.name, content.is_memory, content=content)
     if volume.empty_dir is None:
-        hint = ""
-        if volume.name.startswith(_ACCESS_VOLUME):
-            hint = "; `automountServiceAccountToken: false` in the pod's spec keeps it from being added"
-        raise VolumeNeededError(f"{where}: a bare host has only emptyDir and hostPath{hint}")
+        known = "configMap, downwardAPI, emptyDir, hostPath, projected and secret"
+        raise VolumeNeededError(f"{where}: a node has {known}, nothing else")
     medium = texts.choice(volume.empty_dir.medium or "", ("", "Memory"), f"{where}: medium")
     return VolumeSpec(volume.name, medium == "Memory", _size(volume.empty_dir.size_limit, where))
 
@@ -93,9 +95,6 @@ def mount_specs(
         if path == PurePosixPath() or not mount.mount_path.startswith("/"):
             raise ManifestError(f"mountPath `{shortened(mount.mount_path)}` must be absolute and not the root")
         inside = texts.below(mount.sub_path or "", "subPath")
-        if in_container and inside.parts:
-            # By its name a runtime would follow what another container of the pod has put there meanwhile.
-            raise ManifestError("volumeMounts: subPath is not available in containers")
         found.append(MountSpec(mount.name, path, inside, bool(mount.read_only)))
     if in_container:
         # What lies inside another is mounted after it.

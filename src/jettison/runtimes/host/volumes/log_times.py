@@ -1,7 +1,7 @@
 """When the lines of a log were written, though no process stands between a container and its file.
 
-Once a second the agent looks how far each log has grown, and notes the length together with the time of the last write,
-which the kernel keeps. So a line has the time of the first mark at or behind its end: never earlier than it was
+Once a second the agent asks the kernel which logs have grown, and notes their length together with the time of the last
+write, which the kernel keeps. So a line has the time of the first mark at or behind its end: never earlier than it was
 written, and at most a second later. Lines that were written while no agent ran have the time of the last of them. The
 marks of a log lie beside it (`0.log.times`, `0.log.1.times`) and are rotated with it. They are bounded: past 8,192 of
 them every second one of the older is dropped, so that old lines are timed more coarsely.
@@ -12,17 +12,19 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from jettison.errors import ManifestError
 from jettison.manifests.files.plain_files import read_plain
+from jettison.runtimes.linux.files.file_changes import FileChanges
 
 SUFFIX = ".times"
 
 PERIOD = 1.0
-"""Seconds between two looks: with 110 pods one takes 0.3 ms, in a thread."""
+"""Seconds between two looks."""
 
 MOST_MARKS = 8192
 
@@ -45,19 +47,47 @@ class LogTimes:
     def __init__(self) -> None:
         # How long each log was, of those that are being written.
         self._known: dict[str, int] = {}
+        # None: the kernel tells nothing, and each log is looked at.
+        self._changes: FileChanges | None = None
+        self._followed: set[str] = set()
+        with suppress(OSError):
+            self._changes = FileChanges()
+
+    def grown(self, paths: Sequence[str]) -> Sequence[str]:
+        """Those that may have grown since they were looked at. To be looked at, because each is told once."""
+        told = None if self._changes is None else self._changes.take()
+        if told is None:
+            return paths
+        self._followed -= told
+        return [path for path in paths if path not in self._followed]
 
     def look(self, paths: Iterable[str]) -> None:
         """One mark for each log that has grown. A disk that takes none leaves lines without a better time."""
-        known = {}
         for path in paths:
-            try:
-                known[path] = note(path, self._known.get(path, -1))
-            except OSError:
-                known[path] = self._known.get(path, -1)
-        self._known = known
+            # First: what is written in between is told.
+            self._follow(path)
+            with suppress(OSError):
+                self._known[path] = note(path, self._known.get(path, -1))
+
+    def _follow(self, path: str) -> None:
+        """One that cannot be followed is looked at every second."""
+        with suppress(OSError):
+            if self._changes is not None:
+                self._changes.follow(path)
+                self._followed.add(path)
+
+    def forget(self, paths: Collection[str]) -> None:
+        """All but these: they are no longer written."""
+        self._known = {path: size for path, size in self._known.items() if path in paths}
+        self._followed.intersection_update(paths)
+
+    def close(self) -> None:
+        """The kernel need not tell any more."""
+        if self._changes is not None:
+            self._changes.close()
 
 
-def note(path: str, before: int = -1) -> int:
+def note(path: str, before: int = -1, most: int = MOST_MARKS, recent: int = _RECENT) -> int:
     """Note how long the log is now if that is not `before`; the length."""
     found = os.lstat(path)
     size = found.st_size
@@ -73,9 +103,9 @@ def note(path: str, before: int = -1) -> int:
         if last and last[-1].size > size:
             # The container itself has cut its log.
             os.ftruncate(descriptor, 0)
-        elif length >= MOST_MARKS:
+        elif length >= most:
             marks = _decoded(os.pread(descriptor, length * _MARK.size, 0))
-            kept = marks[:-_RECENT][1::2] + marks[-_RECENT:]
+            kept = marks[:-recent][1::2] + marks[-recent:]
             os.ftruncate(descriptor, 0)
             os.write(descriptor, b"".join(_MARK.pack(*each) for each in kept))
         os.write(descriptor, _MARK.pack(_sane(found.st_mtime_ns), size))

@@ -19,8 +19,7 @@ from jettison.errors import WriteError
 from jettison.runtimes.host.volumes import log_times
 from jettison.runtimes.linux.files import kernel_files
 
-LARGEST = 10 * 1024 * 1024
-"""Bytes at which a log is rotated; the kubelet's default, as is the number of files."""
+_COPIED_AT_ONCE = 10 * 1024 * 1024
 
 MOST_FILES = 5
 
@@ -71,10 +70,10 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
         raise WriteError(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
 
 
-def is_due(path: Path, largest: int = LARGEST) -> bool:
+def is_due(path: str | Path, largest: int) -> bool:
     """Whether the log has grown past its size; costs 2 µs."""
     try:
-        return path.stat().st_size > largest
+        return os.stat(path).st_size > largest  # noqa: PTH116  a Path for each takes longer than the question
     except FileNotFoundError:
         return False
 
@@ -112,7 +111,7 @@ def _copy(source: int, target: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(target, flags, mode=_FILE_MODE)
     try:
-        while os.copy_file_range(source, descriptor, LARGEST):
+        while os.copy_file_range(source, descriptor, _COPIED_AT_ONCE):
             continue
     finally:
         os.close(descriptor)

@@ -17,6 +17,7 @@ from jettison import events
 from jettison.clock import Clock
 from jettison.engine.pods.pod import Pod
 from jettison.errors import RuntimeFailure, WriteError
+from jettison.runtimes.configuration import NodeConfiguration
 from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.cgroups.places import Place, Places
 from jettison.runtimes.host.pods.record_files import RecordFiles
@@ -24,8 +25,10 @@ from jettison.runtimes.host.processes.orphans import Orphans
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.volumes import logs
+from jettison.runtimes.host.volumes.content import Contents
 from jettison.runtimes.host.volumes.volumes import Volume
 from jettison.runtimes.linux.files import kernel_files
+from jettison.values import frozen
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,9 +40,6 @@ _OWNER_ONLY = 0o700
 # Linux' access control lists as an extended attribute: a version, then kind, rights and user of each entry.
 _ACL_VERSION, _ACL_NOBODY, _ACL_EMPTY = 2, 0xFFFFFFFF, 4
 _ACL_OWNER, _ACL_USER, _ACL_OWNING_GROUP, _ACL_MASK, _ACL_OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
-
-PATIENCE = 10.0
-"""How many seconds one attempt to kill lasts before a `KillFailed` says that a process does not die."""
 
 
 def make_directories(settings: HostSettings) -> None:
@@ -56,7 +56,7 @@ def make_directories(settings: HostSettings) -> None:
             raise WriteError(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostServices:
     """Shared by all pods of the node. `pool` has the two threads in which one may wait for a disk."""
 
@@ -73,6 +73,9 @@ class HostServices:
     # A container runtime, and what pods may want of it; None where pods are processes only.
     boxes: ContainerRuntime | None = None
     offer: ImageOffer | None = None
+    configuration: NodeConfiguration = field(default_factory=NodeConfiguration)
+    # Whether processes get a mount namespace of their own.
+    has_private_mounts: bool = False
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.
@@ -100,7 +103,7 @@ class HostServices:
         pause = _FIRST_PAUSE
         while True:
             try:
-                survivors = await place.empty(PATIENCE)
+                survivors = await place.empty(self.settings.pace.kill)
                 if not survivors and place.remove():
                     return
                 if survivors:
@@ -123,6 +126,10 @@ class PodDirectories:
     services: HostServices
     pod: Pod
     volumes: tuple[Volume, ...] = ()
+    # In a network of its own, which only a container runtime gives it.
+    addresses: tuple[str, ...] = ()
+    # What is asked for elsewhere: files of volumes, and variables.
+    contents: Contents | None = None
 
     def build(self, users: Iterable[int]) -> None:
         """Make the pod's directory, for root and these users only. May wait for a disk. Raises WriteError."""
@@ -141,6 +148,11 @@ class PodDirectories:
     def volumes_dir(self) -> Path:
         """One directory for each emptyDir."""
         return self.pod_dir / "volumes"
+
+    @property
+    def sub_paths_dir(self) -> Path:
+        """Where parts of volumes are mounted, by container, so that a container runtime can be told of them."""
+        return self.pod_dir / "sub-paths"
 
     def writable_dir(self, container: str, run: int) -> Path:
         """Each run of a container begins with an empty one, as it would with a fresh layer."""

@@ -1,7 +1,8 @@
 """Freeing disk without harming a pod: what dead containers left behind goes, by the kubelet's rules (spec §7.4).
 
-A bare host has no images and no sandboxes. A dead container is a run that has ended: its writable directory and its log
-files. They are found on the disk and not in a list, so what a crash left is found as well.
+A dead container is a run that has ended: its writable directory and its log files. They are found on the disk and not
+in a list, so what a crash left is found as well. What a container runtime still has on its books is asked for and
+planned in the same way; images are another matter (`machine/image_collector`).
 
 One thing differs from a kubelet on purpose. It deletes the logs of an evicted pod within a minute, because some other
 system has them; here there is none, so they stay until the disk runs short or the pod is forgotten.
@@ -10,37 +11,46 @@ system has them; here there is none, so they stay until the disk runs short or t
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.clock import Clock
 from jettison.engine.config.policy import ContainerCollection
-from jettison.engine.node.dead_containers import DeadContainer, PodState, plan_containers, plan_log_directories
+from jettison.engine.node.dead_containers import (
+    DeadContainer,
+    PodState,
+    plan_containers,
+    plan_log_directories,
+    plan_sandboxes,
+)
 from jettison.engine.node.evictions import EVICTED
 from jettison.engine.pods.pod import ENDED_PHASES
-from jettison.errors import ActionError, ObservationError
+from jettison.errors import ActionError, ObservationError, RuntimeFailure
+from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.pods.reports import ActivePod
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.disk_usage import measure
+from jettison.runtimes.machine.background_tasks import succeeded
 from jettison.runtimes.protocol import PodStatus, Reclaimed
+from jettison.values import frozen
 
 # `3.log`, and `3.log.1` once it was rotated; each may have the times of its lines beside it.
 _LOG = re.compile(r"(\d+)\.log(\.\d+)?(\.times)?")
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """What is left of one run of a container."""
 
     dead: DeadContainer
-    directory: Path | None
-    logs: tuple[Path, ...]
+    # Its writable directory, if there is one, and its log files.
+    paths: tuple[str, ...]
 
 
 class Collector:
@@ -54,6 +64,7 @@ class Collector:
         statuses: Callable[[], Sequence[PodStatus]],
         pool: Executor,
         clock: Clock,
+        boxes: ContainerRuntime | None = None,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -61,6 +72,7 @@ class Collector:
         self._statuses = statuses
         self._pool = pool
         self._clock = clock
+        self._boxes = boxes
         self._turn = asyncio.Lock()
 
     def use(self, policy: ContainerCollection) -> None:
@@ -74,42 +86,54 @@ class Collector:
             # The disk first: whatever starts after this has a run, or a pod, that is not among those found.
             try:
                 runs = await loop.run_in_executor(self._pool, self._scan)
-                log_directories = await loop.run_in_executor(self._pool, _names, self._settings.logs_dir)
+                logs = await loop.run_in_executor(self._pool, _inside, str(self._settings.logs_dir))
             except ObservationError as failure:
                 return Reclaimed(errors=(str(failure),))
             pods = {status.pod.uid: _state(status, is_starved) for status in self._statuses()}
             current = _current(self._active())
             idle = {run.dead: run for run in runs if run.dead.id not in current}
             plan = plan_containers(idle, self._policy, self._clock.now_ns(), pods, is_starved=is_starved)
-            forgotten = plan_log_directories(log_directories, pods)
-            return await loop.run_in_executor(self._pool, self._remove, [idle[dead] for dead in plan], forgotten)
+            forgotten = plan_log_directories([name for _, name in logs], pods)
+            done = await loop.run_in_executor(self._pool, self._remove, [idle[dead] for dead in plan], forgotten)
+            return done if self._boxes is None else done.and_also(await self._off_the_books(self._boxes, is_starved))
+
+    async def _off_the_books(self, boxes: ContainerRuntime, is_starved: bool) -> Reclaimed:
+        """What a container runtime still has of runs that are over: left by an agent that was killed, or not yet asked
+        for. The run that a pod has now, or had last, is its own to remove.
+        """
+        try:
+            dead, sandboxes = await boxes.remains()
+        except RuntimeFailure as failure:
+            return Reclaimed(errors=(f"cannot list dead containers: {failure}",))
+        pods = {status.pod.uid: _state(status, is_starved) for status in self._statuses()}
+        current = {each.box for pod in self._active() for each in pod.containers}
+        idle = [each for each in dead if each.id not in current]
+        errors = list[str]()
+        plan = plan_containers(idle, self._policy, self._clock.now_ns(), pods, is_starved=is_starved)
+        removed = [each for each in plan if await succeeded(boxes.remove(each), errors)]
+        for sandbox in plan_sandboxes(sandboxes, pods, is_starved=is_starved):
+            await succeeded(boxes.remove_sandbox(sandbox), errors)
+        return Reclaimed(containers=len(removed), errors=tuple(errors))
 
     def _scan(self) -> list[_Run]:
-        directories: dict[tuple[str, str, int], Path] = {}
-        for uid in _names(self._settings.pods_dir):
-            containers = self._settings.pods_dir / uid / "containers"
-            for name in _names(containers):
-                for number in _names(containers / name):
+        """Over plain texts: with objects for paths it took 70 ms of every minute for 110 containers."""
+        found: dict[tuple[str, str, int], list[str]] = {}
+        for pod, uid in _inside(str(self._settings.pods_dir)):
+            for container, name in _inside(f"{pod}/containers"):
+                for directory, number in _inside(container):
                     if number.isascii() and number.isdigit():
-                        directories[uid, name, int(number)] = containers / name / number
-        logs: dict[tuple[str, str, int], list[Path]] = {}
-        for pod in _names(self._settings.logs_dir):
-            for name in _names(self._settings.logs_dir / pod):
-                for file in _names(self._settings.logs_dir / pod / name):
-                    if found := _LOG.fullmatch(file):
-                        key = (pod.rpartition("_")[2], name, int(found[1]))
-                        logs.setdefault(key, []).append(self._settings.logs_dir / pod / name / file)
-        return [
-            run
-            for key in sorted(directories.keys() | logs.keys())
-            if (run := _found(key, directories.get(key), logs.get(key, ()))) is not None
-        ]
+                        found[uid, name, int(number)] = [directory]
+        for pod, pod_name in _inside(str(self._settings.logs_dir)):
+            for container, name in _inside(pod):
+                for file, file_name in _inside(container):
+                    if of_run := _LOG.fullmatch(file_name):
+                        found.setdefault((pod_name.rpartition("_")[2], name, int(of_run[1])), []).append(file)
+        return [run for key in sorted(found) if (run := _run_of(key, found[key])) is not None]
 
     def _remove(self, runs: Iterable[_Run], log_directories: Iterable[str]) -> Reclaimed:
         count, freed, errors = 0, 0, list[str]()
         for run in runs:
-            paths = [*([] if run.directory is None else [run.directory]), *run.logs]
-            removed = [_removed(path, errors) for path in paths]
+            removed = [_removed(Path(path), errors) for path in run.paths]
             count += None not in removed
             freed += sum(size or 0 for size in removed)
         for name in log_directories:
@@ -131,26 +155,27 @@ def _current(active: Iterable[ActivePod]) -> set[str]:
     }
 
 
-def _found(key: tuple[str, str, int], directory: Path | None, logs: Sequence[Path]) -> _Run | None:
+def _run_of(key: tuple[str, str, int], paths: Sequence[str]) -> _Run | None:
     """A run was created when the oldest of its traces was last made; None when all have vanished meanwhile."""
     uid, name, run = key
     born = []
-    for path in (*([] if directory is None else [directory]), *logs):
+    for path in paths:
         try:
-            born.append(path.lstat().st_mtime_ns)
+            born.append(os.lstat(path).st_mtime_ns)
         except FileNotFoundError:
             continue
-    return _Run(DeadContainer(f"{uid}/{name}/{run}", uid, name, min(born)), directory, tuple(logs)) if born else None
+    return _Run(DeadContainer(f"{uid}/{name}/{run}", uid, name, min(born)), tuple(paths)) if born else None
 
 
-def _names(directory: Path) -> list[str]:
-    """What is in a directory; nothing when it is gone, or is something else."""
+def _inside(directory: str) -> list[tuple[str, str]]:
+    """What is in a directory, as paths and names; nothing when it is gone, or is something else."""
     try:
-        return sorted(path.name for path in directory.iterdir())
+        with os.scandir(directory) as entries:
+            return sorted((entry.path, entry.name) for entry in entries)
     except OSError as error:
         if error.errno in kernel_files.GONE:
             return []
-        raise kernel_files.unreadable(directory, error) from error
+        raise kernel_files.unreadable(Path(directory), error) from error
 
 
 def _removed(path: Path, errors: list[str]) -> int | None:

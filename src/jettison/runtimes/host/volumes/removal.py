@@ -126,11 +126,12 @@ async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -
     """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Never gives up."""
     await _reaping(place, directories.services.orphans)
     await directories.services.vacate(place, partial(events.KillFailed, directories.pod, ""))
-    directory = directories.pod_dir if is_all else directories.volumes_dir
+    gone = [directories.pod_dir] if is_all else [directories.sub_paths_dir, directories.volumes_dir]
     pause = _FIRST_PAUSE
     while True:
         try:
-            await directories.services.wait_for(remove_directory, directory)
+            for directory in gone:
+                await directories.services.wait_for(remove_directory, directory)
         except ActionError as failure:
             directories.services.emit(events.ActionFailed(f"clean up pod {directories.pod}", str(failure)))
             await asyncio.sleep(pause)

@@ -1,8 +1,9 @@
 """The volumes of a pod, as directories that its containers can reach.
 
-There is no mount namespace: a container sees its volumes as symbolic links in its writable directory, at the mountPath,
-and as paths in its environment, `JETTISON_VOLUME_<NAME>`. An emptyDir of medium Memory is a tmpfs where mounting is
-permitted and an ordinary directory where it is not. Everything here may wait for a disk: call it from a thread.
+A container sees its volumes at their mountPath where the node may mount (`processes.mounting`). Everywhere a process
+also has them as symbolic links in its writable directory, at the mountPath, and as paths in its environment,
+`JETTISON_VOLUME_<NAME>`. An emptyDir of medium Memory is a tmpfs where mounting is permitted and an ordinary directory
+where it is not. Everything here may wait for a disk: call it from a thread.
 
 The way down into a directory that pods write in is gone one step at a time, and no symbolic link is followed: a volume
 outlives the container that left a link in it, and directories and links are made as root.
@@ -10,17 +11,19 @@ outlives the container that left a link in it, and directories and links are mad
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from jettison.errors import MountError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.specs.volumes import MountSpec, VolumeSpec
 from jettison.runtimes.linux.files import kernel_files
+from jettison.values import frozen
 
 # Whatever users the containers run as, they share their volumes.
 _SHARED = 0o777
@@ -30,7 +33,7 @@ _MODE, _OWNER_ONLY = 0o755, 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Volume:
     """A volume that is there. `is_memory` tells what it is, not what was asked for."""
 
@@ -39,6 +42,8 @@ class Volume:
     is_memory: bool = False
     # A hostPath is not ours to measure as the pod's, and not ours to remove.
     is_host: bool = False
+    # Its files are the node's: pods only read them.
+    is_content: bool = False
 
 
 def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = None) -> tuple[Volume, ...]:
@@ -49,8 +54,13 @@ def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = 
     return tuple(_prepare(volumes_dir, spec, group) for spec in specs)
 
 
-def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume]) -> None:
-    """Let a container see its volumes. Raises MountError."""
+def link(
+    writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, Volume], *, are_mounted: bool = False
+) -> None:
+    """Let a container see its volumes. Raises MountError.
+
+    With `are_mounted` the links lead to where it has them mounted, so that a read-only one is read-only here, too.
+    """
     done: list[MountSpec] = []
     for mount in mounts:
         volume = volumes[mount.volume].path
@@ -60,16 +70,52 @@ def link(writable_dir: Path, mounts: Iterable[MountSpec], volumes: Mapping[str, 
         if outer is not None:
             base, rest = volumes[outer.volume].path, outer.sub_path / mount.path.relative_to(outer.path)
         try:
-            if mount.sub_path.parts:
-                # As open as the volume itself, as a kubelet makes it: the container may be any user.
-                with descended(volume, mount.sub_path, mode=stat.S_IMODE(volume.stat().st_mode)):
-                    pass
+            ensure_sub_path(volumes[mount.volume], mount.sub_path)
             with descended(base, rest.parent) as directory:
-                _link(directory, rest.name, volume / mount.sub_path)
+                at_mount = are_mounted and outer is None
+                _link(directory, rest.name, Path("/", mount.path) if at_mount else volume / mount.sub_path)
         except OSError as error:
             why = kernel_files.reason(error)
             raise MountError(f"cannot mount volume `{mount.volume}` on `/{mount.path}`: {why}") from error
         done.append(mount)
+
+
+def ensure_sub_path(volume: Volume, sub_path: PurePath) -> None:
+    """That it is there, made as a directory where it is missing. Raises OSError; no link in it leads out."""
+    if not sub_path.parts:
+        return
+    base = os.open(volume.path, _DIRECTORY)
+    try:
+        os.close(system_calls.open_inside(base, str(sub_path)))
+    except OSError as error:
+        if volume.is_content or error.errno not in (errno.ENOENT, errno.ENOSYS):
+            raise
+        # As open as the volume itself, as a kubelet makes it: the container may be any user.
+        with descended(volume.path, sub_path, mode=stat.S_IMODE(os.fstat(base).st_mode)):
+            pass
+    finally:
+        os.close(base)
+
+
+def show_sub_path(volume: Volume, sub_path: PurePath, place: Path) -> None:
+    """Mount what is there at a place that no pod can write in: a container runtime knows paths only, and a link that a
+    pod has put there meanwhile would lead it elsewhere. Raises OSError.
+    """
+    ensure_sub_path(volume, sub_path)
+    base = os.open(volume.path, _DIRECTORY)
+    try:
+        found = system_calls.open_inside(base, str(sub_path))
+        try:
+            if stat.S_ISDIR(os.fstat(found).st_mode):
+                place.mkdir(mode=_OWNER_ONLY, parents=True)
+            else:
+                place.parent.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+                place.touch(_OWNER_ONLY)
+            system_calls.bind(f"/proc/self/fd/{found}", str(place))
+        finally:
+            os.close(found)
+    finally:
+        os.close(base)
 
 
 def _link(directory: int, name: str, target: Path) -> None:
@@ -92,6 +138,9 @@ def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
         if spec.host_path is not None:
             return Volume(spec.name, _host_path(spec, Path(spec.host_path)), is_host=True)
         found = _empty_dir(spec, volumes_dir / spec.name)
+        if spec.content is not None:
+            found.path.chmod(_MODE)
+            return replace(found, is_content=True)
         if group is not None:
             os.chown(found.path, _UNCHANGED, group)
         found.path.chmod(_SHARED if group is None else _SHARED | stat.S_ISGID)

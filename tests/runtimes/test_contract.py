@@ -30,6 +30,11 @@ from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
+from jettison.runtimes.simulated.agenda import Agenda
+from jettison.runtimes.simulated.curves import Constant, Ramp
+from jettison.runtimes.simulated.machine import PIDS, MachineSize
+from jettison.runtimes.simulated.pods import PodProgram
+from jettison.runtimes.simulated.runtime import SimulatedRuntime
 from tests.agent.scripted_runtime import ScriptedHost
 from tests.builders import MI, policy
 from tests.janitor import fresh_name
@@ -145,6 +150,46 @@ class ScriptedSubject:
         return runtime.clock
 
 
+@dataclass
+class SimulatedSubject:
+    """A node of numbers, whose time passes fifty times as fast as ours."""
+
+    patience: float = 60.0
+
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncIterator[Hosting]:
+        agenda = Agenda()
+        size = MachineSize("n1", memory=128 * MI)
+        self.usage: dict[str, PodProgram] = {}
+        runtime = SimulatedRuntime(
+            size, RULES, agenda, lambda _fact: None, lambda wanted: self.usage[wanted.pod.name], {PIDS: Constant(10)}
+        )
+        passing = asyncio.create_task(self._pass(agenda))
+        try:
+            yield runtime
+        finally:
+            passing.cancel()
+            await asyncio.wait([passing])
+
+    async def _pass(self, agenda: Agenda) -> None:
+        while True:
+            agenda.run_until(agenda.now_ns + 50 * 10**6)
+            await asyncio.sleep(0.001)
+
+    async def run(self, runtime: Hosting, name: str, behaviour: Behaviour) -> Pod:
+        usage = {"memory": Ramp(MI, 104 * MI, 10**9)} if behaviour is Behaviour.HUNGRY else {"memory": Constant(MI)}
+        obeys_ns = None if behaviour is Behaviour.DEAF else 10**6
+        self.usage[name] = PodProgram(usage, obeys_in_ns=obeys_ns)
+        wanted = manifest(name, ["simulated"])
+        await runtime.start(wanted)
+        await until(self, lambda: phase_of(runtime, wanted.pod) == "Running")
+        return wanted.pod
+
+    def clock(self, runtime: Hosting) -> Clock:
+        assert isinstance(runtime, SimulatedRuntime)
+        return runtime.agenda.clock
+
+
 SUBJECTS = [
     pytest.param(
         HostSubject(uses_cgroups=True),
@@ -152,15 +197,26 @@ SUBJECTS = [
         marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups"),
     ),
     pytest.param(HostSubject(uses_cgroups=False), id="host with process groups"),
+    pytest.param(SimulatedSubject(), id="simulated node"),
     pytest.param(ScriptedSubject(), id="scripted double"),
 ]
 
 Scenario = Callable[[Subject, Hosting], Awaitable[None]]
 CONTRACT: dict[str, Callable[[Subject, Path], None]] = {}
+# What also holds for a runtime that starts nothing: it finds, measures and ends what others started.
+GUARDING_CONTRACT: dict[str, Callable[[Subject, Path], None]] = {}
 
 
 def contract(scenario: Scenario) -> Callable[[Subject, Path], None]:
     """A test that every subject takes, in an event loop and on a node of its own."""
+    taken = hosting_contract(scenario)
+    name = getattr(scenario, "__name__", "")
+    GUARDING_CONTRACT[name] = CONTRACT[name]
+    return taken
+
+
+def hosting_contract(scenario: Scenario) -> Callable[[Subject, Path], None]:
+    """The same for those that start pods."""
 
     async def on_a_node(subject: Subject, tmp_path: Path) -> None:
         async with subject.opened(tmp_path) as runtime:
@@ -289,7 +345,7 @@ async def test_a_second_eviction_shortens_the_grace_of_the_first(subject: Subjec
         await first
 
 
-@contract
+@hosting_contract
 async def test_a_pod_is_finished_when_it_is_gone_or_unknown_and_not_before(subject: Subject, runtime: Hosting) -> None:
     assert runtime.is_finished("unknown")
     pod = await subject.run(runtime, "a", Behaviour.CALM)
@@ -298,7 +354,7 @@ async def test_a_pod_is_finished_when_it_is_gone_or_unknown_and_not_before(subje
     await until(subject, lambda: runtime.is_finished(pod.uid))
 
 
-@contract
+@hosting_contract
 async def test_a_pod_that_was_stopped_is_forgotten(subject: Subject, runtime: Hosting) -> None:
     pod = await subject.run(runtime, "a", Behaviour.CALM)
     await runtime.stop(pod.uid, 1)
@@ -307,7 +363,7 @@ async def test_a_pod_that_was_stopped_is_forgotten(subject: Subject, runtime: Ho
     assert not (await runtime.observe()).pods
 
 
-@contract
+@hosting_contract
 async def test_a_rejected_pod_is_remembered_as_failed(subject: Subject, runtime: Hosting) -> None:
     wanted = manifest("a", ["true"])
     await runtime.reject(wanted, "Evicted", "The node had condition: [MemoryPressure]. ")

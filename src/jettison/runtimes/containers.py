@@ -7,12 +7,40 @@ descriptor of its main process and by its cgroup, so nothing urgent ever waits f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
+from typing import NamedTuple, Protocol
+
+from jettison.engine.node.dead_containers import DeadContainer, Sandbox
+from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.values import frozen
+
+NO_CONTAINERS: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+class HeldImage(NamedTuple):
+    """One that a runtime or an engine has; `names` are its tags, or its digests where it has no tag."""
+
+    id: str
+    names: tuple[str, ...]
+    size: int
+    is_pinned: bool = False
+
+
+class ImageStore(Protocol):
+    """Where images are kept. Every call has a deadline and raises RuntimeFailure."""
+
+    async def held_images(self) -> Sequence[HeldImage]:
+        """All of them."""
+
+    async def used_images(self, without: Collection[str] = NO_CONTAINERS) -> Collection[str]:
+        """Ids of those that a container has, also one that has ended or was not started yet; but for some of them."""
+
+    async def remove_image(self, image: str) -> None:
+        """By its id. Harmless when it is gone."""
+
+
+@frozen
 class FoundImage:
     """An image that is there. `user` is None where it names its user in letters, or names none, which is root."""
 
@@ -22,7 +50,25 @@ class FoundImage:
     stop_signal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+class PortMapping(NamedTuple):
+    """A port of the host that leads to one of the pod."""
+
+    port: int
+    host_port: int
+    # `TCP`, `UDP` or `SCTP`.
+    protocol: str = "TCP"
+    host_ip: str = ""
+
+
+class ReadySandbox(NamedTuple):
+    """What a runtime has made for a pod. Without a network of its own it has no addresses."""
+
+    id: str
+    has_own_network: bool = False
+    addresses: tuple[str, ...] = ()
+
+
+@frozen
 class SandboxOrder:
     """What the containers of a pod share. `cgroup` is the pod's, from the root of the hierarchies."""
 
@@ -33,9 +79,13 @@ class SandboxOrder:
     log_dir: str
     has_host_processes: bool = False
     shares_processes: bool = False
+    # It gets one where the runtime has a network for pods.
+    wants_own_network: bool = False
+    hostname: str = ""
+    ports: tuple[PortMapping, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxMount:
     """A directory of the host that a container sees."""
 
@@ -44,7 +94,7 @@ class BoxMount:
     is_read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxSecurity:
     """What a container may do. Capabilities are named as in the pod's document, without `CAP_`."""
 
@@ -61,7 +111,7 @@ class BoxSecurity:
     must_not_be_root: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxLimits:
     """0 sets none."""
 
@@ -72,7 +122,7 @@ class BoxLimits:
     oom_score_adj: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxOrder:
     """One run of one container. Without a command the image's own is run; `log` is relative to the sandbox's."""
 
@@ -87,9 +137,13 @@ class BoxOrder:
     mounts: tuple[BoxMount, ...] = ()
     security: BoxSecurity = field(default_factory=BoxSecurity)
     limits: BoxLimits = field(default_factory=BoxLimits)
+    # Whether clients that attach may write to it, only the first of them, and whether it has a terminal.
+    has_input: bool = False
+    has_input_once: bool = False
+    has_terminal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxEnd:
     """How a container ended, by the runtime's books."""
 
@@ -97,20 +151,52 @@ class BoxEnd:
     is_oom: bool
 
 
-class ContainerRuntime(Protocol):
+@frozen
+class BoxAddress:
+    """Where a run of a container can be entered: the socket of its runtime, and its id there."""
+
+    endpoint: str
+    id: str
+
+
+class ContainerRuntime(ImageStore, Protocol):
     """Every method that waits has a deadline and raises StartError, or what it says."""
 
     @property
     def name(self) -> str:
         """For people: program and version."""
 
+    @property
+    def pid(self) -> int:
+        """The process that answers; 0 while none does."""
+
+    @property
+    def has_network(self) -> bool:
+        """Whether pods can have a network of their own: the runtime says that it is ready."""
+
+    @property
+    def endpoint(self) -> str:
+        """The path of its socket."""
+
+    async def storage(self) -> StorageDirs | None:
+        """Where it keeps images and writable layers; None where it does not tell. Raises RuntimeFailure."""
+
+    async def remains(self) -> tuple[list[DeadContainer], list[Sandbox]]:
+        """Containers of the node that do not run, and its sandboxes. Raises RuntimeFailure."""
+
+    async def remove(self, container: DeadContainer) -> None:
+        """Take it off the books; one in an unknown state is killed first. Raises RuntimeFailure."""
+
+    async def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Stop it and take it off the books. Raises RuntimeFailure."""
+
     async def find_image(self, image: str, policy: str) -> FoundImage:
         """Pull it if the policy says so: `Always`, `IfNotPresent` or `Never`. Raises ImageError."""
 
-    async def sandbox(self, order: SandboxOrder) -> str:
+    async def sandbox(self, order: SandboxOrder) -> ReadySandbox:
         """The pod's, made when there is none that is ready."""
 
-    async def create(self, sandbox: str, order: SandboxOrder, box: BoxOrder) -> str:
+    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> str:
         """The id of a new container. Nothing of it runs yet."""
 
     async def start(self, box: str) -> int:
@@ -127,6 +213,9 @@ class ContainerRuntime(Protocol):
 
     def discard_pod(self, uid: str) -> None:
         """The same for everything of a pod."""
+
+    def has_cleared(self, uid: str) -> bool:
+        """Whether nothing of the pod is left on its books or, as far as that can be told, on its disk."""
 
     async def sweep(self, uids: Collection[str]) -> None:
         """Take off the books what belongs to none of these pods of the node. Raises nothing."""

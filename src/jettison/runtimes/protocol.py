@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import field
+from typing import Any, NamedTuple, Protocol
 
 from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.lifecycle.phases import ContainerEnd, ContainerStatus
@@ -12,6 +12,7 @@ from jettison.engine.node.decide import Reclaim
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.pods.pod import Pod
+from jettison.values import frozen
 
 # A container's status is what its life says; the agent and the sinks know it by this protocol.
 __all__ = ["ContainerEnd", "ContainerStatus"]
@@ -20,7 +21,7 @@ CLOSE_ALARM = "close"
 """Raised shortly before a crossing: there is nothing to decide yet, but soon there will be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alarm:
     """Look now. `source` names what raised it: `memcg`, `psi`, `poll`, `close`, `oom`, `pods`."""
 
@@ -29,7 +30,7 @@ class Alarm:
     raised_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reclaimed:
     """What was freed without harming a pod."""
 
@@ -38,8 +39,17 @@ class Reclaimed:
     freed_bytes: int = 0
     errors: tuple[str, ...] = ()
 
+    def and_also(self, other: Reclaimed) -> Reclaimed:
+        """Both together."""
+        return Reclaimed(
+            self.containers + other.containers,
+            self.images + other.images,
+            self.freed_bytes + other.freed_bytes,
+            (*self.errors, *other.errors),
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class EndingPod:
     """An eviction that was begun, and whose story is not told to its end. Times are on the monotonic clock.
 
@@ -53,6 +63,8 @@ class EndingPod:
     began_ns: int
     # When the last of its containers stopped; None while one runs.
     stopped_ns: int | None = None
+    # Why the pod lives on all the same: an API that was asked to end it refused. Empty where none did.
+    withdrawn: str = ""
 
 
 class Runtime(Protocol):
@@ -89,7 +101,7 @@ class Runtime(Protocol):
         """Whenever something says: look now. Never ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodManifest:
     """A pod to run: what the engine reads of it, and the whole document for the runtime that starts it."""
 
@@ -99,7 +111,7 @@ class PodManifest:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodStatus:
     """One pod as Kubernetes' status tells it. Evicted and rejected pods stay here for all to see."""
 
@@ -113,6 +125,18 @@ class PodStatus:
     # Set while the pod is on its way out.
     is_ending: bool = False
     document: Mapping[str, Any] = field(default_factory=dict)
+    # In a network of its own; none where it has the node's.
+    addresses: tuple[str, ...] = ()
+
+
+class ProbeCount(NamedTuple):
+    """How often the probe of one kind had one result: `successful`, `failed`, or `unknown` where it could not ask."""
+
+    pod: Pod
+    container: str
+    kind: str
+    result: str
+    times: int
 
 
 class Hosting(Runtime, Protocol):

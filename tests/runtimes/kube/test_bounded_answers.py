@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 
@@ -17,6 +16,7 @@ from jettison.manifests.files import bounds, decoding
 from jettison.runtimes.kube import bounded_answers
 from jettison.runtimes.kube.answers import ToldEvents
 from jettison.runtimes.kube.bounded_answers import AT_ONCE, LARGEST_NOTES, SLICE, SMALL, BoundedAnswers, Splitter
+from jettison.runtimes.kube.http import HttpResponse
 
 Json = dict[str, Any]
 CHUNK = 65_536
@@ -40,17 +40,13 @@ def maps(size: int) -> list[Json]:
     return [{"k": {}}] * (size // 9)
 
 
-class Stream(httpx2.AsyncByteStream):
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for chunk in self._chunks:
-            yield chunk
+async def stream(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
-def response(text: bytes, chunk: int = CHUNK) -> httpx2.Response:
-    return httpx2.Response(200, stream=Stream(text[at : at + chunk] for at in range(0, len(text), chunk)))
+def response(text: bytes, chunk: int = CHUNK) -> HttpResponse:
+    return HttpResponse(200, {}, stream(text[at : at + chunk] for at in range(0, len(text), chunk)))
 
 
 def listing(*items: Json, chunk: int = CHUNK) -> tuple[list[Json], Json]:
@@ -188,7 +184,7 @@ def test_a_list_that_is_large_without_its_objects_is_refused() -> None:
 
 
 def test_a_refusal_of_megabytes_is_read_in_part() -> None:
-    error = asyncio.run(BoundedAnswers().refusal(httpx2.Response(500, stream=Stream([b"x" * CHUNK] * 100))))
+    error = asyncio.run(BoundedAnswers().refusal(HttpResponse(500, {}, stream([b"x" * CHUNK] * 100))))
     assert error.code == 500
 
 

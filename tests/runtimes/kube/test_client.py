@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
-from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
 from tests.live.served import Served
@@ -37,6 +37,18 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "registry.example/app:1"}
     metadata = {"name": name, "namespace": "default", **metadata}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_of_several_requests_none_outlives_the_refusal_of_one(served: Served) -> None:
+    """A request that went on after its client had gone would leave its connection to the garbage collector."""
+
+    async def scene(client: KubeClient) -> None:
+        watching = client.request("GET", "/api/v1/pods?watch=true&timeoutSeconds=60")
+        with pytest.raises(NotFound):
+            await together(watching, client.get(PODS, "no-such-pod", "default"))
+        assert len(asyncio.all_tasks()) == 1
+
+    talk(access_to(served), scene)
 
 
 def test_an_object_lives_and_dies(served: Served) -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from jettison.errors import InputError
+from jettison.runtimes.kube.credentials import authentication, trust
 from jettison.runtimes.kube.kubeconfig import Credentials, Overrides, load_access
 
 NOTHING = Overrides()
@@ -167,3 +168,13 @@ def test_an_explicit_file_must_exist_and_something_must() -> None:
         load_access(Overrides(kubeconfig="/no/where"), {})
     with pytest.raises(InputError, match="no kubeconfig found"):
         load_access(NOTHING, {})
+
+
+@pytest.mark.parametrize(
+    ("server", "is_secret"), [("https://h:1", True), ("HTTPS://h:1", True), ("http://h:1", False), ("Http://h", False)]
+)
+def test_only_a_secret_connection_is_trusted_and_given_the_token(server: str, is_secret: bool) -> None:
+    """However its scheme is written. Over plain http the machine's certificates, 20 ms of them, are not even read."""
+    access = load_access(Overrides(server=server, token="t"), {})
+    assert (trust(access) is not None) is is_secret
+    assert (authentication(access) is not None) is is_secret

@@ -1,19 +1,18 @@
-"""What came back, as values and errors of ours: Status documents, and what httpx raises."""
+"""What came back, as values and errors of ours."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from jettison.engine.numbers.strconv import quote
-from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound, UnreachableError
+from jettison.errors import ApiError, Conflict, JettisonError, ManifestError, NotFound
 from jettison.manifests.files.decoding import decode
 
 if TYPE_CHECKING:
-    import httpx2
+    from jettison.runtimes.kube.http import HttpResponse
 
 Document = dict[str, Any]
 ToldEvents = list[tuple[str, Document]]
@@ -49,33 +48,33 @@ class Page(NamedTuple):
 class AnswerReader:
     """How what the server sends becomes objects: at once and whole. `bounded_answers` has another way."""
 
-    # What the server may do to shorten it; None: whatever the client understands.
-    encoding: str | None = None
+    # What the server may do to shorten it.
+    encoding: str = "gzip"
 
-    async def document(self, response: httpx2.Response, source: str) -> Document:
+    async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
-        return decode(_DOCUMENT, await response.aread(), source)
+        return decode(_DOCUMENT, await response.whole(), source)
 
-    async def page(self, response: httpx2.Response, source: str) -> Page:
+    async def page(self, response: HttpResponse, source: str) -> Page:
         """A list, or a part of one."""
         found = await self.document(response, source)
         return Page(found.get("items") or [], found.get("metadata") or {})
 
-    async def events(self, response: httpx2.Response) -> AsyncIterator[ToldEvents]:
+    async def events(self, response: HttpResponse) -> AsyncIterator[ToldEvents]:
         """What a watch tells, as it comes together."""
         async for lines in _lines(response):
             found = [decode(_DOCUMENT, line, "watch") for line in lines]
             yield [(each.get("type") or "", each.get("object") or {}) for each in found]
 
-    async def refusal(self, response: httpx2.Response) -> ApiError:
+    async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused."""
-        return refusal(response.status_code, await response.aread())
+        return refusal(response.status, await response.whole())
 
 
-async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
+async def _lines(response: HttpResponse) -> AsyncIterator[list[bytes]]:
     """Whole ones, as they come together."""
     pieces: list[bytes] = []
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.chunks():
         first, *others = chunk.split(b"\n")
         pieces.append(first)
         if others:
@@ -118,37 +117,27 @@ def _error(message: str, code: int, reason: str, details: dict[str, Any] | None)
     return ApiError(message, code=code, reason=reason, details=details)
 
 
-@contextmanager
-def translated(server: str) -> Iterator[None]:
-    """Whatever httpx raises becomes ours, with kubectl's words for the commonest."""
-    import httpx2  # noqa: PLC0415  in an extra
-
-    try:
-        yield
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise InputError(f"`{server}` is not the address of a server: {error}") from error
-    except httpx2.ConnectError as error:
-        raise UnreachableError(_unreachable(server, error)) from error
-    except httpx2.TimeoutException as error:
-        raise UnreachableError(f"the server {_host(server)} did not answer in time") from error
-    except httpx2.TransportError as error:
-        raise UnreachableError(f"the connection to the server {_host(server)} broke: {_said(error)}") from error
+def server_text(error: JettisonError) -> str:
+    """As the last line of a failed command. Errors that are not the server's speak for themselves."""
+    if not isinstance(error, ApiError):
+        return str(error)
+    if error.reason == "Unauthorized":
+        return f"error: You must be logged in to the server ({error.message})"
+    return f"Error from server ({error.reason}): {error.message}" if error.reason else f"Error from server: {error}"
 
 
-def _unreachable(server: str, error: httpx2.ConnectError) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError):
-            break
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:
-        return f"The connection to the server {_host(server)} was refused - did you specify the right host or port?"
-    return f"Unable to connect to the server: {_said(error)}"
+def causes(error: ApiError) -> str:
+    """What kubectl hides: which budget refuses, and why. The message alone where there is nothing more."""
+    listed = (error.details or {}).get("causes")
+    texts = [
+        each["message"]
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("message"), str)
+    ]
+    return "; ".join(texts) or error.message
 
 
-def _host(server: str) -> str:
-    return server.partition("://")[2] or server
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def has_cause(error: ApiError, reason: str) -> bool:
+    """Does the error give this reason among its causes?"""
+    listed = (error.details or {}).get("causes")
+    return isinstance(listed, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in listed)

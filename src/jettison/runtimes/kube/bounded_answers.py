@@ -24,7 +24,7 @@ from jettison.manifests.files.decoding import Wire, decode
 from jettison.runtimes.kube.answers import AnswerReader, Document, Page, ToldEvents, refusal
 
 if TYPE_CHECKING:
-    import httpx2
+    from jettison.runtimes.kube.http import HttpResponse
 
 AT_ONCE: Final = 250
 """Tokens between two pauses."""
@@ -211,7 +211,7 @@ class BoundedAnswers(AnswerReader):
     # A list shrinks to a hundredth, so that one compressed chunk would be megabytes.
     encoding = "identity"
 
-    async def document(self, response: httpx2.Response, source: str) -> Document:
+    async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
         piece = await _whole(response)
         if piece is None:
@@ -223,7 +223,7 @@ class BoundedAnswers(AnswerReader):
             raise TooLarge(f"{source}: {piece.why}")
         return document
 
-    async def page(self, response: httpx2.Response, source: str) -> Page:
+    async def page(self, response: HttpResponse, source: str) -> Page:
         """A list, object by object."""
         splitter = Splitter(is_list=True)
         items = []
@@ -233,10 +233,10 @@ class BoundedAnswers(AnswerReader):
                 items.append(item)
         return Page(items, decode(_OBJECT, bytes(splitter.rest), source).get("metadata") or {})
 
-    async def events(self, response: httpx2.Response) -> AsyncIterator[ToldEvents]:
+    async def events(self, response: HttpResponse) -> AsyncIterator[ToldEvents]:
         """What a watch tells, as it comes together."""
         splitter = Splitter(has_lines=True)
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.chunks():
             told: ToldEvents = []
             async for piece in _slices(splitter, chunk):
                 if (event := await _event(piece)) is not None:
@@ -244,19 +244,19 @@ class BoundedAnswers(AnswerReader):
             if told:
                 yield told
 
-    async def refusal(self, response: httpx2.Response) -> ApiError:
+    async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused, as far as it takes no more than 16 KiB to say so."""
         data = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.chunks():
             data += chunk[: _LARGEST_REFUSAL - len(data)]
-        return refusal(response.status_code, bytes(data))
+        return refusal(response.status, bytes(data))
 
 
-async def _whole(response: httpx2.Response) -> Piece | None:
+async def _whole(response: HttpResponse) -> Piece | None:
     """The first object; what is short is not looked through."""
     splitter, found = Splitter(), None
     begun, is_short = b"", True
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.chunks():
         begun += chunk
         if is_short and len(begun) <= SMALL:
             continue
@@ -267,8 +267,8 @@ async def _whole(response: httpx2.Response) -> Piece | None:
     return Piece(begun) if is_short else found
 
 
-async def _pieces(response: httpx2.Response, splitter: Splitter) -> AsyncIterator[Piece]:
-    async for chunk in response.aiter_bytes():
+async def _pieces(response: HttpResponse, splitter: Splitter) -> AsyncIterator[Piece]:
+    async for chunk in response.chunks():
         async for piece in _slices(splitter, chunk):
             yield piece
 

@@ -7,22 +7,22 @@ and a read whose connection broke is repeated. Every wait is an `await`: a calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
-from jettison.errors import ApiError, InputError, RuntimeFailure
-from jettison.runtimes.kube.answers import AnswerReader, Page, status_error, translated
+from jettison.errors import ApiError, ConnectionBroken, ManifestError
+from jettison.runtimes.kube.answers import AnswerReader, Page, status_error
 from jettison.runtimes.kube.kinds import PODS, Kind, sendable
 from jettison.runtimes.kube.kubeconfig import Access
+from jettison.values import frozen
 
 if TYPE_CHECKING:
-    import httpx2
+    from jettison.runtimes.kube.http import HttpRequest, HttpResponse
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -34,10 +34,19 @@ CHUNK: Final = 500
 # The API server itself gives up after 60 s, and an eviction may take 34 of them.
 REQUEST_SECONDS: Final = 65.0
 WATCH_SECONDS: Final = 300
-_CONNECTIONS: Final = 64
-# Servers close idle connections after five seconds or more; one that is closed while we write is a lost request.
-_IDLE_SECONDS: Final = 3.0
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_UNAUTHORIZED: Final = 401
+_AUTHORIZATION: Final = "Authorization"
+
+
+async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """All at once. When one fails, the others are ended before the failure goes on: none outlives its client."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class PatchType(StrEnum):
@@ -62,7 +71,7 @@ class WatchEvent(NamedTuple):
     object: Document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteOptions:
     """How an object is to go. None seconds: as the object itself says. `version`: only if it is still that one."""
 
@@ -97,30 +106,17 @@ class KubeClient:
         self, access: Access, request_seconds: float = REQUEST_SECONDS, answers: AnswerReader | None = None
     ) -> None:
         # Not before: it is in an extra, and commands without it must be able to say so.
-        import httpx2  # noqa: PLC0415
-
         from jettison.runtimes.kube.credentials import authentication, trust  # noqa: PLC0415
+        from jettison.runtimes.kube.http import HttpClient, HttpRequest  # noqa: PLC0415
 
         self.access = access
         self._answers = answers or AnswerReader()
-        headers = {"Accept": "application/json", "User-Agent": "jettison"}
-        if self._answers.encoding is not None:
-            headers["Accept-Encoding"] = self._answers.encoding
-        self._broken = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
-        self._extensions = {"sni_hostname": access.tls_server_name} if access.tls_server_name else None
-        with translated(access.server), _proxied(access.proxy):
-            host = httpx2.URL(access.server).host
-            self._http = httpx2.AsyncClient(
-                base_url=access.server,
-                auth=authentication(access),
-                verify=trust(access),
-                proxy=access.proxy or None,
-                # As Go does it: no proxy between a machine and itself, whatever the environment says.
-                trust_env=host not in _LOOPBACK,
-                timeout=httpx2.Timeout(request_seconds, connect=min(10.0, request_seconds), pool=None),
-                limits=httpx2.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
-                headers=headers,
-            )
+        self._seconds = request_seconds
+        self._headers = {"Accept": "application/json", "User-Agent": "jettison"}
+        self._headers["Accept-Encoding"] = self._answers.encoding
+        self._authentication = authentication(access)
+        self._request = HttpRequest
+        self._http = HttpClient(access.server, trust(access), name=access.tls_server_name, proxy=access.proxy)
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,7 +124,7 @@ class KubeClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._http.aclose()
+        await self._http.close()
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Document:
         """One object."""
@@ -168,23 +164,21 @@ class KubeClient:
             "labelSelector": labels,
             "fieldSelector": fields,
         }
-        request = self._build("GET", kind.path(namespace), params, None, "")
-        request.extensions["timeout"] = {"connect": 10.0, "read": WATCH_SECONDS + 60.0, "write": 10.0, "pool": None}
-        with translated(self.access.server):
-            response = await self._http.send(request, stream=True)
-            try:
-                if response.status_code != 200:
-                    raise await self._answers.refusal(response)
-                async for told in self._answers.events(response):
-                    events = [WatchEvent(*each) for each in told]
-                    # An error is the last thing that a watch tells.
-                    error = events.pop() if events[-1].kind == "ERROR" else None
-                    if events:
-                        yield events
-                    if error is not None:
-                        raise status_error(error.object)
-            finally:
-                await response.aclose()
+        request = await self._build("GET", kind.path(namespace), params, None, "", seconds=WATCH_SECONDS + 60.0)
+        response = await self._send(request)
+        try:
+            if response.status != 200:
+                raise await self._answers.refusal(response)
+            async for told in self._answers.events(response):
+                events = [WatchEvent(*each) for each in told]
+                # An error is the last thing that a watch tells.
+                error = events.pop() if events[-1].kind == "ERROR" else None
+                if events:
+                    yield events
+                if error is not None:
+                    raise status_error(error.object)
+        finally:
+            response.close()
 
     async def create(self, kind: Kind, body: Document, namespace: str = "", subresource: str = "") -> Document:
         """A new object; with a subresource, something to do to the object that the body names."""
@@ -256,29 +250,45 @@ class KubeClient:
         notice: Notice | None = None,
     ) -> Document:
         """Any request with a JSON answer."""
-        request = self._build(method, path, params or {}, body, content_type)
+        request = await self._build(method, path, params or {}, body, content_type)
         source = f"{method} {path}"
         return await self._exchange(request, lambda response: self._answers.document(response, source), notice)
 
+    async def fetch(self, path: str, begin: Callable[[], Callable[[bytes], None]], most_bytes: int) -> None:
+        """The answer to a GET as it comes, for a caller that decodes it elsewhere; a ManifestError if it is longer.
+
+        `begin` is called for each attempt and returns what takes the pieces.
+        """
+        request = await self._build("GET", path, {}, None, "")
+
+        async def read(response: HttpResponse) -> None:
+            take, size = begin(), 0
+            async for chunk in response.chunks():
+                size += len(chunk)
+                if size > most_bytes:
+                    raise ManifestError(f"GET {path}: more than {most_bytes} bytes")
+                take(chunk)
+
+        await self._exchange(request, read)
+
     async def _page(self, path: str, params: Mapping[str, str]) -> Page:
-        request = self._build("GET", path, params, None, "")
+        request = await self._build("GET", path, params, None, "")
         return await self._exchange(request, lambda response: self._answers.page(response, f"GET {path}"))
 
     async def _exchange(
-        self, request: httpx2.Request, read: Callable[[httpx2.Response], Awaitable[T]], notice: Notice | None = None
+        self, request: HttpRequest, read: Callable[[HttpResponse], Awaitable[T]], notice: Notice | None = None
     ) -> T:
         for left in range(MOST_RETRIES, -1, -1):
             try:
-                with translated(self.access.server):
-                    response = await self._http.send(request, stream=True)
-                    try:
-                        if response.is_success:
-                            return await read(response)
-                        error = await self._answers.refusal(response)
-                    finally:
-                        await response.aclose()
-            except RuntimeFailure as failure:
-                if not left or request.method != "GET" or not isinstance(failure.__cause__, self._broken):
+                response = await self._send(request)
+                try:
+                    if response.is_success:
+                        return await read(response)
+                    error = await self._answers.refusal(response)
+                finally:
+                    response.close()
+            except ConnectionBroken:
+                if not left or request.method != "GET":
                     raise
                 await asyncio.sleep(1)
                 continue
@@ -290,30 +300,46 @@ class KubeClient:
             await asyncio.sleep(seconds)
         raise AssertionError("the last round returns or raises")
 
-    def _build(
-        self, method: str, path: str, params: Mapping[str, str], body: object, content_type: str
-    ) -> httpx2.Request:
-        return self._http.build_request(
-            method,
-            path,
-            params={name: sendable(value) for name, value in params.items() if value},
-            content=None if body is None else msgspec.json.encode(body),
-            headers=None if body is None else {"Content-Type": content_type},
-            extensions=self._extensions,
-        )
+    async def _send(self, request: HttpRequest) -> HttpResponse:
+        """The answer, also where the server takes only a newer token than the one we had."""
+        response = await self._http.send(request)
+        if response.status != _UNAUTHORIZED or self._authentication is None:
+            return response
+        try:
+            fresh = await self._authentication.renewed()
+        except BaseException:
+            response.close()
+            raise
+        if not fresh:
+            return response
+        response.close()
+        return await self._http.send(request._replace(headers={**request.headers, _AUTHORIZATION: fresh}))
+
+    async def _build(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: object,
+        content_type: str,
+        *,
+        seconds: float | None = None,
+    ) -> HttpRequest:
+        headers = dict(self._headers)
+        if self._authentication is not None:
+            headers[_AUTHORIZATION] = await self._authentication.header()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        query = urlencode({name: sendable(value) for name, value in params.items() if value})
+        content = b"" if body is None else msgspec.json.encode(body)
+        target = f"{path}?{query}" if query else path
+        patience = self._seconds if seconds is None else seconds
+        return self._request(method, target, headers, content, patience, patience)
 
 
-@contextmanager
-def _proxied(proxy: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(f"kubeconfig: proxy-url `{proxy}` cannot be used: {error}") from error
-
-
-def _patience(response: httpx2.Response) -> int | None:
+def _patience(response: HttpResponse) -> int | None:
     """How long the server wants us to wait; None where it does not say, or says it otherwise than in seconds."""
-    if response.status_code != 429 and response.status_code < 500:
+    if response.status != 429 and response.status < 500:
         return None
-    text = response.headers.get("Retry-After", "")
+    text = response.headers.get("retry-after", "")
     return int(text) if text.isascii() and text.isdigit() else None

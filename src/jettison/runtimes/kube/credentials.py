@@ -6,24 +6,27 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import httpx2
+from typing import Any, Protocol
 
 from jettison.errors import InputError
 from jettison.manifests.files.decoding import decode_anything
 from jettison.manifests.files.plain_files import plain_text, read_given
+from jettison.runtimes.kube.http import basic, read_address
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_UNAUTHORIZED = 401
 _LARGEST_TOKEN = 2**20
 
 
-def trust(access: Access) -> ssl.SSLContext:
-    """Which certificates to accept. Without an authority of its own, those that the machine trusts."""
+def trust(access: Access) -> ssl.SSLContext | None:
+    """Which certificates to accept. Without an authority of its own, those that the machine trusts; None: plain http.
+
+    Reading those of the machine takes 20 ms and more.
+    """
+    if not _is_secret(access):
+        return None
     try:
         context = ssl.create_default_context(
             cadata=access.authority_pem.decode("ascii") if access.authority_pem else None
@@ -36,6 +39,10 @@ def trust(access: Access) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"kubeconfig: a certificate or key cannot be used: {error}") from error
     return context
+
+
+def _is_secret(access: Access) -> bool:
+    return read_address(access.server).scheme == "https"
 
 
 def _present(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
@@ -56,35 +63,55 @@ def memory_file(content: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def authentication(access: Access) -> httpx2.Auth | None:
+class Authentication(Protocol):
+    """What a request says of the client's identity."""
+
+    async def header(self) -> str:
+        """The value of `Authorization`."""
+
+    async def renewed(self) -> str:
+        """The same after the server did not take it; empty where there is nothing newer."""
+
+
+def authentication(access: Access) -> Authentication | None:
     """None where a certificate says it all, and over plain http: a secret must not travel readable."""
     credentials = access.credentials
-    if not access.server.startswith("https://"):
+    if not _is_secret(access):
         return None
     if credentials.token_file is not None or credentials.token:
         return _Bearer(credentials)
     if credentials.plugin is not None:
         return _Plugin(credentials.plugin, access)
     if credentials.username:
-        return httpx2.BasicAuth(credentials.username, credentials.password)
+        return _Password(credentials)
     return None
 
 
-class _Bearer(httpx2.Auth):
+class _Password:
+    def __init__(self, credentials: Credentials) -> None:
+        self._header = basic(f"{credentials.username}:{credentials.password}")
+
+    async def header(self) -> str:
+        return self._header
+
+    async def renewed(self) -> str:
+        return ""
+
+
+class _Bearer:
     """A token. One from a file is read again when the server no longer takes it: service accounts' are renewed."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._token = ""
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def header(self) -> str:
         self._token = self._token or self._read()
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        response = yield request
-        if response.status_code == _UNAUTHORIZED and (fresh := self._read()) != self._token:
-            self._token = fresh
-            request.headers["Authorization"] = f"Bearer {fresh}"
-            yield request
+        return f"Bearer {self._token}"
+
+    async def renewed(self) -> str:
+        before, self._token = self._token, self._read()
+        return f"Bearer {self._token}" if self._token != before else ""
 
     def _read(self) -> str:
         path = self._credentials.token_file
@@ -93,7 +120,7 @@ class _Bearer(httpx2.Auth):
         return plain_text(read_given(path, _LARGEST_TOKEN), f"token file `{path}`").strip()
 
 
-class _Plugin(httpx2.Auth):
+class _Plugin:
     """A program that prints a token, run at the first request and whenever the server no longer takes the last."""
 
     def __init__(self, plugin: ExecPlugin, access: Access) -> None:
@@ -101,17 +128,21 @@ class _Plugin(httpx2.Auth):
             raise InputError(f"kubeconfig: exec has apiVersion `{plugin.api_version}`, allowed: {', '.join(_VERSIONS)}")
         self._plugin = plugin
         self._access = access
-        self._token = ""
+        self._header = ""
+        # The last request was the first with its token: a server that does not take it takes no other one either.
+        self._is_fresh = False
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        if self._token:
-            request.headers["Authorization"] = f"Bearer {self._token}"
-            response = yield request
-            if response.status_code != _UNAUTHORIZED:
-                return
-        self._token = await self._run()
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
+    async def header(self) -> str:
+        self._is_fresh = not self._header
+        if not self._header:
+            self._header = f"Bearer {await self._run()}"
+        return self._header
+
+    async def renewed(self) -> str:
+        if self._is_fresh:
+            return ""
+        self._header = f"Bearer {await self._run()}"
+        return self._header
 
     async def _run(self) -> str:
         plugin = self._plugin

@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from jettison.errors import InputError
 from jettison.manifests.files.decoding import convert
 from jettison.manifests.files.plain_files import plain_text, read_given
 from jettison.manifests.files.plain_yaml import load_documents
+from jettison.values import frozen
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
@@ -71,7 +72,7 @@ class _Context(Struct):
     namespace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overrides:
     """What the command line says instead of, or on top of, the files. Empty means: as the files have it."""
 
@@ -87,7 +88,7 @@ class Overrides:
     is_insecure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credentials:
     """How we authenticate, in at most one way. Secrets stay out of `repr`, and so out of logs and tracebacks."""
 
@@ -100,7 +101,7 @@ class Credentials:
     plugin: ExecPlugin | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """Everything needed to talk to one API."""
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jettison.agent.agent import AgentStep
 from jettison.engine.config.allocatable import MachineCapacity
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Outcome, Reclaim
@@ -19,6 +20,7 @@ from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import (
     ContainerUsage,
     FsStats,
+    Layout,
     MemoryStats,
     NodeStats,
     PodUsage,
@@ -81,19 +83,10 @@ class Records:
         # Names of facts that an earlier agent has written, by uid.
         self.said: dict[str, set[str]] = {}
 
-    def step(
-        self,
-        before: History,
-        snapshot: Snapshot,
-        outcome: Outcome,
-        alarm: Alarm | None,
-        *,
-        has_effect: bool,
-        instead: Sequence[str] = (),
-    ) -> None:
-        self.steps.append(outcome)
-        self.effects.append(has_effect)
-        self.instead.append(list(instead))
+    def step(self, step: AgentStep) -> None:
+        self.steps.append(step.outcome)
+        self.effects.append(step.has_effect)
+        self.instead.append(list(step.instead))
 
     def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
         self.rehearsals += is_urgent
@@ -126,6 +119,8 @@ class ScriptedRuntime:
     used: dict[str, int] = field(default_factory=dict)
     # What each has in a volume `cache`.
     cached: dict[str, int] = field(default_factory=dict)
+    disk_available: int = CAPACITY
+    layout: Layout = field(default_factory=Layout)
     fails_to_observe: bool = False
     evictions: list[Eviction] = field(default_factory=list)
     # All processes of these pods have.
@@ -155,9 +150,10 @@ class ScriptedRuntime:
             )
             for each in self._present()
         }
-        disk = FsStats(self.clock.steady_ns(), CAPACITY, CAPACITY, 0, 1000, 1000, 0)
-        node = NodeStats("node1", memory, fs=disk, processes=ProcessStats(self.clock.steady_ns(), 1000, 1))
-        return Snapshot(self.clock.steady_ns(), node, tuple(self._present()), usages)
+        disk = FsStats(self.clock.steady_ns(), self.disk_available, CAPACITY, 0, 1000, 1000, 0)
+        processes = ProcessStats(self.clock.steady_ns(), 1000, 1)
+        node = NodeStats("node1", memory, fs=disk, container_fs=disk, processes=processes)
+        return Snapshot(self.clock.steady_ns(), node, tuple(self._present()), usages, self.layout)
 
     async def reclaim(self, order: Reclaim) -> Reclaimed:
         return Reclaimed()

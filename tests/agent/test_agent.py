@@ -14,14 +14,16 @@ from jettison.agent.agent import Agent, Broadcast
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import Policy, build_policy
+from jettison.engine.node.decide import Nothing, Reclaim
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.signals import Condition
-from jettison.engine.node.snapshot import Snapshot
+from jettison.engine.node.pressure import History
+from jettison.engine.node.signals import Condition, Reclaimable, Signal
+from jettison.engine.node.snapshot import Layout, Reading, Snapshot
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.pods.pod import Volume
 from jettison.engine.pods.preemption import preemption_of
 from jettison.errors import PodGone, SignalError
-from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, EndingPod
+from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, EndingPod, Reclaimed
 from tests.agent.scripted_runtime import MI, Facts, HandClock, Records, ScriptedRuntime, pod
 
 
@@ -269,6 +271,14 @@ def test_a_node_that_cannot_be_measured_keeps_its_conditions() -> None:
     assert stage.facts.names()[-1] == "ObservationFailed"
 
 
+def test_a_first_look_that_fails_was_the_first_one() -> None:
+    """The thresholds of the container filesystem count from the second look on, whatever became of the first."""
+    stage = Stage()
+    stage.runtime.fails_to_observe = True
+    stage.step()
+    assert stage.agent.history == History(knows_layout=True)
+
+
 def test_a_dry_run_decides_and_records_but_touches_nothing() -> None:
     """--dry-run: the record says which pod would have gone; none goes."""
     stage = Stage(is_dry_run=True)
@@ -507,3 +517,102 @@ def test_a_policy_that_comes_during_a_step_waits_for_its_end() -> None:
     stage.step()
     assert stage.evicted() == ["a"]
     assert stage.agent.policy is BOTH
+
+
+DISK = policy(evictionHard={"nodefs.available": "100Mi", "memory.available": "100Mi"})
+
+
+def test_memory_does_not_wait_for_a_disk() -> None:
+    """To remove images takes seconds. A pod that fills the memory meanwhile goes at once, and the disk is seen to
+    later, by the same removal, which was not begun anew.
+    """
+
+    async def scenario() -> None:
+        stage = Stage(DISK)
+        begun, may_end = list[Reclaim](), asyncio.Event()
+
+        async def reclaim(order: Reclaim) -> Reclaimed:
+            begun.append(order)
+            await may_end.wait()
+            stage.runtime.disk_available = 500 * MI
+            return Reclaimed(images=1)
+
+        stage.runtime.reclaim = reclaim  # type: ignore[method-assign]
+        stage.runtime.disk_available = 50 * MI
+        running = asyncio.create_task(stage.agent.run())
+        while not begun:
+            await asyncio.sleep(0)
+        stage.clock.pass_seconds(1)
+        stage.agent.look_soon()
+        await asyncio.sleep(0.01)
+        assert stage.evicted() == []
+        stage.clock.pass_seconds(1)
+        stage.runtime.available = 50 * MI
+        stage.agent.look_soon()
+        while not stage.evicted():
+            await asyncio.sleep(0)
+        assert stage.evicted() == ["a"]
+        stage.clock.pass_seconds(1)
+        stage.runtime.available = 500 * MI
+        may_end.set()
+        while "ReclaimFinished" not in stage.facts.names():
+            stage.clock.pass_seconds(0.1)
+            stage.agent.look_soon()
+            await asyncio.sleep(0)
+        assert len(begun) == 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert stage.evicted() == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_thresholds_of_another_disk_layout_are_forgotten() -> None:
+    """The container runtime answered late: its images are elsewhere, and what held for one disk does not hold there."""
+    stage = Stage(policy(evictionHard={"nodefs.available": "100Mi"}))
+    stage.runtime.disk_available = 50 * MI
+
+    def met_after_a_step() -> set[Signal]:
+        stage.clock.pass_seconds(1)
+        asyncio.run(stage.agent.step())
+        return {each.signal for each in stage.agent.history.met}
+
+    assert met_after_a_step() == {Signal.NODEFS_AVAILABLE}
+    assert met_after_a_step() == {Signal.NODEFS_AVAILABLE, Signal.CONTAINERFS_AVAILABLE}
+    stage.runtime.layout = Layout(has_image_fs=True)
+    assert met_after_a_step() == {Signal.NODEFS_AVAILABLE}
+
+
+def test_another_disk_that_wants_something_else_is_not_forgotten() -> None:
+    """Images were asked for and a pod went for memory meanwhile; now containers are asked for: both are freed."""
+
+    async def scenario() -> None:
+        stage = Stage(DISK)
+        orders, may_end = list[tuple[Reclaimable, ...]](), asyncio.Event()
+
+        async def reclaim(order: Reclaim) -> Reclaimed:
+            orders.append(order.what)
+            await may_end.wait()
+            return Reclaimed()
+
+        stage.runtime.reclaim = reclaim  # type: ignore[method-assign]
+        starved = DISK.thresholds[0]
+        first, second = (
+            Reclaim((what,), starved, Reading(0, 1, 1), Nothing(""), ())
+            for what in (Reclaimable.IMAGES, Reclaimable.CONTAINERS)
+        )
+        waiting = asyncio.create_task(stage.agent._freed(first))
+        await asyncio.sleep(0.01)
+        stage.clock.pass_seconds(1)
+        stage.runtime.available = 50 * MI
+        stage.agent.look_soon()
+        assert not await waiting
+        stage.runtime.available = 500 * MI
+        waiting = asyncio.create_task(stage.agent._freed(second))
+        await asyncio.sleep(0.01)
+        assert orders == [(Reclaimable.IMAGES,)]
+        may_end.set()
+        assert await waiting
+        assert orders == [(Reclaimable.IMAGES,), (Reclaimable.CONTAINERS,)]
+
+    asyncio.run(scenario())

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.agent.amounts import amount_data, precise, short, signed
+from jettison.agent.amounts import amount_data
+from jettison.engine.node.amounts import precise, short, signed
 from jettison.engine.node.signals import Resource
 from jettison.engine.numbers.quantity import parse
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from jettison.agent.journal.policy_records import LIVE, SettingChange, policy_changes, with_live_changes
@@ -46,7 +48,7 @@ def test_every_change_is_named_with_both_values() -> None:
 
 
 def _switches() -> list[str]:
-    return [name for name in IMPROVED.__slots__ if getattr(IMPROVED, name)]
+    return [each.name for each in fields(IMPROVED) if getattr(IMPROVED, each.name)]
 
 
 def test_only_fields_that_exist_can_be_live() -> None:

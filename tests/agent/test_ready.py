@@ -24,7 +24,10 @@ from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
 from jettison.agent.sinks.log import LogSink
 from jettison.agent.sinks.metrics import Metrics
+from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.machine.stats_reader import StatsReader, StatsSource
 from jettison.runtimes.protocol import Alarm, PodStatus
+from jettison.runtimes.stats import NodeSubject, StatsSubject
 
 directory = Path(sys.argv[1])
 clock = HandClock()
@@ -43,6 +46,7 @@ async def main():
     sources = Sources(
         lambda: wishes,
         lambda: agent.snapshot,
+        StatsSource(lambda: NodeSubject(StatsSubject(""), {}, []), StatsReader(discover(), clock), executor).details,
         lambda: [PodStatus(each, "Running") for each in pods],
         metrics.text,
         lambda: None,
@@ -54,7 +58,7 @@ async def main():
     await server.listen_unix(directory / "agent.sock")
     await agent.step()
     recorder.prepare(agent.snapshot, is_urgent=True)
-    protect(0, goes_first=True)
+    protect(0)
     with LateImports(print, is_strict=True):
         runtime.available = 50 * 2**20
         clock.pass_seconds(10)

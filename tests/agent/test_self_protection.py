@@ -143,7 +143,7 @@ print(json.dumps([gc.get_freeze_count(), before]))
 
 
 def test_all_of_it_says_in_one_line_each_what_is_missing() -> None:
-    lacks = in_child("print(json.dumps(self_protection.protect(-999, goes_first=True)))")
+    lacks = in_child("print(json.dumps(self_protection.protect(-999)))")
 
     assert all("\\n" not in lack for lack in lacks)
     assert any("oom_score_adj" in lack for lack in lacks) != read_capabilities().has(Capability.SYS_RESOURCE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from jettison import events
 from jettison.engine.config.allocatable import node_allocatable
@@ -20,12 +19,13 @@ from jettison.errors import InputError, ManifestError
 from jettison.events import Emit
 from jettison.manifests.placement import matches_node
 from jettison.runtimes.protocol import Hosting, PodManifest
+from jettison.values import frozen
 
 Preempt = Callable[[Eviction], Awaitable[None]]
 """Ends a pod; returns when it has stopped or was given up, in which case the killing goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeIdentity:
     """What a pod may ask of the node it runs on."""
 

@@ -8,21 +8,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jettison import events
 from jettison.agent.endings import Ending, told_instead
-from jettison.clock import Clock
+from jettison.clock import Clock, Stamp
 from jettison.engine.config.policy import Policy
 from jettison.engine.node.decide import Evict, Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import HARD_GRACE, Eviction
 from jettison.engine.node.facts import GraceCutShort
 from jettison.engine.node.pressure import History
+from jettison.engine.node.signals import Reclaimable
 from jettison.engine.node.snapshot import Snapshot
 from jettison.engine.node.survival import Trends, fatal, follow
 from jettison.errors import ActionError, JettisonError, ObservationError, PodGone, StillRunning
 from jettison.events import Emit, Fact, Sink
 from jettison.runtimes.protocol import CLOSE_ALARM, Alarm, EndingPod, Runtime
+from jettison.values import frozen
 
 TICK_SECONDS = 10.0
 """How often the node is looked at when nothing else asks for it; the kubelet's period."""
@@ -31,24 +33,25 @@ ENDING_TICK_SECONDS = 0.1
 """While a pod is on its way out: the next decision waits for what it leaves behind, so the look must come soon."""
 
 
+class AgentStep(NamedTuple):
+    """One look, and what was decided on it. The history is that before it."""
+
+    before: History
+    snapshot: Snapshot
+    outcome: Outcome
+    alarm: Alarm | None
+    at: Stamp
+    # Without an effect no pod is told to end: one that was told before is still on its way out.
+    has_effect: bool
+    # The uid of the pod that is told though the decision names another one first.
+    instead: Sequence[str] = ()
+
+
 class Recorder(Protocol):
     """Where steps are kept."""
 
-    def step(
-        self,
-        before: History,
-        snapshot: Snapshot,
-        outcome: Outcome,
-        alarm: Alarm | None,
-        *,
-        has_effect: bool,
-        instead: Sequence[str] = (),
-    ) -> None:
-        """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next.
-
-        Without an effect no pod is told to end: one that was told before is still on its way out. `instead` has the uid
-        of the pod that is told though the decision names another one first.
-        """
+    def step(self, step: AgentStep) -> None:
+        """A step that had something to say. On return no SIGKILL undoes the record: it is acted upon next."""
 
     def prepare(self, snapshot: Snapshot, *, is_urgent: bool) -> None:
         """Do beforehand what a record of this node will need: the first one over 110 pods takes 19 ms otherwise.
@@ -67,6 +70,35 @@ class Recorder(Protocol):
 
     def said_of(self, uid: str) -> Collection[str]:
         """Names of the facts about the pod that are on record since it was last chosen to go, or told to."""
+
+
+class Tape(Protocol):
+    """Notes all that a step depends on, so that it can be taken again elsewhere. It must return at once."""
+
+    def looked(self, look: TapedLook) -> None:
+        """The node was measured, and this was decided."""
+
+    def failed(self, why: str) -> None:
+        """The node could not be measured."""
+
+    def interrupted(self) -> None:
+        """A pod must go before a reclaim is done: no second look follows."""
+
+    def uses(self, policy: Policy) -> None:
+        """From the next look on."""
+
+
+@frozen
+class TapedLook:
+    """One look of a step: what was seen, and what came of it."""
+
+    at: Stamp
+    alarm: Alarm | None
+    snapshot: Snapshot
+    # Before anything was done about what was seen.
+    endings: tuple[EndingPod, ...]
+    # The uids of the pods that are told to end.
+    told: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -89,6 +121,7 @@ class Agent:
         emit: Emit,
         *,
         history: History | None = None,
+        trends: Trends | None = None,
         is_dry_run: bool = False,
     ) -> None:
         self.runtime = runtime
@@ -102,11 +135,21 @@ class Agent:
         self.has_looked = asyncio.Event()
         # By uid, what was said about an eviction that is not told to its end.
         self._stories: dict[str, _Story] = {}
-        self._trends: Trends = {}
-        self._is_dry_run = is_dry_run
+        self._trends: Trends = trends or {}
+        self.is_dry_run = is_dry_run
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
         self._next_policy: Policy | None = None
+        # What is being freed before a pod has to go.
+        self._reclaiming: asyncio.Future[None] | None = None
+        self._reclaims: tuple[Reclaimable, ...] = ()
+        # Set while the node is recorded.
+        self.tape: Tape | None = None
+
+    @property
+    def trends(self) -> Trends:
+        """Which way memory has been going."""
+        return self._trends
 
     def use(self, policy: Policy) -> None:
         """From the next step on: a step that is under way ends as it began."""
@@ -114,18 +157,14 @@ class Agent:
         self._wake.set()
 
     def _take_policy(self, policy: Policy) -> None:
-        """What is remembered of thresholds that are no more, or have another amount, is forgotten.
-
-        A condition that they caused is reported until its transition period is over, as if they were resolved.
-        """
+        """What is remembered of thresholds that are no more, or have another amount, is forgotten."""
         self.policy, self._next_policy = policy, None
         known = {*policy.thresholds, *(each for layout in policy.layouts.values() for each in layout.all)}
-        history = self.history
-        crossed = {each: since for each, since in history.first_observed.items() if each in known}
-        met = tuple(each for each in history.met if each in known)
-        self.history = replace(history, first_observed=crossed, met=met, reclaiming=None)
+        self.history = self.history.about(known)
         self.recorder.use(policy)
         self.recorder.history(self.history)
+        if self.tape is not None:
+            self.tape.uses(policy)
 
     def adopt(self) -> None:
         """Go on with the evictions that an earlier agent has begun; to be called before the first step.
@@ -147,16 +186,23 @@ class Agent:
         try:
             snapshot = await self.runtime.observe()
         except ObservationError as error:
-            self.emit(events.ObservationFailed(str(error)))
+            self._could_not_look(str(error))
+            self.history = self.history.unobserved()
             return
+        if self.snapshot is not None and self.snapshot.layout != snapshot.layout:
+            self.history = self.history.about(self.policy.layouts[snapshot.layout].all)
         before = self.history
         outcome = decide(self.policy, before, snapshot)
-        self._cut_short(outcome)
-        orders = self._record(snapshot, outcome, alarm)
+        at, endings = Stamp.of(self.clock), self._taped_endings()
+        self._cut_short(outcome, at)
+        orders = self._record(snapshot, outcome, alarm, at, endings)
         if isinstance(outcome.decision, Reclaim):
             self._say(*outcome.facts)
-            snapshot, outcome = await self._reclaim(outcome.decision, snapshot)
-            orders = self._record(snapshot, outcome, alarm)
+            if not await self._freed(outcome.decision):
+                self.interrupt_reclaim()
+                return
+            snapshot, outcome = await self._after_reclaim(snapshot)
+            orders = self._record(snapshot, outcome, alarm, Stamp.of(self.clock), self._taped_endings())
         # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
         begun: list[Fact] = []
         if isinstance(outcome.decision, Evict):
@@ -168,17 +214,26 @@ class Agent:
         else:
             is_urgent = alarm is not None and alarm.source == CLOSE_ALARM
             self._soon(lambda: self.recorder.prepare(snapshot, is_urgent=is_urgent))
-        if _outlives(before) != _outlives(self.history):
+        if not _is_alike(before, self.history):
             self._soon(lambda: self.recorder.history(self.history))
         # The cause before the effect, though the effect came first.
-        self._say(*outcome.facts, *begun)
+        if outcome.facts or begun:
+            self._say(*outcome.facts, *begun)
 
-    def _cut_short(self, outcome: Outcome) -> None:
+    def _could_not_look(self, why: str) -> None:
+        if self.tape is not None:
+            self.tape.failed(why)
+        self.emit(events.ObservationFailed(why))
+
+    def _taped_endings(self) -> tuple[EndingPod, ...]:
+        return () if self.tape is None else tuple(self.runtime.endings())
+
+    def _cut_short(self, outcome: Outcome, at: Stamp) -> None:
         """Kill a pod that is on its way out when the node would not survive the rest of its grace period."""
-        if not self.policy.switches.cut_grace_short or self._is_dry_run:
+        if not self.policy.switches.cut_grace_short or self.is_dry_run:
             return
         self._trends = follow(self._trends, outcome.history.readings)
-        for ending in [each for each in self._endings() if each.has_time]:
+        for ending in [each for each in self._endings(at) if each.has_time]:
             trend = fatal(self._trends, ending.grace_seconds * 10**9 - ending.passed_ns)
             if trend is None:
                 continue
@@ -195,13 +250,24 @@ class Agent:
             self.emit(fact)
             self._end(replace(order, grace_seconds=HARD_GRACE, is_at_once=True))
 
-    def _record(self, snapshot: Snapshot, outcome: Outcome, alarm: Alarm | None) -> list[Eviction]:
+    def _record(
+        self,
+        snapshot: Snapshot,
+        outcome: Outcome,
+        alarm: Alarm | None,
+        at: Stamp,
+        endings: tuple[EndingPod, ...],
+    ) -> list[Eviction]:
         """Returns the pods that are to be told to end now that this is on record."""
         before, self.history, self.snapshot = self.history, outcome.history, snapshot
-        orders = self._due(outcome.decision) if isinstance(outcome.decision, Evict) else []
+        orders = self._due(outcome.decision, at) if isinstance(outcome.decision, Evict) else []
+        if self.tape is not None:
+            told = tuple(order.pod.uid for order in orders)
+            self.tape.looked(TapedLook(at, alarm, snapshot, endings, told))
         if outcome.facts or isinstance(outcome.decision, Evict):
-            instead = told_instead(outcome.decision, orders) if isinstance(outcome.decision, Evict) else ()
-            self.recorder.step(before, snapshot, outcome, alarm, has_effect=bool(orders), instead=instead)
+            # Without an order no pod is told, and nothing has to be worded to find that out.
+            instead = told_instead(outcome.decision, orders) if orders and isinstance(outcome.decision, Evict) else ()
+            self.recorder.step(AgentStep(before, snapshot, outcome, alarm, at, bool(orders), instead))
         return orders
 
     def _say(self, *facts: Fact) -> None:
@@ -209,30 +275,82 @@ class Agent:
 
     def _soon(self, callback: Callable[[], object]) -> None:
         """After the tasks that were just begun have taken their first step; at once where no loop runs."""
-        try:
+        if _has_loop():
             asyncio.get_running_loop().call_soon(callback)
-        except RuntimeError:
+        else:
             callback()
 
-    async def _reclaim(self, order: Reclaim, before: Snapshot) -> tuple[Snapshot, Outcome]:
-        if not self._is_dry_run:
-            done = await self.runtime.reclaim(order)
-            self.emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))
+    async def _freed(self, order: Reclaim) -> bool:
+        """Have it carried out. False when a pod must go meanwhile: memory does not wait for a disk.
+
+        To remove images takes a runtime seconds, and one that hangs takes until its deadlines. It goes on beside the
+        next steps then, and the first of them that still wants it waits for it again.
+        """
+        if self.is_dry_run:
+            return True
+        if not _has_loop():
+            # In a rehearsal, where nothing else happens until this is done.
+            await self._reclaim(order)
+            return True
+        if self._reclaiming is None or self._reclaims != order.what:
+            # Where another disk wants something else, one after the other.
+            self._reclaiming = asyncio.ensure_future(self._reclaim(order, self._reclaiming))
+            self._reclaims = order.what
+        was_woken = False
+        while not self._reclaiming.done():
+            waking = asyncio.ensure_future(self._wake.wait())
+            both: list[asyncio.Future[Any]] = [self._reclaiming, waking]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            waking.cancel()
+            if self._reclaiming.done():
+                break
+            self._wake.clear()
+            was_woken = True
+            if await self._must_evict():
+                self._wake.set()
+                return False
+        reclaiming, self._reclaiming = self._reclaiming, None
+        if was_woken:
+            self._wake.set()
+        reclaiming.result()
+        return True
+
+    def interrupt_reclaim(self) -> None:
+        """The step ends here; the next one looks anew."""
+        self.history = replace(self.history, reclaiming=None)
+        if self.tape is not None:
+            self.tape.interrupted()
+
+    async def _reclaim(self, order: Reclaim, before: asyncio.Future[None] | None = None) -> None:
+        if before is not None:
+            await before
+        done = await self.runtime.reclaim(order)
+        self.emit(events.ReclaimFinished(done.containers, done.images, done.freed_bytes, done.errors))
+
+    async def _must_evict(self) -> bool:
+        try:
+            snapshot = await self.runtime.observe()
+        except ObservationError:
+            return False  # the step that follows says so
+        decision = decide(self.policy, replace(self.history, reclaiming=None), snapshot).decision
+        return isinstance(decision, Evict)
+
+    async def _after_reclaim(self, before: Snapshot) -> tuple[Snapshot, Outcome]:
         try:
             after = await self.runtime.observe()
         except ObservationError as error:
-            self.emit(events.ObservationFailed(str(error)))
+            self._could_not_look(str(error))
             return before, give_up_reclaim(self.history)
         return after, decide(self.policy, self.history, after)
 
-    def _endings(self) -> list[Ending]:
-        now_ns = self.clock.monotonic_ns()
-        return [Ending(each, now_ns) for each in self.runtime.endings()]
+    def _endings(self, at: Stamp) -> list[Ending]:
+        found = self.runtime.endings()
+        return [Ending(each, at.monotonic_ns) for each in found] if found else []
 
-    def _due(self, decision: Evict) -> list[Eviction]:
-        if self._is_dry_run:
+    def _due(self, decision: Evict, at: Stamp) -> list[Eviction]:
+        if self.is_dry_run:
             return []
-        endings = self._endings()
+        endings = self._endings(at)
         if not decision.at_most_one:
             ending = {each.eviction.pod.uid for each in endings if not each.is_overdue}
             return [order for order in decision.evictions if order.pod.uid not in ending]
@@ -300,8 +418,15 @@ class Agent:
         """
         for each in self.runtime.endings():
             self._stories.setdefault(each.eviction.pod.uid, _Story(each)).pod = each
+        if not self._stories:
+            return
         now_ns = self.clock.monotonic_ns()
         for uid, story in list(self._stories.items()):
+            if story.pod.withdrawn:
+                self.emit(events.EvictionWithdrawn(story.pod.eviction, story.pod.withdrawn))
+                self.runtime.told(uid)
+                del self._stories[uid]
+                continue
             ending, is_finished = Ending(story.pod, now_ns), self.runtime.is_finished(uid)
             if ending.pod.stopped_ns is not None or is_finished:
                 self._say_ended(ending, story.said)
@@ -336,8 +461,10 @@ class Agent:
                 self.has_looked.set()
                 await self._rest()
         finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+            under_way = [listener, *([] if self._reclaiming is None else [self._reclaiming])]
+            for each in under_way:
+                each.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     def look_soon(self) -> None:
         """Let the next step come now rather than at the next tick: a client is watching."""
@@ -351,11 +478,15 @@ class Agent:
         except Exception as error:  # noqa: BLE001  a bug must not leave the node unguarded
             self.emit(events.ActionFailed("step", f"{type(error).__name__}: {error}"))
 
+    def seconds_to_next_look(self) -> float:
+        """How long to rest after a step, unless an alarm rings."""
+        endings = self._endings(Stamp.of(self.clock))
+        is_waiting = bool(endings) and any(not each.is_overdue for each in endings)
+        return ENDING_TICK_SECONDS if is_waiting else min(TICK_SECONDS, self._seconds_to_next_change())
+
     async def _rest(self) -> None:
-        is_waiting = any(not each.is_overdue for each in self._endings())
-        seconds = ENDING_TICK_SECONDS if is_waiting else min(TICK_SECONDS, self._seconds_to_next_change())
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self.seconds_to_next_look()):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -363,6 +494,8 @@ class Agent:
     def _seconds_to_next_change(self) -> float:
         """Until a grace period or a condition runs out by itself; no alarm rings for that."""
         history, now_ns = self.history, self.clock.steady_ns()
+        if not history.first_observed and not history.conditions:
+            return TICK_SECONDS
         due = [since + each.grace_ns for each, since in history.first_observed.items() if each not in history.met]
         due += [history.condition_observed[each] + self.policy.transition_ns for each in history.conditions]
         return max(0.0, min((moment - now_ns for moment in due), default=TICK_SECONDS * 1e9) / 1e9)
@@ -375,9 +508,23 @@ class Agent:
             self._say(events.AlarmRaised(alarm.source))
 
 
-def _outlives(history: History) -> tuple[object, ...]:
-    """The part of a history that a restart must not lose; readings change with every look and are not part of it."""
-    return history.conditions, history.met, history.first_observed, history.knows_layout
+def _has_loop() -> bool:
+    """False in a replay or a simulation, which drive a step by hand."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_alike(one: History, other: History) -> bool:
+    """In what a restart must not lose; readings change with every look and are not part of it."""
+    return (
+        one.conditions == other.conditions
+        and one.met == other.met
+        and one.first_observed == other.first_observed
+        and one.knows_layout == other.knows_layout
+    )
 
 
 class Broadcast:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jettison.engine.node.decide import Evict
 from jettison.engine.node.evictions import BY_HAND, HARD_GRACE, Eviction, effective_grace, kill_wait, runtime_grace
 from jettison.engine.node.signals import Signal
 from jettison.engine.pods.preemption import PREEMPTING
 from jettison.runtimes.protocol import EndingPod
+from jettison.values import frozen
 
 CLEANUP_NS = 30 * 10**9
 """How long a pod that has stopped may take to clear away before the next one goes."""
@@ -17,7 +17,7 @@ CLEANUP_NS = 30 * 10**9
 _SIGNALS = frozenset(signal.value for signal in Signal)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """A pod that was told to end, as it stands at one moment."""
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from jettison.agent.amounts import short, span
+from jettison.agent.amounts import span
 from jettison.agent.safe_text import quoted
+from jettison.engine.node.amounts import short
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.signals import ROWS, Resource, Signal
 from jettison.engine.node.snapshot import Reading
@@ -52,6 +53,7 @@ def with_amounts(values: Mapping[str, Any]) -> dict[str, Any]:
         "capacity": resource,
         "fall_per_second": resource,
         "freed_bytes": Resource.EPHEMERAL_STORAGE,
+        "size_bytes": Resource.EPHEMERAL_STORAGE,
     }
     return {name: _amount(value, resources.get(name)) for name, value in values.items()}
 

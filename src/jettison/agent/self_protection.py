@@ -41,7 +41,7 @@ _M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
-def protect(oom_score_adj: int, *, goes_first: bool) -> tuple[str, ...]:
+def protect(oom_score_adj: int) -> tuple[str, ...]:
     """Everything but the cgroup, which the runtime's layout decides. What is not permitted here, one line each.
 
     To be called when all that is needed is loaded, and after the runtime was made: it gives its pods the limits that it
@@ -49,9 +49,7 @@ def protect(oom_score_adj: int, *, goes_first: bool) -> tuple[str, ...]:
     """
     freeze_garbage_collector()
     give_memory_back()
-    lacks = [raise_descriptor_limit(), lower_oom_score(oom_score_adj), lock_memory()]
-    if goes_first:
-        lacks.append(go_first())
+    lacks = [raise_descriptor_limit(), lower_oom_score(oom_score_adj), lock_memory(), go_first()]
     return tuple(lack for lack in lacks if lack is not None)
 
 

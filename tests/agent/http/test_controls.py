@@ -49,7 +49,7 @@ def test_a_member_of_a_cluster_is_drained_before_it_goes_down() -> None:
     ("query", "code"),
     [
         ({}, 400),
-        ({"pod": "nobody"}, 404),
+        ({"pod": "absent"}, 404),
         ({"pod": "web", "grace": "x"}, 400),
         ({"pod": "web", "grace": "9" * 30}, 400),
     ],

@@ -16,7 +16,7 @@ import pytest
 
 from jettison import events
 from jettison.agent.http.client import Response, fetch
-from jettison.agent.http.endpoints import MOST_PODS, MOST_RECORDS, Sources, public_routes, routes
+from jettison.agent.http.endpoints import MOST_PODS, MOST_RECORDS, Sources, probe_family, public_routes, routes
 from jettison.agent.http.server import HttpServer
 from jettison.agent.journal.journal import Journal
 from jettison.agent.sinks.journal import JournalSink
@@ -25,8 +25,10 @@ from jettison.agent.sinks.metrics import Metrics
 from jettison.engine.config.policy import IMPROVED
 from jettison.engine.node.evictions import PodCondition
 from jettison.engine.node.snapshot import NodeStats, PodUsage, Snapshot
+from jettison.errors import ObservationError
 from jettison.manifests.summary import parse_summary
-from jettison.runtimes.protocol import ContainerStatus, PodStatus
+from jettison.runtimes.protocol import ContainerStatus, PodStatus, ProbeCount
+from jettison.runtimes.stats import NodeDetails
 from tests.builders import GI, MI, memory_used, node, pod, policy, snapshot
 
 POLICY = policy(
@@ -44,7 +46,13 @@ class World:
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = SEEN
         self.complaint: str | None = None
+        self.failure: ObservationError | None = None
         self.statuses = [PodStatus(PODS[0], "Running"), PodStatus(PODS[1], "Failed", "Evicted", "low")]
+
+    async def details(self, *, has_stalls: bool) -> NodeDetails:
+        if self.failure is not None:
+            raise self.failure
+        return NodeDetails(0, None, None, {}, {})
 
 
 @pytest.fixture
@@ -65,6 +73,7 @@ def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
         yield Sources(
             lambda: POLICY,
             lambda: world.snapshot,
+            world.details,
             lambda: world.statuses,
             Metrics().text,
             lambda: world.complaint,
@@ -77,6 +86,10 @@ def sources(world: World, tmp_path: Path) -> Iterator[Sources]:
 
 @pytest.fixture
 def ask(sources: Sources, tmp_path: Path) -> Ask:
+    return asking(sources, tmp_path)
+
+
+def asking(sources: Sources, tmp_path: Path) -> Ask:
     async def asked(path: str) -> Response:
         server = HttpServer(routes(sources))
         await server.listen_unix(tmp_path / "agent.sock")
@@ -108,6 +121,15 @@ def test_the_reduced_summary_has_only_memory(ask: Ask) -> None:
 
     assert set(reduced["node"]) == {"nodeName", "memory"}
     assert "fs" in whole["node"]
+
+
+def test_a_failed_measurement_is_told_to_a_client_and_to_a_scraper(ask: Ask, world: World) -> None:
+    assert b"\nresource_scrape_error 0\n" in ask("/metrics/resource").body
+    world.failure = ObservationError("cannot read `/proc/stat`: denied")
+
+    answer = ask("/stats/summary")
+    assert (answer.status, answer.body) == (500, b"Internal Error: cannot read `/proc/stat`: denied\n")
+    assert b"\nresource_scrape_error 1\n" in ask("/metrics/resource").body
 
 
 def test_before_the_first_look_there_is_nothing_to_say(ask: Ask, world: World) -> None:
@@ -220,9 +242,8 @@ def test_a_limit_that_is_no_number_is_refused(ask: Ask, limit: str) -> None:
     assert ask(f"/journal?limit={quote(limit)}").status == 400
 
 
-def test_an_answer_is_never_larger_than_the_agent_can_afford(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.agent.http.endpoints.MOST_RECORD_BYTES", 300)
-
+def test_an_answer_is_never_larger_than_the_agent_can_afford(sources: Sources, tmp_path: Path) -> None:
+    ask = asking(replace(sources, most_record_bytes=300), tmp_path)
     assert len(document(ask("/journal"))["records"]) == 1
 
 
@@ -332,3 +353,16 @@ def test_the_loopback_tells_no_events(sources: Sources) -> None:
     """They quote manifests."""
     assert "/events" in routes(sources)
     assert "/events" not in public_routes(sources)
+
+
+def test_probes_are_counted_with_a_kubelets_labels() -> None:
+    family = probe_family([ProbeCount(pod("a"), "c", "readiness", "failed", 3)])
+    labels = (
+        ("container", "c"),
+        ("namespace", "default"),
+        ("pod", "a"),
+        ("pod_uid", pod("a").uid),
+        ("probe_type", "Readiness"),
+        ("result", "failed"),
+    )
+    assert list(family.read()) == [("prober_probe_total", labels, 3)]

@@ -188,6 +188,14 @@ def test_what_is_not_a_proper_request_gets_the_fitting_answer(running: Running, 
     assert fetch(running.path, "/later").status == 200
 
 
+def test_lines_of_one_header_are_one_list() -> None:
+    """As kube-apiserver offers the protocols of a stream to a node; of a single one there must be no second."""
+    lines = b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\nx-stream-protocol-version: channel.k8s.io\r\n"
+    headers = http.parse_head(b"POST /exec HTTP/1.1\r\nHost: n\r\n" + lines + b"\r\n").headers
+
+    assert headers["x-stream-protocol-version"] == "v5.channel.k8s.io, channel.k8s.io"
+
+
 def test_half_a_request_is_answered_when_its_sender_stops(running: Running) -> None:
     with running.connect() as connection:
         connection.sendall(b"GET /later HTTP/1.1\r\n")

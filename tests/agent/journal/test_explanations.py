@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jettison import events
+from jettison.agent.agent import AgentStep
 from jettison.agent.amounts import span
 from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.journal import Journal
@@ -16,6 +17,7 @@ from jettison.agent.journal.reading import PodQuery
 from jettison.agent.journal.recorder import JournalRecorder
 from jettison.agent.journal.stories import story_of
 from jettison.agent.sinks.journal import JournalSink
+from jettison.clock import Stamp
 from jettison.engine.node.decide import Evict, decide
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.facts import GraceCutShort
@@ -73,7 +75,7 @@ class Node:
         )
         while True:
             outcome = decide(POLICY, self.history, seen)
-            recorder.step(self.history, seen, outcome, alarm, has_effect=has_effect, instead=instead)
+            recorder.step(AgentStep(self.history, seen, outcome, alarm, Stamp.of(self.clock), has_effect, instead))
             self.history = outcome.history
             if isinstance(outcome.decision, Evict):
                 return list(outcome.decision.evictions)

@@ -240,9 +240,8 @@ def test_a_place_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> N
         times(tmp_path / "file")
 
 
-def test_a_record_that_could_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.agent.journal.journal.LARGEST_PAYLOAD", 300)
-    journal = Journal.open(tmp_path)
+def test_a_record_that_could_not_be_read_is_refused(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, largest_record=300)
 
     assert not journal.append(record(1, note=os.urandom(400).hex()))
 
@@ -387,7 +386,9 @@ def test_what_is_in_the_place_of_a_journal_makes_way(tmp_path: Path, make: Calla
     (complaint,) = journal.complaints
     assert "is not a directory; it is kept as" in complaint
     assert (tmp_path / "journal.broken").exists()
-    assert Journal.open(tmp_path / "journal").complaints == []
+    again = Journal.open(tmp_path / "journal")
+    again.close()
+    assert again.complaints == []
 
 
 @pytest.mark.parametrize(

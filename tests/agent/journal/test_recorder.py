@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from jettison import events
+from jettison.agent.agent import AgentStep
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.reading import Record, read_journal
 from jettison.agent.journal.recorded_steps import step_from
 from jettison.agent.journal.recorder import (
-    LARGEST_HISTORY,
     JournalRecorder,
-    by_our_clock,
-    read_history,
     take_over_history,
 )
+from jettison.agent.journal.saved_history import LARGEST_HISTORY, by_our_clock, read_history
 from jettison.agent.sinks.journal import JournalSink
+from jettison.clock import Stamp
 from jettison.engine.node.decide import Outcome, Reclaim, decide, give_up_reclaim
 from jettison.engine.node.evictions import Eviction
 from jettison.engine.node.pressure import History
@@ -44,11 +45,14 @@ FULL = replace(CALM, node=node(fs=filesystem(GI)))
 class Desk:
     """A recorder with everything it needs."""
 
-    def __init__(self, directory: Path, *, is_dry_run: bool = False) -> None:
+    journals: ClassVar[list[Journal]] = []
+
+    def __init__(self, directory: Path, *, is_dry_run: bool = False, largest_record: int = 1 << 20) -> None:
         self.directory = directory
         self.clock = HandClock()
         self.facts = Facts()
-        self.journal = Journal.open(directory / "journal")
+        self.journal = Journal.open(directory / "journal", largest_record=largest_record)
+        self.journals.append(self.journal)
         self.recorder = JournalRecorder(
             self.journal,
             directory / "history.json",
@@ -59,16 +63,27 @@ class Desk:
             is_dry_run=is_dry_run,
         )
 
+    @property
+    def now(self) -> Stamp:
+        return Stamp.of(self.clock)
+
     def look(
         self, seen: Snapshot, history: History | None = None, alarm: Alarm | None = None, *, has_effect: bool = False
     ) -> Outcome:
         before = history or History()
         outcome = decide(POLICY, before, seen)
-        self.recorder.step(before, seen, outcome, alarm, has_effect=has_effect)
+        self.recorder.step(AgentStep(before, seen, outcome, alarm, self.now, has_effect))
         return outcome
 
     def records(self) -> list[Record]:
         return list(read_journal(self.directory / "journal"))
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while Desk.journals:
+        Desk.journals.pop().close()
 
 
 @pytest.fixture
@@ -105,7 +120,7 @@ def test_after_a_reclaim_both_looks_stand_in_one_record(desk: Desk) -> None:
 def test_a_node_that_could_not_be_measured_after_a_reclaim_has_no_second_snapshot(desk: Desk) -> None:
     first = desk.look(FULL)
     # The agent hands in the snapshot from before, because there is no other.
-    desk.recorder.step(first.history, FULL, give_up_reclaim(first.history), None, has_effect=False)
+    desk.recorder.step(AgentStep(first.history, FULL, give_up_reclaim(first.history), None, desk.now, has_effect=False))
 
     step = step_from(desk.records()[-1].data)
 
@@ -160,7 +175,7 @@ def test_a_record_names_only_pods_that_are_told_to_end(desk: Desk) -> None:
     """The next in the order is not, while the one before clears away; nor the first, while another must hurry."""
     outcome = desk.look(STARVED)
     desk.clock.pass_seconds(2)
-    desk.recorder.step(History(), STARVED, outcome, None, has_effect=True, instead=["a"])
+    desk.recorder.step(AgentStep(History(), STARVED, outcome, None, desk.now, has_effect=True, instead=["a"]))
 
     waiting, hurrying = (step_from(record.data) for record in desk.records())
     assert [(step.evicts, step.waits) for step in (waiting, hurrying)] == [((), True), (("a",), False)]
@@ -175,9 +190,8 @@ def test_a_dry_run_says_that_it_was_one(tmp_path: Path) -> None:
     assert (step.acts, step.evicts, step.waits) == (False, ("b",), False)
 
 
-def test_a_bad_disk_is_reported_and_nothing_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.agent.journal.journal.LARGEST_PAYLOAD", 10)
-
+def test_a_bad_disk_is_reported_and_nothing_more(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, largest_record=10)
     desk.look(STARVED)
 
     (fact,) = desk.facts.taken

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -37,6 +37,8 @@ class SlowRuntime(ScriptedHost):
 class House:
     """A keeper over one directory."""
 
+    directories: ClassVar[list[ManifestDirectory]] = []
+
     def __init__(self, path: Path, *conditions: Condition, readmits: bool = False) -> None:
         self.path = path
         self.conditions = frozenset(conditions)
@@ -49,7 +51,9 @@ class House:
         self.door = Door(*self.conditions, runtime=runtime)
         emit = self.door.said.append
         readmitter = Readmitter(runtime, runtime.clock, lambda: self.conditions, readmits=readmits)
-        manifests = Manifests([ManifestDirectory(self.path, emit)], emit, readmitter, runtime.statuses())
+        directory = ManifestDirectory(self.path, emit)
+        self.directories.append(directory)
+        manifests = Manifests([directory], emit, readmitter, runtime.statuses())
         self.keeper = Keeper(runtime, self.door.admitter, [manifests], emit)
 
     def write(self, name: str, **spec: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -12,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from jettison.agent.pods import manifest_reader
 from jettison.agent.pods.manifest_reader import Documents, ManifestReader
 from jettison.agent.self_protection import LateImports
 from jettison.errors import ManifestError, ObservationError
-from jettison.manifests.files import document_files
 
 POD = "kind: Pod\nmetadata: {name: ä, labels: {1: yes}}\n"
 
+
+# Parsers that an attacker would wish for.
+ODD = "tests.agent.pods.odd_readers"
 
 Read = Callable[[str, str], Documents]
 
@@ -75,12 +75,12 @@ def test_a_mistake_is_told_and_the_next_file_is_read(read: Read, text: str, why:
     assert read("kind: Pod", "b.yaml") == [{"kind": "Pod"}]
 
 
-def test_a_file_that_crashes_its_reader_is_a_bad_file(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(document_files, "parse_documents", lambda *_: ctypes.string_at(0))
-        with pytest.raises(ManifestError, match=r"a\.yaml: the process that reads it crashes, exit code -11"):
-            read("kind: Pod", "a.yaml")
-    assert read("kind: Pod", "b.yaml") == [{"kind": "Pod"}]
+def test_a_file_that_crashes_its_reader_is_a_bad_file(tmp_path: Path) -> None:
+    with ManifestReader(program=f"{ODD}:crash") as reader:
+        read = from_files(reader, tmp_path)
+        for _ in range(2):
+            with pytest.raises(ManifestError, match=r"a\.yaml: the process that reads it crashes, exit code -11"):
+                read("kind: Pod", "a.yaml")
 
 
 def test_a_reader_that_was_killed_may_be_tried_again(read: Read) -> None:
@@ -105,35 +105,25 @@ def test_what_the_child_loads_is_nobodys_late_import(monkeypatch: pytest.MonkeyP
 
 
 def test_without_a_process_it_may_be_tried_again(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
-    def refuse() -> int:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
     with monkeypatch.context() as patched:
-        patched.setattr(manifest_reader, "fork_quietly", refuse)
-        with pytest.raises(ObservationError, match="no process to read it"):
+        patched.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(ObservationError, match=r"a\.yaml: no process to read it: no such file or directory"):
             read("kind: Pod", "a.yaml")
     assert read("kind: Pod", "a.yaml") == [{"kind": "Pod"}]
 
 
-def _burn(*_: object) -> None:
-    while True:
-        pass
-
-
-def test_a_file_that_takes_too_long_is_a_bad_file(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
+def test_a_file_that_takes_too_long_is_a_bad_file(tmp_path: Path) -> None:
     """Of the processor's time, not of the clock's: on a starving node every file takes long."""
-    monkeypatch.setattr(manifest_reader, "_PROCESSOR_SECONDS", 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(document_files, "parse_documents", _burn)
-        with pytest.raises(ManifestError, match="takes more than 1 s of processor time"):
-            read("kind: Pod", "a.yaml")
-    assert read("kind: Pod", "b.yaml") == [{"kind": "Pod"}]
+    said = "takes more than 1 s of processor time"
+    reader = ManifestReader(processor_seconds=1, program=f"{ODD}:burn")
+    with reader, pytest.raises(ManifestError, match=said):
+        from_files(reader, tmp_path)("kind: Pod", "a.yaml")
 
 
-def test_a_file_that_takes_too_much_memory_is_a_bad_file(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
-    monkeypatch.setattr(document_files, "parse_documents", lambda *_: bytearray(600 * 2**20))
-    with pytest.raises(ManifestError, match="takes more than 536870912 bytes of memory"):
-        read("kind: Pod", "a.yaml")
+def test_a_file_that_takes_too_much_memory_is_a_bad_file(tmp_path: Path) -> None:
+    reader = ManifestReader(program=f"{ODD}:take_memory")
+    with reader, pytest.raises(ManifestError, match="takes more than 536870912 bytes of memory"):
+        from_files(reader, tmp_path)("kind: Pod", "a.yaml")
 
 
 def test_what_is_no_file_is_said(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -34,10 +36,13 @@ value: 1000
 class Node:
     """A directory and what was said about it."""
 
+    directories: ClassVar[list[ManifestDirectory]] = []
+
     def __init__(self, path: Path, *, is_static: bool = False) -> None:
         self.path = path
         self.said: list[Fact] = []
         self.directory = ManifestDirectory(path, self.said.append, is_static=is_static)
+        self.directories.append(self.directory)
         self.good = LastGood()
 
     def write(self, name: str, text: str) -> None:
@@ -50,6 +55,13 @@ class Node:
         asyncio.run(self.directory.look())
         found = wanted_pods([self.directory], lives or {}, self.said.append, self.good)
         return {manifest.pod.name: manifest for manifest in found.values()}
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while Node.directories:
+        Node.directories.pop().close()
 
 
 @pytest.fixture
@@ -155,7 +167,7 @@ def test_what_a_manifest_says_about_its_status_does_not_count(node: Node) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Deployment\nmetadata: {name: x}", "expected Pod or PriorityClass"),
+        ("kind: Deployment\nmetadata: {name: x}", "expected one of Pod, PriorityClass, ConfigMap, Secret"),
         ("kind: Pod\nspec: {}", "no metadata.name"),
         ("kind: Pod\nmetadata: {name: x}", "no spec"),
         (POD.format(name="x", priority="missing"), "no PriorityClass `missing`"),
@@ -201,6 +213,55 @@ def test_a_removed_file_takes_its_pods_along(node: Node) -> None:
     assert node.pods()
     (node.path / "a.yaml").unlink()
     assert not node.pods()
+
+
+def test_a_directory_in_which_nothing_happens_is_not_looked_through(node: Node) -> None:
+    """The kernel tells when something does, and of some things it does not tell: those are found a few looks later."""
+    node.write("a.yaml", POD.format(name="a", priority='""'))
+    looks = []
+
+    def listing(found: dict[str, tuple[int, int, int] | None]) -> Iterator[bool]:
+        looks.append(found)
+        return listed(found)
+
+    listed, node.directory._listing = node.directory._listing, listing  # type: ignore[method-assign]
+    for _ in range(9):
+        assert set(node.pods()) == {"a"}
+    assert len(looks) == 1
+    os.utime(node.path / "a.yaml", ns=(0, 0))
+    (node.path / "b.yaml").write_text(POD.format(name="b", priority='""'))
+    assert set(node.pods()) == {"a", "b"}
+    assert len(looks) == 2
+    for _ in range(10):
+        node.pods()
+    assert len(looks) == 3
+
+
+def test_another_directory_of_the_same_name_is_noticed(tmp_path: Path) -> None:
+    """Also where the name is a link, as a new version of a whole directory is put in place."""
+    first, second, link = tmp_path / "first", tmp_path / "second", tmp_path / "manifests"
+    for path in (first, second):
+        path.mkdir()
+        (path / "pod.yaml").write_text(POD.format(name=path.name, priority='""'))
+    link.symlink_to(first)
+    node = Node(link)
+    assert set(node.pods()) == set(node.pods()) == {"first"}
+    link.unlink()
+    link.symlink_to(second)
+    assert set(node.pods()) == set(node.pods()) == {"second"}
+    (second / "pod.yaml").write_text(POD.format(name="third", priority='""'))
+    assert set(node.pods()) == {"third"}
+
+
+def test_a_manifest_behind_a_link_is_looked_at_every_time(tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    target.write_text(POD.format(name="a", priority='""'))
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "pod.yaml").symlink_to(target)
+    node = Node(tmp_path / "manifests")
+    assert set(node.pods()) == set(node.pods()) == {"a"}
+    target.write_text(POD.format(name="other", priority='""'))
+    assert set(node.pods()) == {"other"}
 
 
 def test_a_missing_directory_is_said_once(tmp_path: Path) -> None:

@@ -105,6 +105,12 @@ def events_for(*facts: Fact) -> list[Recorded]:
             "Warning Node/node1 ContainerGCFailed: cannot remove `x`: busy",
         ),
         (
+            events.CollectionFailed(
+                Reclaimable.IMAGES, "invalid capacity 0 on image filesystem", "InvalidDiskCapacity"
+            ),
+            "Warning Node/node1 InvalidDiskCapacity: invalid capacity 0 on image filesystem",
+        ),
+        (
             events.CollectionFailed(Reclaimable.IMAGES, "cannot list images"),
             "Warning Node/node1 ImageGCFailed: cannot list images",
         ),

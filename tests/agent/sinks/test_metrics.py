@@ -10,7 +10,7 @@ from jettison import events
 from jettison.agent.http.exposition import Counter, Histogram, exposition
 from jettison.agent.sinks.metrics import MOST_COUNTED, Metrics
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.facts import ConditionChanged, PodsRanked
+from jettison.engine.node.facts import ConditionChanged, PodsRanked, RemovalReason
 from jettison.engine.node.signals import Condition, Reclaimable, Signal
 from jettison.engine.pods.preemption import preemption_of
 from jettison.events import Fact
@@ -73,9 +73,18 @@ def samples(*facts: Fact) -> dict[str, float]:
             },
         ),
         (
-            [events.ReclaimFinished(3, 2, 4096), events.ReclaimFinished(1, 0, 10)],
+            [
+                events.ImageRemoved("i", (), 5, why)
+                for why in (RemovalReason.SPACE, RemovalReason.AGE, RemovalReason.SPACE)
+            ],
             {
                 'kubelet_image_garbage_collected_total{reason="space"}': 2,
+                'kubelet_image_garbage_collected_total{reason="age"}': 1,
+            },
+        ),
+        (
+            [events.ReclaimFinished(3, 2, 4096), events.ReclaimFinished(1, 0, 10)],
+            {
                 'jettison_reclaimed_total{kind="containers"}': 4,
                 'jettison_reclaimed_total{kind="images"}': 2,
                 "jettison_reclaimed_bytes_total": 4106,

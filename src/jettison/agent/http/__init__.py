@@ -2,3 +2,6 @@
 
 The API of Kubernetes is served by `apiserver`, not here.
 """
+
+LONGEST_WAIT = 24 * 3600
+"""Seconds that an order may wait for a pod to end. Here, because clients need it and load nothing of the server."""

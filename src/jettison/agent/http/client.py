@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import http.client
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.agent.http.unix_address import unix_address
 from jettison.errors import ObservationError
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """What the agent said."""
 

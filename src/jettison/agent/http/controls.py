@@ -14,6 +14,7 @@ import msgspec
 
 from jettison import events
 from jettison.agent.agent import Agent
+from jettison.agent.http import LONGEST_WAIT
 from jettison.agent.http.server import Answer, Query, Route
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.pods.keeper import Keeper
@@ -22,9 +23,6 @@ from jettison.engine.node.evictions import by_hand
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ApiError
 from jettison.runtimes.protocol import Hosting, PodStatus
-
-LONGEST_WAIT = 24 * 3600
-"""Seconds that an order may wait for a pod to end."""
 
 # Between two looks whether a pod that was told to restart is there again.
 _PAUSE = 0.05

@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from jettison.agent.http import exposition
 from jettison.agent.http.exposition import Family, Labels, Sample
+from jettison.agent.http.full_summary import full_summary
 from jettison.agent.http.pod_statuses import pod_list, public_pod_list
+from jettison.agent.http.resource_metrics import resource_families
 from jettison.agent.http.server import Answer, Query, Route, plain
 from jettison.agent.journal.policy_records import policy_record
 from jettison.agent.journal.reading import PodQuery, read_journal
@@ -29,14 +31,17 @@ from jettison.engine.node.ranking import Candidate, rank
 from jettison.engine.node.signals import ROWS, Signal, readings
 from jettison.engine.node.snapshot import PodUsage, Reading, Snapshot
 from jettison.errors import ApiError, ObservationError
-from jettison.manifests.summary_writer import summary_document
 from jettison.manifests.times import time_text
-from jettison.runtimes.protocol import PodStatus
+from jettison.runtimes.protocol import PodStatus, ProbeCount
+from jettison.runtimes.stats import NodeDetails
+from jettison.values import frozen
 
 MOST_RECORDS = 500
-MOST_RECORD_BYTES = 8 * 2**20
-
 MOST_PODS = 1000
+
+_PROBES = "prober_probe_total"
+# Three kinds of probes with three results, of two containers.
+_RESULTS_OF_A_POD = 18
 
 _POD_GAUGES = (
     ("pod_memory_working_set_bytes", "Memory of a pod that cannot be taken back."),
@@ -45,7 +50,14 @@ _POD_GAUGES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+class DetailsSource(Protocol):
+    """Measures in detail."""
+
+    def __call__(self, *, has_stalls: bool) -> Awaitable[NodeDetails]:
+        """Raises ObservationError."""
+
+
+@frozen
 class Sources:
     """Where the answers come from."""
 
@@ -53,6 +65,8 @@ class Sources:
     policy: Callable[[], Policy]
     # The newest; None before the first look.
     snapshot: Callable[[], Snapshot | None]
+    # All that a decision does not need, measured when it is asked for.
+    details: DetailsSource
     statuses: Callable[[], Sequence[PodStatus]]
     metrics: Callable[[], str]
     # What is wrong with the agent, or None.
@@ -61,6 +75,12 @@ class Sources:
     events: KubernetesEvents
     # Does what takes longer than a look at the node may be held up.
     executor: Executor
+    # What the signals read lately.
+    readings: Callable[[], Mapping[str, Any]] = dict
+    # What probes have answered, where pods are probed.
+    probes: Callable[[], Sequence[ProbeCount]] = tuple
+    # Of one answer from the journal; the first record is always in it.
+    most_record_bytes: int = 8 * 2**20
 
 
 def routes(sources: Sources) -> dict[str, Route]:
@@ -77,10 +97,13 @@ def public_routes(sources: Sources) -> dict[str, Route]:
     return {
         "/healthz": answers.healthz,
         "/metrics": answers.metrics,
+        "/metrics/resource": answers.resource_metrics,
+        "/metrics/probes": answers.probe_metrics,
         "/configz": answers.configz,
         "/stats/summary": answers.summary,
         "/pods": answers.public_pods,
         "/rank": answers.rank,
+        "/readings": answers.readings,
     }
 
 
@@ -100,15 +123,29 @@ class _Answers:
         text = self._sources.metrics() + exposition.exposition(node_families(policy, snapshot))
         return Answer(text.encode(), exposition.CONTENT_TYPE)
 
+    async def resource_metrics(self, _: Query) -> Answer:
+        """A failure is a sample, as a kubelet has it: a scraper sees it beside everything else."""
+        snapshot = self._sources.snapshot()
+        details = None
+        with suppress(ObservationError):
+            details = await self._sources.details(has_stalls=False)
+        families = resource_families(snapshot, details, MOST_PODS)
+        return await self._aside(lambda: Answer(exposition.exposition(families).encode(), exposition.CONTENT_TYPE))
+
+    async def probe_metrics(self, _: Query) -> Answer:
+        counts = self._sources.probes()
+        family = probe_family(counts)
+        return await self._aside(lambda: Answer(exposition.exposition([family]).encode(), exposition.CONTENT_TYPE))
+
     def configz(self, _: Query) -> Answer:
         """The kubelet's shape; what only we know stands beside it."""
         record = policy_record(self._sources.policy())
         return _json({"kubeletconfig": record.pop("kubeletConfiguration"), "jettison": record})
 
     async def summary(self, query: Query) -> Answer:
-        snapshot = self._snapshot()
-        only_cpu_and_memory = query.get("only_cpu_and_memory") == "true"
-        return await self._aside(lambda: _summary(snapshot, only_cpu_and_memory=only_cpu_and_memory))
+        snapshot, details = self._snapshot(), await self._sources.details(has_stalls=True)
+        is_reduced = query.get("only_cpu_and_memory") == "true"
+        return await self._aside(lambda: Answer(full_summary(snapshot, details, only_cpu_and_memory=is_reduced)))
 
     async def pods(self, _: Query) -> Answer:
         statuses = list(self._sources.statuses())
@@ -123,6 +160,11 @@ class _Answers:
         policy = self._sources.policy()
         return await self._aside(lambda: _json(rank_document(policy, snapshot)))
 
+    async def readings(self, _: Query) -> Answer:
+        """As a record of the journal has them."""
+        found = self._sources.readings()
+        return await self._aside(lambda: _json(found))
+
     async def events(self, _: Query) -> Answer:
         """The newest thousand."""
         events, found = self._sources.events, self._sources.events.recorded()
@@ -136,7 +178,7 @@ class _Answers:
         if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
             raise ApiError(f"limit is `{limit[:40]}`, expected a number", code=400)
         count = min(int(limit), MOST_RECORDS)
-        return await self._aside(lambda: _records(self._sources.journal, about, count))
+        return await self._aside(lambda: _records(self._sources, about, count))
 
     def _aside(self, work: Callable[[], Answer]) -> Awaitable[Answer]:
         """In a thread: eight orders of a thousand pods take 100 ms, and an alarm must not wait for a question."""
@@ -149,18 +191,12 @@ class _Answers:
         return snapshot
 
 
-def _summary(snapshot: Snapshot, *, only_cpu_and_memory: bool) -> Answer:
-    return _json(
-        summary_document(snapshot.node, snapshot.usages, snapshot.pods, only_cpu_and_memory=only_cpu_and_memory)
-    )
-
-
-def _records(directory: Path, about: PodQuery | None, count: int) -> Answer:
+def _records(sources: Sources, about: PodQuery | None, count: int) -> Answer:
     found: list[bytes] = []
     size = 0
-    for record in islice(read_journal(directory, newest_first=True, about=about), count):
+    for record in islice(read_journal(sources.journal, newest_first=True, about=about), count):
         size += len(record.data)
-        if found and size > MOST_RECORD_BYTES:
+        if found and size > sources.most_record_bytes:
             break
         found.append(record.data)
     return Answer(b'{"records":[' + b",".join(found) + b"]}")
@@ -220,6 +256,27 @@ def _candidate(candidate: Candidate) -> Mapping[str, Any]:
 
 def _json(document: object) -> Answer:
     return Answer(msgspec.json.encode(document))
+
+
+def probe_family(counts: Sequence[ProbeCount]) -> Family:
+    """As a kubelet has it at `/metrics/probes`."""
+    samples: list[Sample] = [
+        (
+            _PROBES,
+            (
+                ("container", each.container),
+                ("namespace", each.pod.namespace),
+                ("pod", each.pod.name),
+                ("pod_uid", each.pod.uid),
+                ("probe_type", each.kind.capitalize()),
+                ("result", each.result),
+            ),
+            each.times,
+        )
+        for each in counts[: MOST_PODS * _RESULTS_OF_A_POD]
+    ]
+    meaning = "Cumulative number of a liveness, readiness or startup probe for a container by result."
+    return Family(_PROBES, "counter", meaning, lambda: samples)
 
 
 def node_families(policy: Policy, snapshot: Snapshot | None) -> list[Family]:

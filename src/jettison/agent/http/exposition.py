@@ -16,13 +16,19 @@ Sample = tuple[str, Labels, float]
 
 
 class Family:
-    """One metric with all its label values. `read` gives its samples when it is asked for them."""
+    """One metric with all its label values. `read` gives its samples when it is asked for them.
 
-    def __init__(self, name: str, kind: str, meaning: str, read: Callable[[], Iterable[Sample]]) -> None:
+    With `time_ns` they carry the time of their measurement, and not that of the scrape.
+    """
+
+    def __init__(
+        self, name: str, kind: str, meaning: str, read: Callable[[], Iterable[Sample]], *, time_ns: int | None = None
+    ) -> None:
         self.name = name
         self.kind = kind
         self.meaning = meaning
         self.read = read
+        self.time_ns = time_ns
 
 
 class Counter(Family):
@@ -102,9 +108,10 @@ def exposition(families: Iterable[Family]) -> str:
 def _lines(family: Family) -> Iterator[str]:
     meaning = family.meaning.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"
+    time = "" if family.time_ns is None else f" {family.time_ns // 10**6}"
     for name, labels, amount in family.read():
         inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
-        yield f"{name}{{{inside}}} {_number(amount)}\n" if inside else f"{name} {_number(amount)}\n"
+        yield f"{name}{{{inside}}} {_number(amount)}{time}\n" if inside else f"{name} {_number(amount)}{time}\n"
 
 
 def _escaped(value: str) -> str:

@@ -94,6 +94,8 @@ def status_document(status: PodStatus) -> Document:
             "message": status.message or None,
             "qosClass": str(status.pod.qos),
             "startTime": _time(status.started_ns),
+            "podIP": next(iter(status.addresses), None),
+            "podIPs": [{"ip": each} for each in status.addresses] or None,
             "conditions": [_condition(each) for each in status.conditions] or None,
             "initContainerStatuses": [_container(each, images) for each in status.containers if each.is_init] or None,
             "containerStatuses": [_container(each, images) for each in status.containers if not each.is_init] or None,

@@ -16,13 +16,13 @@ import socket
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 from jettison.agent.http.unix_address import unix_address
 from jettison.errors import ApiError, InputError, JettisonError, ServeError
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 HEAD_BYTES = 8192
 HEAD_SECONDS = 5.0
@@ -56,7 +56,7 @@ _HEADER = re.compile(rf"({_TOKEN}):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a route says."""
 
@@ -212,8 +212,13 @@ class HttpServer:
         return answer if isinstance(answer, Answer) else await answer
 
 
-async def read_head(reader: asyncio.StreamReader, seconds: float = HEAD_SECONDS) -> bytes:
-    """With the empty line at its end; a client that takes too long or sends too much is refused."""
+async def read_head(
+    reader: asyncio.StreamReader, seconds: float = HEAD_SECONDS, *, most_bytes: int = HEAD_BYTES
+) -> bytes:
+    """With the empty line at its end; a client that takes too long or sends too much is refused.
+
+    `most_bytes` is the limit that the reader was made with.
+    """
     try:
         async with asyncio.timeout(seconds):
             return await reader.readuntil(b"\r\n\r\n")
@@ -223,8 +228,8 @@ async def read_head(reader: asyncio.StreamReader, seconds: float = HEAD_SECONDS)
         raise ApiError("the request ends before its headers do", code=400) from None
     except asyncio.LimitOverrunError:
         # What does not fit is still in the buffer: without the end of a line it is the line that is too long.
-        has_line = b"\r\n" in await reader.read(HEAD_BYTES)
-        raise ApiError(f"a request has at most {HEAD_BYTES} bytes", code=431 if has_line else 414) from None
+        has_line = b"\r\n" in await reader.read(most_bytes)
+        raise ApiError(f"a request has at most {most_bytes} bytes", code=431 if has_line else 414) from None
 
 
 def _check_host(request: Request) -> None:
@@ -276,7 +281,7 @@ def _remove_stale(path: Path, address: str) -> None:
     raise ServeError(f"cannot listen on `{path}`: another agent does")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What was asked for. Header names are in lower case."""
 
@@ -322,7 +327,8 @@ def _headers(lines: list[str]) -> dict[str, str]:
         name = match[1].lower()
         if name in headers and name in ("host", "content-length", "transfer-encoding"):
             raise ApiError(f"the header {name} is given twice", code=400)
-        headers[name] = match[2]
+        # Lines of one name are one list (RFC 9110, 5.3). kube-apiserver offers each protocol of a stream in one line.
+        headers[name] = f"{headers[name]}, {match[2]}" if name in headers else match[2]
     return headers
 
 

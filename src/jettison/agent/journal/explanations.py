@@ -6,14 +6,15 @@ printed as Kubernetes prints them, because they stand beside Kubernetes' own mes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jettison.agent.amounts import short, span
+from jettison.agent.amounts import span
 from jettison.agent.journal.reading import PodName, Record
 from jettison.agent.journal.recorded_steps import RecordedLook, RecordedStep, StarvedRecord
 from jettison.agent.journal.stories import Story
 from jettison.agent.safe_text import printable
+from jettison.engine.node.amounts import short
 from jettison.engine.node.evictions import BY_HAND
 from jettison.engine.node.local_storage import broken_limit
 from jettison.engine.node.ranking import Candidate, Ranking
@@ -28,10 +29,15 @@ NEIGHBOURS = 3
 _LABEL = 10
 
 
-def explain(story: Story, besides: Mapping[str, str] | None = None) -> list[str]:
-    """Lines to print; `besides`, by their labels, is what others than the journal know."""
+def explain(
+    story: Story, besides: Mapping[str, str] | None = None, changes: tuple[str, Sequence[str]] = ("", ())
+) -> list[str]:
+    """Lines to print; `besides`, by their labels, is what others than the journal know.
+
+    `changes` are sentences about what would have led to another choice, and their label.
+    """
     more = (line for label, text in (besides or {}).items() for line in _line(label, text))
-    return [_headline(story), *_details(story), *more]
+    return [_headline(story), *_details(story, changes), *more]
 
 
 def _headline(story: Story) -> str:
@@ -40,6 +46,8 @@ def _headline(story: Story) -> str:
     if story.started is not None:
         said = "made room for a critical pod" if story.is_preempted else "was evicted"
         return f"{name} {said} at {time_text(story.started.time_ns)}"
+    if story.is_asked:
+        return f"{name} {'would be evicted now' if story.is_chosen else 'would not be evicted now'}"
     if story.is_chosen and story.step is not None:
         when = time_text(story.step.time_ns)
         if story.step.acts:
@@ -55,12 +63,18 @@ def _headline(story: Story) -> str:
     return f"{name} was not evicted"
 
 
-def _details(story: Story) -> Iterator[str]:
+def _details(story: Story, changes: tuple[str, Sequence[str]]) -> Iterator[str]:
     yield from _line("uid", story.pod[2])
     if story.step is not None and story.is_chosen:
         yield from _choice(story, story.step)
     elif story.step is not None:
-        yield from _spared(story.pod[2], story.step)
+        yield from _spared(story, story.step)
+    label, sentences = changes
+    for sentence in sentences:
+        yield from _line(label, sentence)
+        label = ""
+    if story.step is not None and story.is_chosen:
+        yield from _order_given(story, story.step)
     if story.started is not None:
         yield from _ending(story, story.started)
     finished = story.facts.get("container_finished")
@@ -89,15 +103,19 @@ def _choice(story: Story, step: RecordedStep) -> Iterator[str]:
         yield from _line("because", "it held more local storage than it may, whatever the node's state")
         yield from _held(story, step)
     else:
-        yield from _line("because", _because(starved))
+        yield from _line("because", _because(starved, is_now=story.is_asked))
         yield from _allocatable(look, starved)
     if step.alarm:
         latency = "" if step.latency_ns is None else f", decided and on record {span(step.latency_ns)} later"
         yield from _line("noticed", f"by {step.alarm}{latency}")
     if starved is not None:
-        yield from _line("before", _reclaim(step, story.reclaimed))
+        yield from _line("before", _reclaim(step, story))
     if look.ranking is not None:
         yield from _order(look.ranking, story.pod[2])
+
+
+def _order_given(story: Story, step: RecordedStep) -> Iterator[str]:
+    look = step.looks[-1]
     order = next((each for each in look.decision.evictions if each.pod == story.pod[2]), None)
     if order is not None and story.started is None:
         yield from _told(order.grace_seconds, order.message)
@@ -115,14 +133,17 @@ def _held(story: Story, step: RecordedStep) -> Iterator[str]:
     yield from _line("held", f"{broken.what} had {used}, {over} over its limit of {broken.limit}")
 
 
-def _because(starved: StarvedRecord) -> str:
+def _because(starved: StarvedRecord, *, is_now: bool = False) -> str:
     row = ROWS[starved.signal]
     available, capacity = row.amount(starved.available), row.amount(starved.capacity)
     kind = "hard" if starved.is_hard else "soft"
     # A soft threshold's text ends in the time for which it had to be crossed.
     grace = starved.threshold.partition(" for ")[2]
     lasting = f" for {grace} or longer" if grace else ""
-    return f"{starved.signal} was {available} of {capacity}, below the {kind} threshold of {starved.quantity}{lasting}"
+    is_ = "is" if is_now else "was"
+    return (
+        f"{starved.signal} {is_} {available} of {capacity}, below the {kind} threshold of {starved.quantity}{lasting}"
+    )
 
 
 def _allocatable(look: RecordedLook, starved: StarvedRecord) -> Iterator[str]:
@@ -140,11 +161,14 @@ def _allocatable(look: RecordedLook, starved: StarvedRecord) -> Iterator[str]:
     yield from _line("", f"{free}, which pods may not use; a smaller systemReserved or kubeReserved gives it to them")
 
 
-def _reclaim(step: RecordedStep, reclaimed: Record | None) -> str:
-    first = step.looks[0].decision
+def _reclaim(step: RecordedStep, story: Story) -> str:
+    first, reclaimed = step.looks[0].decision, story.reclaimed
     if first.kind != "reclaim":
-        return "nothing could be freed without ending a pod"
+        return f"nothing {'can' if story.is_asked else 'could'} be freed without ending a pod"
     what = " and ".join("dead containers" if each == "containers" else f"unused {each}" for each in first.what)
+    if story.is_asked:
+        known = "that was not enough" if step.looks[-1].snapshot is not None else "this is if that is not enough"
+        return f"{what} are removed first, and {known}"
     if reclaimed is None:
         return f"{what} were to be removed, and that was not enough"
     values = reclaimed.values
@@ -164,9 +188,13 @@ def _order(ranking: Ranking, uid: str) -> Iterator[str]:
     for row in rows:
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield from _line("", cells.rstrip())
+    resource, asked_for = ROWS[ranking.signal].resource, ranking[place]
+    if place > 0:
+        one = ranking[place - 1]
+        yield from _line("", f"after {one.pod}, which stands before it because {why_before(one, asked_for, resource)}")
     if place + 1 < len(ranking):
-        one, other = ranking[place], ranking[place + 1]
-        yield from _line("", f"before {other.pod} because {why_before(one, other, ROWS[ranking.signal].resource)}")
+        other = ranking[place + 1]
+        yield from _line("", f"before {other.pod} because {why_before(asked_for, other, resource)}")
 
 
 def _row(candidate: Candidate, is_asked_for: bool) -> tuple[str, ...]:
@@ -202,21 +230,26 @@ def why_before(one: Candidate, other: Candidate, resource: Resource) -> str:
     return f"its usage less its request is larger: {one.excess} against {other.excess}"
 
 
-def _spared(uid: str, step: RecordedStep) -> Iterator[str]:
-    look = step.looks[-1]
+def _spared(story: Story, step: RecordedStep) -> Iterator[str]:
+    look, uid = step.looks[-1], story.pod[2]
     ranking = look.ranking
     pod = next((pod for pod in ranking.pods if pod.uid == uid), None) if ranking is not None else None
     if ranking is None or pod is None:
+        if story.is_asked:
+            yield from _line("because", look.decision.why)
         return
     starved = look.decision.starved
     when = f"at {time_text(step.time_ns)}"
-    yield from _line("last", f"{when} {_because(starved)}" if starved is not None else when)
+    if story.is_asked and starved is not None:
+        yield from _line("because", _because(starved, is_now=True))
+    else:
+        yield from _line("last", f"{when} {_because(starved)}" if starved is not None else when)
     if starved is not None:
         yield from _allocatable(look, starved)
     if pod.is_critical:
         yield from _line("spared", _critical(pod))
     else:
-        yield from _line("spared", _went_instead(step, ranking))
+        yield from _line("spared", _went_instead(step, ranking, is_now=story.is_asked))
     yield from _order(ranking, uid)
 
 
@@ -225,14 +258,14 @@ def _critical(pod: Pod) -> str:
     return f"it is critical ({why}), and critical pods are never evicted for pressure"
 
 
-def _went_instead(step: RecordedStep, ranking: Ranking) -> str:
+def _went_instead(step: RecordedStep, ranking: Ranking, *, is_now: bool) -> str:
     if step.waits:
         return "a pod that was told to end before was still on its way out, and at most one goes at a time"
     told = next((pod for pod in ranking.pods if step.evicts and pod.uid == step.evicts[0]), None)
     if told is None:
         return "no pod had to go"
     is_first = any(order.pod == told.uid for order in step.looks[-1].decision.evictions[:1])
-    how = "stood first in the order" if is_first else "was told to end instead"
+    how = f"{'stands' if is_now else 'stood'} first in the order" if is_first else "was told to end instead"
     return f"{told} {how}, and at most one pod goes at a time"
 
 

@@ -14,7 +14,7 @@ import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Journal:
     """The writing end. Open it with `Journal.open`; only one can be open at a time."""
 
-    def __init__(self, directory: Path, lock: int, segment_bytes: int, total_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, lock: int, segment_bytes: int, total_bytes: int, largest_record: int = LARGEST_PAYLOAD
+    ) -> None:
         self.directory = directory
         # What was found damaged when it was opened, one line each.
         self.complaints: list[str] = []
+        # Told of each record that was written, with its JSON; set while the node is recorded.
+        self.listener: Callable[[Mapping[str, Any], bytes], None] | None = None
         self.failures = 0
         self.failure = ""
         self._lock = lock
         self._segment_bytes = segment_bytes
         self._total_bytes = total_bytes
+        self._largest_record = largest_record
         self._number = 0
         self._fd = -1
         self._end = 0
@@ -60,7 +65,14 @@ class Journal:
         self._encoder = msgspec.json.Encoder()
 
     @classmethod
-    def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, total_bytes: int = TOTAL_BYTES) -> Journal:
+    def open(
+        cls,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        total_bytes: int = TOTAL_BYTES,
+        largest_record: int = LARGEST_PAYLOAD,
+    ) -> Journal:
         """Continue the journal in this directory, or begin one. A torn last record is cut off.
 
         Raises WriteError when another agent has it open or when nothing can be written at all.
@@ -73,7 +85,7 @@ class Journal:
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise WriteError(f"cannot use `{directory}` for the journal: {reason(error)}") from error
-        journal = cls(directory, lock, segment_bytes, total_bytes)
+        journal = cls(directory, lock, segment_bytes, total_bytes, largest_record)
         journal.complaints = complaints
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,9 +103,10 @@ class Journal:
 
     def append(self, record: Mapping[str, Any]) -> bool:
         """Add a record. False when it could not be written."""
-        data = self.encode(record)
-        if len(data) > LARGEST_PAYLOAD:
-            return self._failed(f"a record of {len(data)} bytes is too large, at most {LARGEST_PAYLOAD} are kept")
+        document = self._encoder.encode(record)
+        data = frame(document)
+        if len(data) > self._largest_record:
+            return self._failed(f"a record of {len(data)} bytes is too large, at most {self._largest_record} are kept")
         try:
             if self._fd < 0:
                 self._begin(self._number + 1)
@@ -102,6 +115,8 @@ class Journal:
             self._write(data)
         except OSError as error:
             return self._failed(reason(error))
+        if self.listener is not None:
+            self.listener(record, document)
         return True
 
     def encode(self, record: Mapping[str, Any]) -> bytes:

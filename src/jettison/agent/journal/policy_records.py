@@ -8,17 +8,18 @@ besides it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from msgspec import field
 
 from jettison.engine.config.kubelet_config import Source, assemble, to_document
-from jettison.engine.config.kubelet_fields import FIELDS, Field, Kind
+from jettison.engine.config.kubelet_fields import API_VERSION, BY_KEY, FIELDS, KIND, Field, Kind
 from jettison.engine.config.policy import PROFILES, Policy, Switches, build_policy
 from jettison.engine.numbers.durations import duration_text
-from jettison.errors import InputError, ManifestError, PolicyError
+from jettison.errors import InputError, ManifestError, ObservationError, PolicyError
 from jettison.manifests.files.decoding import Wire, convert, shortened
+from jettison.values import frozen
 
 _BY_ATTRIBUTE = {row.attribute: row for row in FIELDS}
 _SWITCHES = {switch.name for switch in fields(Switches)}
@@ -61,6 +62,22 @@ def policy_from(document: object, source: str = "policy") -> Policy:
         raise ManifestError(f"{source}: {error}") from error
 
 
+def policy_of_kubelet(configz: Mapping[str, Any], profile: str) -> Policy:
+    """What `/configz` of a kubelet, or of our agent, says. It leaves out maps that are empty, and those are empty."""
+    document = configz.get("kubeletconfig")
+    if not isinstance(document, Mapping):
+        raise ObservationError("`/configz` of the node has no `kubeletconfig`")
+    own = configz.get("jettison")
+    try:
+        if isinstance(own, Mapping):
+            return policy_from({**own, "kubeletConfiguration": document}, "configz")
+        known = {key: value for key, value in document.items() if key in BY_KEY}
+        whole = {"evictionHard": {}, **known, "apiVersion": API_VERSION, "kind": KIND}
+        return build_policy(assemble(Source("configz", whole)), PROFILES[profile])
+    except (ManifestError, PolicyError) as error:
+        raise ObservationError(f"the node's configuration cannot be read: {error}") from error
+
+
 LIVE = frozenset(
     {
         "eviction_hard",
@@ -84,7 +101,7 @@ LIVE = frozenset(
 _UNSET = "not set"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingChange:
     """One value, or one entry of a map, that is another in a new policy."""
 

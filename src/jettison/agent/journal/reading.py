@@ -7,7 +7,6 @@ hundred times longer than its envelope.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,12 +16,13 @@ from jettison.agent.journal.files import MAGIC, SegmentReader, segments
 from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.files.decoding import bounded, decode
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 PodName = tuple[str, str, str]
 """Namespace, name and uid."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodQuery:
     """Which pod is asked for; what is empty matches everything."""
 
@@ -65,7 +65,7 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _VALUES = msgspec.json.Decoder(dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One record; `data` is all of it, as JSON."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec import field
 from jettison.agent.journal.policy_records import policy_from
 from jettison.agent.journal.records import STEP, VERSION
 from jettison.engine.config.policy import Policy
+from jettison.engine.foresight.cases import Case
 from jettison.engine.node.pressure import History
 from jettison.engine.node.ranking import Ranking
 from jettison.engine.node.signals import Signal
@@ -21,6 +21,7 @@ from jettison.manifests.files.decoding import Wire, decode, shortened
 from jettison.manifests.history import parse_history
 from jettison.manifests.pods import pod_from
 from jettison.manifests.summary import summary_from
+from jettison.values import frozen
 
 SOURCE = "journal record"
 
@@ -115,7 +116,7 @@ class _StepRecord(Wire):
 _STEP = msgspec.json.Decoder(_StepRecord)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedLook:
     """One observation and what was decided on it then."""
 
@@ -126,7 +127,7 @@ class RecordedLook:
     ranking: Ranking | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedStep:
     """A step as its record tells it."""
 
@@ -146,6 +147,23 @@ class RecordedStep:
         """A pod is to be evicted, but only after one that was evicted earlier is gone."""
         return self.looks[-1].decision.kind == "evict" and not self.evicts
 
+    @property
+    def case(self) -> Case | None:
+        """What it was decided by, to be decided again; None where the record has no measurement at all."""
+        first = self.looks[0].snapshot
+        if first is None:
+            return None
+        after = self.looks[-1].snapshot if len(self.looks) > 1 else None
+        return Case(self.policy, self.history, first, after, self._going())
+
+    def _going(self) -> frozenset[str]:
+        """Pods before the one that was told in the order: they were on their way out already, or critical."""
+        ranking = self.looks[-1].ranking
+        if ranking is None or not self.evicts or not any(pod.uid == self.evicts[0] for pod in ranking.pods):
+            return frozenset()
+        uids = [pod.uid for pod in ranking.pods]
+        return frozenset(uids[: uids.index(self.evicts[0])])
+
 
 def step_from(data: bytes) -> RecordedStep:
     """The step in a record's JSON, or a ManifestError that says why it cannot be used."""
@@ -153,6 +171,8 @@ def step_from(data: bytes) -> RecordedStep:
     if record.version != VERSION or record.kind != STEP:
         found = f"`{record.kind}` of version `{record.version}`"
         raise ManifestError(f"{SOURCE}: {found}, this program reads a `{STEP}` of version {VERSION}")
+    if not record.looks:
+        raise ManifestError(f"{SOURCE}: a step without a look at the node")
     pods: dict[str, Pod] = {}
     return RecordedStep(
         record.time,

@@ -20,7 +20,6 @@ tells what this one did.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -39,6 +38,7 @@ from jettison.events import Fact
 from jettison.manifests.history import SavedHistory, encode_history
 from jettison.manifests.pod_writer import pod_document
 from jettison.manifests.summary_writer import summary_document
+from jettison.values import frozen
 
 VERSION = 1
 STEP = "step"
@@ -47,7 +47,7 @@ FACT = "fact"
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """One observation and what was decided on it."""
 
@@ -56,7 +56,7 @@ class Look:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """What is recorded of one step."""
 

@@ -32,6 +32,8 @@ class Story:
     # Newest first, not all of them.
     kills: list[Record] = field(default_factory=list)
     reclaimed: Record | None = None
+    # Decided just now from measurements, and not by an agent: it is told in the present tense.
+    is_asked: bool = False
 
     @property
     def started(self) -> Record | None:

@@ -1,7 +1,8 @@
 """A directory of manifests, and what of it has changed.
 
-Looking into it is a stat of each file, once a second; only what changed is read. How much there may be is in
-`manifests.bounds`: what is beyond is said once, and the pods stay as they were.
+A look is one question to the kernel, once a second; when something has changed, and every ten seconds in any case, it
+is a stat of each file, and only what changed is read. How much there may be is in `manifests.bounds`: what is beyond is
+said once, and the pods stay as they were.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,18 @@ from jettison.agent.pods.manifest_reader import Documents, ManifestReader, Readi
 from jettison.errors import JettisonError, ManifestError, ObservationError
 from jettison.events import Emit
 from jettison.manifests.files import bounds
+from jettison.runtimes.linux.files.file_changes import FileChanges
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 # After so many entries the loop may do something else: a stat takes 2 µs.
 _AT_ONCE = 200
 
 _MOST_ENTRIES = 10 * bounds.MOST_FILES
+
+_LOOKS_UNTOLD = 10
+"""After so many looks every file is looked at, because the kernel does not tell of every change; a kubelet does so
+every 20 seconds.
+"""
 
 _Stamp = tuple[int, int, int]
 
@@ -55,21 +63,33 @@ class ManifestDirectory:
         # Files that are there and were not read, as far as is known.
         self._unread: frozenset[str] = frozenset()
         self._is_listed = False
+        self._has_links = False
+        self._quiet = _Quiet(str(path))
+
+    def close(self) -> None:
+        """Look no more."""
+        self._quiet.close()
 
     def reread(self) -> None:
         """Take every file for changed at the next look."""
         for file in self._files.values():
             file.stamp = None
+        self._quiet.is_over = True
 
     async def look(self) -> bool:
         """Read what changed; True when something did. That is done aside: a node is guarded however long it takes."""
+        if self._quiet.lasts():
+            return False
         found: dict[str, _Stamp | None] = {}
         for is_listed in self._listing(found):
             if not is_listed:
                 return False
             await asyncio.sleep(0)
         changed = self._changed(found)
-        return self._settle(found, await asyncio.to_thread(_read_all, changed) if changed else {})
+        is_other = self._settle(found, await asyncio.to_thread(_read_all, changed) if changed else {})
+        # What a link leads to may be anywhere, and what could not be read is tried again.
+        self._quiet.is_over = self._has_links or None in found.values() or bool(self._changed(found))
+        return is_other
 
     def look_now(self) -> bool:
         """The same for a command, which has nothing else to do."""
@@ -78,12 +98,14 @@ class ManifestDirectory:
 
     def _listing(self, found: dict[str, _Stamp | None]) -> Iterator[bool]:
         """Fill in what is there. True every now and then, so that others have their turn; False when it cannot be."""
+        self._has_links = False
         try:
             # By texts rather than Paths, which take four times as long: this is half of what an idle node costs.
             with os.scandir(self.path) as entries:
                 for count, entry in enumerate(entries, 1):
                     if self._has(entry.name):
                         found[entry.path] = _stamp(entry)
+                        self._has_links |= entry.is_symlink()
                     if len(found) > bounds.MOST_FILES or count > _MOST_ENTRIES:
                         most = f"{bounds.MOST_FILES} manifests and {_MOST_ENTRIES} entries in all"
                         raise ManifestError(f"{self.path}: more than {most}")
@@ -168,6 +190,52 @@ class ManifestDirectory:
         if text != self._complaint:
             self._emit(events.ActionFailed("look for manifests", text))
             self._complaint = text
+
+
+class _Quiet:
+    """Whether a directory is as it was at its last look, as far as the kernel tells."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._looks = 0
+        self._changes: FileChanges | None = None
+        self._identity: tuple[int, int] | None = None
+        # The next look has to be a real one, whatever the kernel tells.
+        self.is_over = True
+
+    def lasts(self) -> bool:
+        """To be asked at each look. After a no, what happens during the look is told at the next one."""
+        self._looks += 1
+        if not self.is_over and self._looks < _LOOKS_UNTOLD and self._is_told_nothing():
+            return True
+        self._looks = 0
+        self.is_over = True
+        self._identity = None
+        # Where the kernel tells nothing, or has no room for it, every look is a real one.
+        with suppress(OSError):
+            self._changes = self._changes or FileChanges()
+            self._changes.take()
+            identity = self._found()
+            # With a dot, because the directory itself may be reached by a link.
+            self._changes.follow(f"{self._path}/.")
+            self._identity = identity
+        return False
+
+    def close(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+
+    def _is_told_nothing(self) -> bool:
+        """Another directory may have got the name."""
+        with suppress(OSError):
+            is_the_same = self._identity is not None and self._identity == self._found()
+            return is_the_same and self._changes is not None and self._changes.take() == set()
+        return False
+
+    def _found(self) -> tuple[int, int]:
+        found = os.stat(self._path)  # noqa: PTH116  as all of this, by texts
+        return found.st_dev, found.st_ino
 
 
 def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:

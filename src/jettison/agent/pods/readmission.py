@@ -7,8 +7,9 @@ when the pressure ends in any case: it has caused none, and nothing else would e
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from jettison.clock import Clock, Instant
@@ -16,6 +17,7 @@ from jettison.engine.node.evictions import EVICTED
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import DEADLINE_EXCEEDED
 from jettison.runtimes.protocol import Hosting, PodStatus
+from jettison.values import frozen
 
 FIRST_DELAY_NS = 10 * 10**9
 LONGEST_DELAY_NS = 300 * 10**9
@@ -29,7 +31,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _CONDITIONS = re.compile(r"\[([A-Za-z ]+)\]", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Life:
     """How often a pod was admitted again, and how long it had to wait the last time.
 
@@ -77,6 +79,11 @@ class Readmission:
     def lives(self) -> dict[str, Life]:
         """Of each pod that had to go."""
         return {key: Life(chances.lives, chances.delay_ns) for key, chances in self._pods.items()}
+
+    @property
+    def is_one_waiting(self) -> bool:
+        """Whether a pod waits for its next chance."""
+        return any(chances.evicted_ns is not None for chances in self._pods.values())
 
     def recall(self, key: str, life: Life, admitted_ns: int) -> None:
         """What an earlier agent has counted."""
@@ -133,6 +140,8 @@ class Readmitter:
         self._conditions = conditions
         self._readmits = readmits
         self._chances = Readmission()
+        # What was looked at last: a status is made anew when it changes.
+        self._seen: tuple[Container[str], Sequence[PodStatus]] = ((), ())
         now = Instant.of(clock)
         for status in runtime.statuses():
             started_ns = now.wall_ns if status.started_ns is None else status.started_ns
@@ -147,10 +156,15 @@ class Readmitter:
 
     def is_due(self, uids: Container[str]) -> bool:
         """Whether the time of one of these pods has come."""
+        statuses = self._runtime.statuses()
+        if not self._chances.is_one_waiting and self._is_seen(uids, statuses):
+            return False
+        self._seen = uids, tuple(statuses)
         now_ns = self._clock.monotonic_ns()
-        statuses = [status for status in self._runtime.statuses() if status.pod.uid in uids and not status.is_ending]
         turned_out = {}
         for status in statuses:
+            if status.pod.uid not in uids or status.is_ending:
+                continue
             prospect = prospect_of(status, readmits=self._readmits)
             if prospect is not None and prospect.comes_back:
                 turned_out[str(status.pod)] = prospect.has_run
@@ -158,6 +172,10 @@ class Readmitter:
             self._chances.evicted(key, now_ns, has_run=has_run)
         self._chances.spare(turned_out.keys(), now_ns)
         return bool(self._chances.due(now_ns, is_under_pressure=bool(self._conditions())))
+
+    def _is_seen(self, uids: Container[str], statuses: Sequence[PodStatus]) -> bool:
+        known, before = self._seen
+        return known is uids and len(before) == len(statuses) and all(map(is_, before, statuses))
 
 
 def next_delay_ns(before_ns: int, lasted_ns: int) -> int:
@@ -167,7 +185,7 @@ def next_delay_ns(before_ns: int, lasted_ns: int) -> int:
     return min(2 * before_ns, LONGEST_DELAY_NS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prospect:
     """What is to become of a pod from a manifest that was turned out."""
 

@@ -14,23 +14,29 @@ from typing import Any, Protocol
 
 from jettison import events
 from jettison.agent.pods.directories import ManifestDirectory
+from jettison.agent.pods.manifest_objects import check_objects
 from jettison.agent.pods.readmission import Life, Readmitter
 from jettison.errors import ManifestError
 from jettison.events import Emit, Fact
 from jettison.manifests.files.documents import PriorityClasses, prepare_pod
+from jettison.manifests.kept_objects import KINDS
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.protocol import PodManifest, PodStatus
+from jettison.values import frozen
 
 ORIGIN = "jettison.dev/manifest"
 """The annotation that tells from which file a pod is: a restarted agent must know it of a file that it cannot read."""
 
 _MOST_COMPLAINTS = 20
 
+# What pods refer to.
+_NO_PODS = ("PriorityClass", *KINDS)
+
 # A uid becomes a directory and a cgroup.
 _SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What a source wants of one pod: to be run, unless it says otherwise."""
 
@@ -177,10 +183,10 @@ def _judged(
     except ManifestError as error:
         emit(events.ActionFailed("read priority classes", str(error)))
     found: dict[str, dict[str, PodManifest]] = {}
-    wrong: set[str] = set()
+    wrong = check_objects(directories, emit)
     names: set[str] = set()
     for directory, source, document in everything:
-        if document["kind"] == "PriorityClass":
+        if document["kind"] in _NO_PODS:
             continue
         try:
             manifest = _manifest(directory, source, document, good.classes, lives)
@@ -204,7 +210,8 @@ def _manifest(
     lives: Mapping[str, Life],
 ) -> PodManifest:
     if document["kind"] != "Pod":
-        raise ManifestError(f"{source}: kind is `{document['kind']}`, expected Pod or PriorityClass")
+        known = ", ".join(("Pod", *_NO_PODS))
+        raise ManifestError(f"{source}: kind is `{document['kind']}`, expected one of {known}")
     metadata = document.get("metadata") if isinstance(document.get("metadata"), dict) else {}
     key = f"{(metadata or {}).get('namespace') or 'default'}/{(metadata or {}).get('name')}"
     life = lives.get(key, Life())

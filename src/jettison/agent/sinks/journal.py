@@ -17,7 +17,10 @@ RECORDED = (
     events.AgentStopped,
     events.ObservationFailed,
     events.ReclaimFinished,
+    events.ImageRemoved,
     events.CollectionFailed,
+    events.BallastKept,
+    events.BallastGivenUp,
     events.LimitsRefused,
     events.ContainerRuntimeLost,
     events.ContainerRuntimeAnswered,
@@ -25,6 +28,8 @@ RECORDED = (
     events.PodEvicted,
     GraceCutShort,
     events.EvictionTimedOut,
+    events.EvictionWithdrawn,
+    events.PodEndSeen,
     events.DeadlineExceeded,
     events.KillFailed,
     events.PodCleanedUp,
@@ -35,6 +40,7 @@ RECORDED = (
     events.SettingChanged,
     events.RestartNeeded,
     events.ReloadFailed,
+    events.ServingCertificateTaken,
     events.ActionFailed,
 )
 

@@ -135,7 +135,7 @@ def _node_events(fact: Fact) -> Iterator[Event]:
         message = f"Failed to update Node Allocatable Limits [{name}]: {fact.why}"
         yield Event(WARNING, "FailedNodeAllocatableEnforcement", message)
     elif isinstance(fact, events.CollectionFailed):
-        yield Event(WARNING, _COLLECTION_FAILED[fact.what], fact.why)
+        yield Event(WARNING, fact.event_reason or _COLLECTION_FAILED[fact.what], fact.why)
 
 
 def _container_events(fact: Fact) -> Iterator[tuple[Event, str]]:
@@ -153,6 +153,9 @@ def _container_events(fact: Fact) -> Iterator[tuple[Event, str]]:
     elif isinstance(fact, events.ProbeFailed):
         message = f"{fact.probe.capitalize()} probe failed: {fact.why}"
         yield Event(WARNING, "Unhealthy", message, fact.pod), fact.container
+    elif isinstance(fact, events.HookFailed):
+        hook = f"{fact.hook[0].upper()}{fact.hook[1:]}Hook"
+        yield Event(WARNING, f"Failed{hook}", f"{hook} failed: {fact.why}", fact.pod), fact.container
 
 
 def _pod_subject(pod: Pod, container: str) -> Subject:

@@ -13,6 +13,7 @@ from jettison.agent.http.exposition import Counter, Family, Gauge, Histogram, ex
 from jettison.engine.node import facts
 from jettison.engine.node import local_storage as limits
 from jettison.engine.node.evictions import BY_HAND, EVICTED, Eviction
+from jettison.engine.node.facts import RemovalReason
 from jettison.engine.node.signals import Condition, Signal
 from jettison.engine.pods.preemption import PREEMPTING
 from jettison.events import Fact
@@ -76,7 +77,7 @@ class Metrics:
             known=KNOWN_PREEMPTIONS,
         )
         self._images = Counter(
-            "kubelet_image_garbage_collected_total", "Images removed, by why.", "reason", known=("age", "space")
+            "kubelet_image_garbage_collected_total", "Images removed, by why.", "reason", known=RemovalReason
         )
         self._rejections = Counter(
             "kubelet_admission_rejections_total",
@@ -156,12 +157,12 @@ class Metrics:
             self._observation_failures.add()
         elif isinstance(fact, _FAILURES):
             self._action_failures.add()
+        elif isinstance(fact, events.ImageRemoved):
+            self._images.add(fact.reason.value)
         elif isinstance(fact, events.ReclaimFinished):
             self._reclaimed.add("containers", fact.containers)
             self._reclaimed.add("images", fact.images)
             self._reclaimed_bytes.add(amount=fact.freed_bytes)
-            if fact.images:
-                self._images.add("space", fact.images)
 
     def _count_eviction(self, eviction: Eviction, *, has_stopped: bool) -> None:
         if eviction.pod.uid in self._counted:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES
 from jettison.apiserver.objects.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from jettison.errors import ApiError
 
@@ -31,15 +32,30 @@ DOCUMENT: Json = {"a": {"b": [1, 2, 3], "c/d": {"e~f": None}}, "n": 1}
         ({"op": "test", "path": "/a/b", "value": [1, 2, 3]}, ("n",), 1),
         ({"op": "test", "path": "/absent", "value": None}, ("n",), 1),
         ({"op": "replace", "path": "", "value": {"whole": True}}, ("whole",), True),
+        # Against the standard, and as in Kubernetes.
+        ({"op": "replace", "path": "/absent", "value": 7}, ("absent",), 7),
+        ({"op": "copy", "from": "/absent", "path": "/y"}, ("y",), None),
+        ({"op": "add", "path": "/x"}, ("x",), None),
+        ({"op": "remove", "path": "/a/b/-1"}, ("a", "b"), [1, 2]),
+        ({"op": "add", "path": "a/x", "value": 2}, ("x",), 2),
     ],
 )
 def test_json_patch(operation: Json, path: tuple[str, ...], expected: Any) -> None:
     before = copy.deepcopy(DOCUMENT)
-    found: Any = apply_json_patch(DOCUMENT, [operation])
+    found: Any = apply_json_patch(DOCUMENT, [operation], MOST_BODY_BYTES)
     for step in path:
         found = found[step]
     assert found == expected
     assert before == DOCUMENT, "the stored document was changed"
+
+
+def test_a_json_patch_sorts_the_keys_of_objects_that_it_leads_through() -> None:
+    """Also where a key is empty, and whatever an operation says that has no `from`."""
+    document = {"z": 1, "b": {"y": 1, "": {"d": 1, "c": {"q": 1, "p": 1}}}, "a": {"y": 1, "x": 1}}
+    patch = [{"op": "replace", "path": "/b//d", "value": 2, "from": 5}]
+    found: Any = apply_json_patch(document, patch, MOST_BODY_BYTES)
+    assert [list(found), list(found["b"]), list(found["b"][""])] == [["a", "b", "z"], ["", "y"], ["c", "d"]]
+    assert [list(found["a"]), list(found["b"][""]["c"])] == [["y", "x"], ["q", "p"]]
 
 
 @pytest.mark.parametrize(
@@ -48,11 +64,13 @@ def test_json_patch(operation: Json, path: tuple[str, ...], expected: Any) -> No
         {"op": "remove", "path": "/nope"},
         {"op": "remove", "path": ""},
         {"op": "remove", "path": "/a/b/3"},
-        {"op": "add", "path": "/a/b/01", "value": 1},
+        {"op": "add", "path": "/a/b/-9", "value": 1},
         {"op": "add", "path": "/a/b/x", "value": 1},
         {"op": "add", "path": "/n/x", "value": 1},
-        {"op": "add", "path": "/x"},
-        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "replace", "path": "/nope/x", "value": 1},
+        {"op": "replace", "path": "/a/b/9", "value": 1},
+        {"op": "add", "path": "", "value": {}},
+        {"op": "copy", "from": "", "path": "/x"},
         {"op": "move", "from": "/a", "path": "/a/b/0"},
         {"op": "test", "path": "/n", "value": True},
         {"op": "explode", "path": "/n"},
@@ -63,7 +81,7 @@ def test_json_patch(operation: Json, path: tuple[str, ...], expected: Any) -> No
 )
 def test_json_patch_that_does_not_fit(operation: Json) -> None:
     with pytest.raises(ApiError) as refused:
-        apply_json_patch(DOCUMENT, [operation])
+        apply_json_patch(DOCUMENT, [operation], MOST_BODY_BYTES)
     assert (refused.value.code, refused.value.details) == (422, {})
 
 
@@ -80,17 +98,19 @@ def _nest(levels: int) -> Json:
         [{"op": "copy", "from": "", "path": f"/z{each}"} for each in range(40)],
         [{"op": "copy", "from": "/text", "path": f"/z{each}"} for each in range(4)],
         [{"op": "move", "from": "/text", "path": "/t"}, {"op": "move", "from": "/t", "path": "/text"}] * 2,
+        [{"op": "add", "path": "/ones/0", "value": 1}] * 200,
+        [{"op": "remove", "path": "/ones/0"}] * 200,
         [{"op": "add", "path": "/deep/x", "value": _nest(99)}],
         [{"op": "replace", "path": "/deep", "value": _nest(100)}],
         [{"op": "copy", "from": "/half", "path": "/half" + "/x" * 50}],
         [{"op": "copy", "from": "/half", "path": "/new"}, {"op": "move", "from": "/half", "path": "/new" + "/x" * 50}],
     ],
-    ids=["doubling", "copies", "moves", "add", "replace", "copy", "move"],
+    ids=["doubling", "copies", "moves", "insertions", "removals", "add", "replace", "copy", "move"],
 )
 def test_json_patch_that_grows(patch: list[Json]) -> None:
-    document = {"text": "x" * 1_000_000, "deep": {}, "half": _nest(50)}
+    document = {"text": "x" * 1_000_000, "deep": {}, "half": _nest(50), "ones": [1] * 500_000}
     with pytest.raises(ApiError) as refused:
-        apply_json_patch(document, patch)
+        apply_json_patch(document, patch, MOST_BODY_BYTES)
     assert refused.value.code == 422
 
 
@@ -101,14 +121,21 @@ def test_json_patch_may_grow_as_far_as_a_body() -> None:
         {"op": "add", "path": "/deep/x", "value": _nest(98)},
         {"op": "copy", "from": "/half", "path": "/half" + "/x" * 49},
     ]
-    found = apply_json_patch(document, patch)
+    found = apply_json_patch(document, patch, MOST_BODY_BYTES)
     assert (found["deep"], found["half"], len(found)) == (_nest(99), _nest(99), 6)
+
+
+def test_json_patch_may_make_a_long_list() -> None:
+    """At its end, and for as long as a list is that a cluster has, at its beginning."""
+    patch = [{"op": "add", "path": f"/ones/{place}", "value": 2} for place in ("-", "0") for _ in range(5000)]
+    found = apply_json_patch({"ones": [1] * 1000}, patch, MOST_BODY_BYTES)
+    assert found == {"ones": [2] * 5000 + [1] * 1000 + [2] * 5000}
 
 
 @pytest.mark.parametrize(("patch", "code"), [({}, 400), ([1], 400), ([{"op": "test", "path": ""}] * 10_001, 413)])
 def test_json_patch_that_is_none(patch: Any, code: int) -> None:
     with pytest.raises(ApiError) as refused:
-        apply_json_patch(DOCUMENT, patch)
+        apply_json_patch(DOCUMENT, patch, MOST_BODY_BYTES)
     assert refused.value.code == code
 
 
@@ -225,21 +252,21 @@ def test_a_budgets_selector_is_replaced_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "patch",
+    ("patch", "code"),
     [
-        {"spec": {"containers": [{"image": "without a name"}]}},
-        {"spec": {"containers": ["text"]}},
-        {"spec": {"$patch": "explode"}},
-        {"spec": {"volumes": [{"name": "v", "$retainKeys": "name"}]}},
-        {"metadata": {"finalizers": [{}]}},
-        {"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}},
-        {"spec": {"$setElementOrder/containers": "x", "containers": []}},
+        ({"spec": {"containers": [{"image": "without a name"}]}}, 500),
+        ({"spec": {"containers": ["text"]}}, 500),
+        ({"spec": {"$patch": "explode"}}, 500),
+        ({"spec": {"volumes": [{"name": "v", "$retainKeys": "name"}]}}, 400),
+        ({"metadata": {"finalizers": [{}]}}, 500),
+        ({"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}}, 422),
+        ({"spec": {"$setElementOrder/containers": "x", "containers": []}}, 422),
     ],
 )
-def test_strategic_patch_that_does_not_fit(patch: Json) -> None:
+def test_strategic_patch_that_does_not_fit(patch: Json, code: int) -> None:
     with pytest.raises(ApiError) as refused:
         apply_strategic_patch(POD, patch, "Pod")
-    assert refused.value.code == 422
+    assert refused.value.code == code
 
 
 _JSON = st.recursive(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jettison.apiserver.http.bodies import Expected, parse_body
 from jettison.apiserver.objects import protobuf
 from jettison.apiserver.objects.protobuf import INLINE, numbers
 from jettison.apiserver.objects.schema import read_document
@@ -114,8 +115,20 @@ def test_both_events_are_known() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"", "does not begin with"),
-        (b"{}", "does not begin with"),
+        (b"", "empty data (<empty>)"),
+        (b"{}", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({})"),
+        (b"1", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (31)"),
+    ],
+)
+def test_a_body_that_is_no_protobuf(data: bytes, complaint: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_body(data, protobuf.CONTENT_TYPE, Expected("Pod", ("v1",), "Pod"))
+    assert caught.value.message == f"the object provided is unrecognized (must be of type Pod): {complaint}"
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
         (b"k8s\x00\x80", "a number ends behind the message"),
         (b"k8s\x00" + b"\xff" * 11, "longer than 10 bytes"),
         (b"k8s\x00\x12\x7f", "ends behind the message"),

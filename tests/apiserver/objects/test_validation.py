@@ -61,8 +61,8 @@ PODS_REFUSED: list[tuple[Json, str]] = [
     (pod_document("a", metadata={"annotations": {"a": "x" * 262144}}), "Too long: may not be more than 262144 bytes"),
     (pod_document("a", metadata={"ownerReferences": [{"kind": "X"}]}), "version must not be empty"),
     (pod_document("a", metadata={"finalizers": ["a b"]}), 'metadata.finalizers: Invalid value: "a b"'),
-    (pod_document("a/b"), "may not contain '/'"),
-    (pod_document("x" * 254), "must be no more than 253 bytes"),
+    (pod_document("a/b"), "a lowercase RFC 1123 subdomain must consist of"),
+    (pod_document("x" * 254), "must be no more than 253 characters"),
 ]
 
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from jettison.apiserver.http.statuses import forbidden, not_found
-from jettison.apiserver.objects.resources import NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from jettison.apiserver.objects.resources import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from jettison.apiserver.objects.runtime_classes import check_overhead, give_class
 from jettison.apiserver.storage.store import Store
+from jettison.engine.numbers.strconv import quote
+from jettison.errors import InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
+from jettison.manifests.pods import is_mirror
 
 Json = dict[str, Any]
 
@@ -16,13 +31,21 @@ SYSTEM_NAMESPACES: Final = (*IMMORTAL_NAMESPACES, "kube-node-lease")
 _TOLERATED_SECONDS: Final = 300
 _NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULT_POLICY: Final = "PreemptLowerPriority"
+_DEFAULT_ACCOUNT: Final = "default"
+_TOKEN_VOLUME: Final = "kube-api-access-"  # noqa: S105  a volume's name
+TOKEN_DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path
+"""Where programs look for the token of their pod."""
+# As Kubernetes asks for these; the odd seven tell them from others.
+_TOKEN_SECONDS: Final = 3607
 
 
 class Admission:
     """The rules that need the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, has_accounts: bool = False) -> None:
         self._store = store
+        # Whether a controller gives every namespace a `default` account. Without it no pod could have one.
+        self._has_accounts = has_accounts
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         """Nothing is created in a namespace that does not exist, or is being deleted."""
@@ -41,10 +64,21 @@ class Admission:
     def admit_new(self, resource: Resource, value: Json, name: str) -> None:
         """Fill in what a new object gets from others, or refuse it by this name."""
         if resource is PODS:
+            if self._has_accounts and not is_mirror(value):
+                self._give_account(value, name)
             self._give_priority(value, name)
             add_default_tolerations(value["spec"])
+            self._give_runtime_class(value["spec"], name)
+        elif resource is NODES:
+            _taint_not_ready(value["spec"])
         elif resource is PRIORITY_CLASSES:
             self._check_default_class(value, name)
+
+    def check_new(self, resource: Resource, value: Json, name: str) -> None:
+        """Refuse an object that is right in itself."""
+        if resource is PODS:
+            with _forbidding(name):
+                check_overhead(value["spec"], self._runtime_class(value["spec"], name))
 
     def admit_change(self, resource: Resource, value: Json, old: Json) -> None:
         """As above, for an object that is changed."""
@@ -76,6 +110,37 @@ class Admission:
             raise forbidden(PODS, name, _surplus("string value of PreemptionPolicy", spec["preemptionPolicy"], policy))
         spec["priority"], spec["preemptionPolicy"] = priority, policy
 
+    def _give_runtime_class(self, spec: Json, name: str) -> None:
+        if (found := self._runtime_class(spec, name)) is not None:
+            with _forbidding(name):
+                give_class(spec, found)
+
+    def _runtime_class(self, spec: Json, name: str) -> Json | None:
+        class_name = spec.get("runtimeClassName")
+        if class_name is None:
+            return None
+        found = self._store.head(RUNTIME_CLASSES, "", class_name)
+        if found is None:
+            raise forbidden(PODS, name, f"pod rejected: RuntimeClass {quote(class_name)} not found")
+        return found.object
+
+    def _give_account(self, pod: Json, name: str) -> None:
+        """Kubernetes refuses a pod whose account is missing, also where the controller is about to make it; here
+        `default` may still come: what needs a token of it waits on the node.
+        """
+        spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+        account = spec.setdefault("serviceAccountName", _DEFAULT_ACCOUNT)
+        spec.setdefault("serviceAccount", account)
+        found = self._store.head(SERVICE_ACCOUNTS, namespace, account)
+        if found is None and account != _DEFAULT_ACCOUNT:
+            why = f"serviceaccount {quote(account)} not found"
+            raise forbidden(PODS, name, f"error looking up service account {namespace}/{account}: {why}")
+        value = {} if found is None else found.object
+        if value.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [{"name": each["name"]} for each in value["imagePullSecrets"] if "name" in each]
+        if spec.get("automountServiceAccountToken", value.get("automountServiceAccountToken", False)):
+            _mount_token(spec)
+
     def _default_class(self) -> Json | None:
         """Of two defaults, which only a race can make, the lower one."""
         classes, _ = self._store.list(PRIORITY_CLASSES)
@@ -89,6 +154,14 @@ class Admission:
             if each.object.get("globalDefault") and each.key[1] != name:
                 why = f"PriorityClass {each.key[1]} is already marked as default. Only one default can exist"
                 raise forbidden(PRIORITY_CLASSES, name, why)
+
+
+@contextmanager
+def _forbidding(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise forbidden(PODS, name, str(error)) from error
 
 
 def check_namespace_deletion(resource: Resource, name: str) -> None:
@@ -108,6 +181,47 @@ def _surplus(what: str, given: object, computed: object) -> str:
         f"the {what} ({given}) must not be provided in pod spec; priority admission controller computed {computed} "
         "from the given PriorityClass name"
     )
+
+
+def _mount_token(spec: Json) -> None:
+    """Show every container a token of the pod's account, in the volume that Kubernetes adds to every pod."""
+    volumes = spec.get("volumes") or []
+    known = (each["name"] for each in volumes if each["name"].startswith(_TOKEN_VOLUME))
+    volume = next(known, "") or f"{_TOKEN_VOLUME}{secrets.token_hex(3)[:5]}"
+    mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_DIRECTORY}
+    is_needed = False
+    for part in ("initContainers", "containers"):
+        for container in spec.get(part) or ():
+            mounts = container.get("volumeMounts") or []
+            if not any(each.get("mountPath") == TOKEN_DIRECTORY for each in mounts):
+                container["volumeMounts"] = [*mounts, mount]
+                is_needed = True
+    if is_needed and not any(each["name"] == volume for each in volumes):
+        spec["volumes"] = [*volumes, {"name": volume, "projected": _token_source()}]
+
+
+def _token_source() -> Json:
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ],
+        "defaultMode": 0o644,
+    }
+
+
+def _taint_not_ready(spec: Json) -> None:
+    """Nothing is scheduled to a new node before the node lifecycle controller has seen it ready."""
+    taints = spec.get("taints") or []
+    if not any((each.get("key"), each.get("effect")) == (_NODE_TAINTS[0], "NoSchedule") for each in taints):
+        spec["taints"] = [*taints, {"key": _NODE_TAINTS[0], "effect": "NoSchedule"}]
 
 
 def add_default_tolerations(spec: Json) -> None:

@@ -5,19 +5,32 @@ These functions write into the object they get; `schema` made it a moment before
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
+
+from jettison.engine.numbers.quantity import parse, rounded_up
+from jettison.engine.pods.pod import HUGEPAGES_PREFIX, aggregate, is_pod_level_resource
+from jettison.manifests.pods import pod_from
 
 Json = dict[str, Any]
 
 
 def default_pod(pod: Json) -> None:
-    """A pod's spec. Some defaults are for pods only: those of a template's pods are filled in pod by pod."""
+    """A pod. Some defaults are for pods only: those of a template's pods are filled in pod by pod."""
     spec = pod["spec"]
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("enableServiceLinks", True)
     for key in ("containers", "initContainers"):
         for container in spec.get(key) or ():
             _default_requests(container["resources"])
+            if spec.get("hostNetwork"):
+                for port in container.get("ports") or ():
+                    port.setdefault("hostPort", port["containerPort"])
+    if spec.get("resources"):
+        _default_whole(spec)
+    _join_addresses(pod["status"])
 
 
 def default_pod_spec(spec: Json) -> None:
@@ -27,37 +40,92 @@ def default_pod_spec(spec: Json) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
+    # The old name of the field is always shown beside the new one.
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
-    for key in ("containers", "initContainers"):
+    for key in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(key) or ():
-            _default_container(container, is_on_host=spec.get("hostNetwork", False))
+            _default_container(container)
+    for resources in (spec.get("resources") or {}, {"overhead": spec.get("overhead")}):
+        _round_amounts(resources)
+
+
+def _join_addresses(status: Json) -> None:
+    """The first address is shown twice; where the two differ, the older field counts."""
+    first, several = status.get("podIP", ""), status.get("podIPs") or []
+    if first and (not several or several[0]["ip"] != first):
+        status["podIPs"] = [{"ip": first}]
+    elif several:
+        status["podIP"] = several[0]["ip"]
 
 
 def _default_volume(volume: Json) -> None:
     if len(volume) == 1:
         volume["emptyDir"] = {}
-    for key in ("configMap", "secret", "downwardAPI", "projected"):
-        if key in volume:
-            volume[key].setdefault("defaultMode", 0o644)
-    if "hostPath" in volume:
-        volume["hostPath"].setdefault("type", "")
+    for key, (names, values) in _SOURCES.items():
+        source = volume.get(key)
+        if source is not None:
+            for name, value in zip(names, values, strict=True):
+                source.setdefault(name, value)
+    if "image" in volume:
+        _default_pulling(volume["image"], "pullPolicy", volume["image"].get("reference", ""))
+    for item in (volume.get("downwardAPI") or {}).get("items") or ():
+        _default_field_reference(item)
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            _default_field_reference(item)
+    template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if template is not None:
+        template["spec"].setdefault("volumeMode", "Filesystem")
 
 
-def _default_container(container: Json, *, is_on_host: bool) -> None:
+# The defaults of each kind of source: names and values.
+_SOURCES: Final[dict[str, tuple[tuple[str, ...], tuple[Any, ...]]]] = {
+    "configMap": (("defaultMode",), (0o644,)),
+    "secret": (("defaultMode",), (0o644,)),
+    "downwardAPI": (("defaultMode",), (0o644,)),
+    "projected": (("defaultMode",), (0o644,)),
+    "hostPath": (("type",), ("",)),
+    "azureDisk": (("cachingMode", "kind", "fsType", "readOnly"), ("ReadWrite", "Shared", "ext4", False)),
+    "iscsi": (("iscsiInterface",), ("default",)),
+    "rbd": (("pool", "user", "keyring"), ("rbd", "admin", "/etc/ceph/keyring")),
+    "scaleIO": (("storageMode", "fsType"), ("ThinProvisioned", "xfs")),
+}
+
+
+def _default_field_reference(holder: Json) -> None:
+    if "fieldRef" in holder:
+        holder["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _default_container(container: Json) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    container.setdefault("imagePullPolicy", "Always" if _is_moving(container.get("image", "")) else "IfNotPresent")
+    _default_pulling(container, "imagePullPolicy", container.get("image", ""))
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
-        if is_on_host:
-            port.setdefault("hostPort", port["containerPort"])
     for each in container.get("env") or ():
-        if "fieldRef" in (source := each.get("valueFrom") or {}):
-            source["fieldRef"].setdefault("apiVersion", "v1")
+        _default_field_reference(each.get("valueFrom") or {})
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         if key in container:
             _default_probe(container[key])
+    for hook in (container.get("lifecycle") or {}).values():
+        if isinstance(hook, dict):
+            _default_http(hook)
+    _round_amounts(container["resources"])
+
+
+def _round_amounts(resources: Json) -> None:
+    """Nothing is finer than a thousandth."""
+    for key in ("limits", "requests", "overhead"):
+        for name, amount in (resources.get(key) or {}).items():
+            # Only a small unit or a long fraction can be finer, and most amounts have neither.
+            if amount[-1] in "nu" or "." in amount or "e-" in amount.lower():
+                resources[key][name] = str(rounded_up(parse(amount), -3))
 
 
 def _default_requests(resources: Json) -> None:
@@ -67,24 +135,95 @@ def _default_requests(resources: Json) -> None:
         resources["requests"] = {**limits, **requests}
 
 
+def _default_whole(spec: Json) -> None:
+    """What a pod asks for as a whole, where it says a part of that: the rest follows from its containers."""
+    whole = spec["resources"]
+    limits, requests = dict(whole.get("limits") or {}), dict(whole.get("requests") or {})
+    if not limits and not requests:
+        return
+    pod = pod_from({"metadata": {"name": "pod"}, "spec": spec})
+    for name, amount in aggregate(pod, lambda container: container.limits).items():
+        if name.startswith(HUGEPAGES_PREFIX) and name not in requests:
+            limits.setdefault(name, str(amount))
+    if limits:
+        whole["limits"] = limits
+        for name, amount in aggregate(pod, lambda container: container.requests).items():
+            if is_pod_level_resource(name) and not name.startswith(HUGEPAGES_PREFIX):
+                requests.setdefault(name, str(amount))
+        requests |= {
+            name: cap for name, cap in limits.items() if name not in requests and is_pod_level_resource(name)
+        }  # fmt: skip
+    if requests:
+        whole["requests"] = requests
+
+
+def merge_label_keys(spec: Json, labels: dict[str, str]) -> None:
+    """Turn `matchLabelKeys` and their like of a new pod into expressions of its selectors, with its own values."""
+    affinity = spec.get("affinity") or {}
+    for key in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(key) or {}
+        terms = list(pods.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        preferred = pods.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms += (each["podAffinityTerm"] for each in preferred)
+        for term in terms:
+            _merge_keys(term, "matchLabelKeys", "In", labels)
+            _merge_keys(term, "mismatchLabelKeys", "NotIn", labels)
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _merge_keys(constraint, "matchLabelKeys", "In", labels)
+
+
+def _merge_keys(term: Json, key: str, operator: str, labels: dict[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for name in term.get(key) or ():
+        if name in labels:
+            expression = {"key": name, "operator": operator, "values": [labels[name]]}
+            selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), expression]
+
+
+# The grammar of references to images. What does not follow it is left to the node to refuse.
+_PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST: Final = (
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[A-Fa-f0-9:]+\])"
+)
+_REFERENCE: Final = re.compile(
+    rf"(?:{_HOST}(?::[0-9]+)?/)?{_PART}(?:/{_PART})*(?::(?P<tag>\w[\w.-]{{0,127}}))?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+_IDENTIFIER: Final = re.compile(r"[a-f0-9]{64}")
+_LONGEST_REFERENCE: Final = 1024
+
+
+def _default_pulling(holder: Json, key: str, image: str) -> None:
+    if not holder.get(key):
+        holder[key] = "Always" if _is_moving(image) else "IfNotPresent"
+
+
 def _is_moving(image: str) -> bool:
-    """Whether the same reference may be another image tomorrow: no tag, or `latest`."""
-    if "@" in image:
+    """Whether the same reference may be another image tomorrow: no tag, or `latest`. A wrong reference is not."""
+    if len(image) > _LONGEST_REFERENCE or _IDENTIFIER.fullmatch(image):
         return False
-    name = image.rpartition("/")[2]
-    return ":" not in name or name.endswith(":latest")
+    found = _REFERENCE.fullmatch(image)
+    if found is None:
+        return False
+    return found["tag"] == "latest" or not (found["tag"] or found["digest"])
 
 
 def _default_probe(probe: Json) -> None:
-    probe.setdefault("timeoutSeconds", 1)
-    probe.setdefault("periodSeconds", 10)
-    probe.setdefault("successThreshold", 1)
-    probe.setdefault("failureThreshold", 3)
-    if "httpGet" in probe:
-        probe["httpGet"].setdefault("path", "/")
-        probe["httpGet"].setdefault("scheme", "HTTP")
-    if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        if not probe.get(key):
+            probe[key] = value
+    _default_http(probe)
+    if "grpc" in probe and probe["grpc"].get("service") is None:
+        probe["grpc"]["service"] = ""
+
+
+def _default_http(handler: Json) -> None:
+    if "httpGet" in handler:
+        handler["httpGet"].setdefault("path", "/")
+        handler["httpGet"].setdefault("scheme", "HTTP")
 
 
 # Workloads.
@@ -124,9 +263,16 @@ def default_stateful_set(value: Json) -> None:
     retention.setdefault("whenDeleted", "Retain")
     retention.setdefault("whenScaled", "Retain")
     strategy = spec["updateStrategy"]
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim["spec"].setdefault("volumeMode", "Filesystem")
+        claim["status"].setdefault("phase", "Pending")
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
     default_pod_spec(spec["template"]["spec"])
 
 
@@ -158,3 +304,45 @@ def default_job(value: Json) -> None:
         for pattern in rule.get("onPodConditions") or ():
             pattern["status"] = pattern.get("status") or "True"
     default_pod_spec(spec["template"]["spec"])
+
+
+# Services.
+_AFFINITY_SECONDS: Final = 10_800
+
+
+def default_service(service: Json) -> None:
+    """A port of the pods is that of the service. No address is given: nothing would answer there."""
+    spec = service["spec"]
+    kind = spec.setdefault("type", "ClusterIP")
+    if spec.setdefault("sessionAffinity", "None") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP" and not spec.get("sessionAffinityConfig"):
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if not port.get("targetPort"):
+            port["targetPort"] = port["port"]
+    if kind != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    is_outside = kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if is_outside:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    # The first address is shown twice.
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def default_endpoints(endpoints: Json) -> None:
+    """The old form."""
+    for subset in endpoints.get("subsets") or ():
+        for port in subset.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+
+
+def default_endpoint_slice(value: Json) -> None:
+    """The new form."""
+    for port in value.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")

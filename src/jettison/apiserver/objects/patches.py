@@ -1,4 +1,4 @@
-"""The four kinds of patches, each a pure function from the old document and the patch to the new one.
+"""Three kinds of patches, each a pure function from the old document and the patch to the new one.
 
 Whether the result is valid is not asked here. Nothing of the old document may be changed: it is stored.
 """
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from jettison.apiserver.http.statuses import undecodable_patch, unfit_patch
-from jettison.apiserver.http.texts import depth_of
+from jettison.apiserver.http.statuses import bad_request, undecodable_patch, unfit_patch
+from jettison.apiserver.http.texts import depth_of, go_text
 from jettison.errors import ApiError
 from jettison.manifests.files.decoding import DEEPEST
 from jettison.manifests.files.kinds import Field, Type, structs
 
 Json = dict[str, Any]
 Fields = dict[str, Field]
-Patcher = Callable[[Json, Any, str], Any]
+Patcher = Callable[[Json, Any, str, int], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -29,11 +29,14 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 MOST_OPERATIONS: Final = 10_000
-MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""Of all copies of a patch together. 17 copies of the whole into itself would make a gigabyte of a pod."""
+
+_MOST_PUSHED: Final = 64_000_000
+"""Elements of lists that make room for others or close a gap: 100 ms. Half a million ones and 10,000 more in front of
+them would be 5 s.
+"""
 
 _encode = msgspec.json.Encoder().encode
-_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
@@ -41,133 +44,186 @@ _ORDER: Final = "$setElementOrder/"
 _DROP: Final = "$deleteFromPrimitiveList/"
 
 
-def apply_json_patch(document: Any, patch: Any) -> Any:
-    """JSON patch (RFC 6902): a list of operations on paths, all or nothing."""
-    if not isinstance(patch, list) or not all(isinstance(each, dict) for each in patch):
+def apply_json_patch(document: Any, patch: Any, most_bytes: int) -> Any:
+    """JSON patch (RFC 6902): a list of operations on paths, all or nothing.
+
+    All copies together have at most `most_bytes`: 17 copies of the whole into itself make a gigabyte of a pod.
+    """
+    if not isinstance(patch, list) or not all(isinstance(each, dict | None) for each in patch):
         raise undecodable_patch("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if len(patch) > MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
         raise ApiError(message, code=413, reason="RequestEntityTooLarge")
     # The old document is stored, and operations go anywhere in it.
     root = [copy.deepcopy(document)]
-    copied = 0
+    budget = _Budget(most_bytes)
     for operation in patch:
-        copied += _apply(root, operation, MOST_COPIED_BYTES - copied)
+        _apply(root, operation or {}, budget)
+    seen: set[int] = set()
+    for operation in filter(None, patch):
+        for name in ("path", "from") if operation["op"] in ("move", "copy") else ("path",):
+            _sort_along(root[0], operation.get(name), seen)
     return root[0]
 
 
-def _apply(root: list[Any], operation: dict[str, Any], most_bytes: int) -> int:
-    """Apply one operation; the answer is how many bytes it copied, of at most `most_bytes`."""
-    name, path = operation.get("op"), _split(operation.get("path"))
-    if name in ("add", "replace") and "value" not in operation:
-        raise unfit_patch()
+def _sort_along(document: Any, path: object, seen: set[int]) -> None:
+    """Kubernetes sorts the keys of every object that a path leads through; warnings come in the order of the keys.
+
+    Each object once (`seen`), because thousands of operations may lead through the same.
+    """
+    value = document
+    for step in _split(path) if isinstance(path, str) and "/" in path else ():
+        if isinstance(value, dict):
+            if id(value) not in seen:
+                seen.add(id(value))
+                for key in sorted(value):
+                    value[key] = value.pop(key)
+            value = value.get(step)
+        elif isinstance(value, list) and _INDEX.fullmatch(step) and -len(value) <= int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return
+
+
+class _Budget:
+    """What the operations of one patch may cost together."""
+
+    __slots__ = ("_bytes", "_elements")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._bytes = most_bytes
+        self._elements = _MOST_PUSHED
+
+    def copy(self, value: Any) -> None:
+        """Count a value that is copied, or looked through."""
+        self._bytes -= len(_encode(value))
+        if self._bytes < 0:
+            raise unfit_patch()
+
+    def push(self, elements: int) -> None:
+        """Count elements of a list that another one comes before, or leaves."""
+        self._elements -= elements
+        if self._elements < 0:
+            raise unfit_patch()
+
+
+def _apply(root: list[Any], operation: dict[str, Any], budget: _Budget) -> None:
+    """Apply one operation.
+
+    A value that is left out is null. A key that an object does not have can be replaced and copied, as null: so does
+    the library that Kubernetes uses, against the standard.
+    """
+    name, value = operation.get("op"), operation.get("value")
     match name:
         case "add":
-            _add(root, path, _at_depth(path, copy.deepcopy(operation["value"])))
+            _add(root, _split(operation.get("path")), copy.deepcopy(value), budget)
         case "remove":
-            _remove(root, path)
+            _remove(root, _split(operation.get("path")), budget)
         case "replace":
-            _find(root, path)
-            _set(root, path, _at_depth(path, copy.deepcopy(operation["value"])))
+            _replace(root, operation.get("path"), copy.deepcopy(value))
         case "move":
             source = _split(operation.get("from"))
-            if path[: len(source)] == source and path != source:
-                raise unfit_patch()
-            value = _find(root, source)
+            moved = _get(_parent(root, source), source[-1])
             # Moving copies nothing, but measuring the depth of a value takes as long as copying it.
-            size = _size(value, most_bytes)
-            _remove(root, source)
-            _add(root, path, _at_depth(path, value))
-            return size
+            budget.copy(moved)
+            _remove(root, source, budget)
+            _add(root, _split(operation.get("path")), moved, budget)
         case "copy":
-            value = _find(root, _split(operation.get("from")))
-            size = _size(value, most_bytes)
-            _add(root, path, _at_depth(path, copy.deepcopy(value)))
-            return size
+            source = _split(operation.get("from"))
+            found = _get(_parent(root, source), source[-1])
+            budget.copy(found)
+            _add(root, _split(operation.get("path")), copy.deepcopy(found), budget)
         case "test":
-            _test(root, path, operation.get("value"))
+            _test(root, operation.get("path"), value)
         case _:
             raise unfit_patch()
-    return 0
 
 
-def _size(value: Any, most_bytes: int) -> int:
-    size = len(_encode(value))
-    if size > most_bytes:
+def _check_depth(path: list[str], value: Any) -> None:
+    """The document must not become deeper than one that is sent whole may be."""
+    if len(path) + depth_of(value) > DEEPEST:
         raise unfit_patch()
-    return size
-
-
-def _at_depth(path: list[str], value: Any) -> Any:
-    """The value, if the document does not become deeper by it than one that is sent whole may be."""
-    if len(path) - 1 + depth_of(value) > DEEPEST:
-        raise unfit_patch()
-    return value
 
 
 def _split(path: object) -> list[str]:
-    """The steps from the root. The document is the only element of a list, so the first step always exists."""
-    if not isinstance(path, str) or (path and not path.startswith("/")):
+    """The steps from the root, of which there must be one. What stands before the first slash does not matter."""
+    if not isinstance(path, str):
         raise unfit_patch()
-    return ["0", *(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])]
+    steps = path.split("/")[1:]
+    if not steps:
+        raise unfit_patch()
+    return [step.replace("~1", "/").replace("~0", "~") for step in steps]
 
 
-def _find(root: list[Any], path: list[str]) -> Any:
-    value: Any = root
-    for step in path:
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list):
-            value = value[_index(step, len(value) - 1)]
-        else:
+def _parent(root: list[Any], path: list[str]) -> Any:
+    """What holds the value at a path: an object or a list. The document is the only element of `root`."""
+    value: Any = root[0]
+    for step in path[:-1]:
+        value = _get(value, step)
+        if not isinstance(value, dict | list):
             raise unfit_patch()
     return value
 
 
-def _index(step: str, last: int) -> int:
-    if not _INDEX.fullmatch(step) or int(step) > last:
+def _get(holder: Any, step: str) -> Any:
+    """The value at a step; null for a key that is not there."""
+    if isinstance(holder, dict):
+        return holder.get(step)
+    return holder[_index(step, len(holder))]
+
+
+def _index(step: str, end: int) -> int:
+    """A place before `end`; a negative number counts from there."""
+    if not _INDEX.fullmatch(step):
         raise unfit_patch()
-    return int(step)
+    place = int(step)
+    if not -end <= place < end:
+        raise unfit_patch()
+    return place + end if place < 0 else place
 
 
-def _add(root: list[Any], path: list[str], value: Any) -> None:
-    parent = _find(root, path[:-1])
-    if isinstance(parent, list) and parent is not root:
-        step = path[-1]
-        parent.insert(len(parent) if step == "-" else _index(step, len(parent)), value)
-    else:
-        _set(root, path, value)
-
-
-def _set(root: list[Any], path: list[str], value: Any) -> None:
-    parent = _find(root, path[:-1])
+def _add(root: list[Any], path: list[str], value: Any, budget: _Budget) -> None:
+    parent, step = _parent(root, path), path[-1]
+    _check_depth(path, value)
     if isinstance(parent, dict):
-        parent[path[-1]] = value
-    elif isinstance(parent, list):
-        parent[_index(path[-1], len(parent) - 1)] = value
+        parent[step] = value
     else:
-        raise unfit_patch()
+        place = len(parent) if step == "-" else _index(step, len(parent) + 1)
+        budget.push(len(parent) - place)
+        parent.insert(place, value)
 
 
-def _remove(root: list[Any], path: list[str]) -> None:
-    parent = _find(root, path[:-1])
-    if parent is root:
-        raise unfit_patch()
-    if isinstance(parent, dict) and path[-1] in parent:
-        del parent[path[-1]]
-    elif isinstance(parent, list):
-        del parent[_index(path[-1], len(parent) - 1)]
+def _replace(root: list[Any], path: object, value: Any) -> None:
+    if path == "":
+        if not isinstance(value, dict | list):
+            raise unfit_patch()
+        _check_depth([], value)
+        root[0] = value
+        return
+    steps = _split(path)
+    parent, step = _parent(root, steps), steps[-1]
+    _check_depth(steps, value)
+    parent[step if isinstance(parent, dict) else _index(step, len(parent))] = value
+
+
+def _remove(root: list[Any], path: list[str], budget: _Budget) -> None:
+    parent, step = _parent(root, path), path[-1]
+    if isinstance(parent, dict):
+        if step not in parent:
+            raise unfit_patch()
+        del parent[step]
     else:
-        raise unfit_patch()
+        place = _index(step, len(parent))
+        budget.push(len(parent) - place)
+        del parent[place]
 
 
-def _test(root: list[Any], path: list[str], expected: Any) -> None:
-    try:
-        found = _find(root, path)
-    except ApiError:
-        if expected is None:
-            return
-        raise
+def _test(root: list[Any], path: object, expected: Any) -> None:
+    if path == "":
+        found = root[0]
+    else:
+        steps = _split(path)
+        found = _get(_parent(root, steps), steps[-1])
     # 1 and true are equal to Python.
     if found != expected or isinstance(found, bool) is not isinstance(expected, bool):
         raise unfit_patch()
@@ -191,15 +247,15 @@ def _fields_of(kind: Type | None) -> Fields:
 
 
 def _merge(old: Json, patch: Json, fields: Fields) -> Json:
-    match patch.get(_DIRECTIVE):
-        case None | "merge":
-            merged = dict(old)
-        case "replace":
-            return {key: value for key, value in patch.items() if key != _DIRECTIVE}
-        case "delete":
-            return {}
-        case _:
-            raise unfit_patch()
+    if _DIRECTIVE in patch:
+        match patch[_DIRECTIVE]:
+            case "replace":
+                return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+            case "delete":
+                return {}
+            case _:
+                raise _unknown_directive(patch)
+    merged = dict(old)
     if _RETAIN in patch:
         merged = _retained(merged, patch)
     for key, value in patch.items():
@@ -207,7 +263,7 @@ def _merge(old: Json, patch: Json, fields: Fields) -> Json:
             continue
         if key.startswith(_DROP):
             _drop(merged, key.removeprefix(_DROP), value)
-        elif value is None:
+        elif value is None or (_is_directive(value) and not isinstance(merged.get(key), dict)):
             merged.pop(key, None)
         else:
             merged[key] = _merge_value(merged.get(key), value, fields.get(key), patch.get(_ORDER + key))
@@ -220,17 +276,42 @@ def _merge(old: Json, patch: Json, fields: Fields) -> Json:
 
 
 def _merge_value(old: Any, value: Any, field: Field | None, order: Any) -> Any:
+    if order is None and type(old) is not type(value):
+        return _taken(value)
     if isinstance(value, dict):
         if field is not None and field.is_replaced:
-            return {key: item for key, item in value.items() if key != _DIRECTIVE}
+            return value
         return _merge(old if isinstance(old, dict) else {}, value, _fields_of(field.type if field else None))
     if isinstance(value, list) and field is not None and field.merge_key is not None:
         return _merge_list(old if isinstance(old, list) else [], value, field, order)
     return value
 
 
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and _DIRECTIVE in value
+
+
+def _taken(value: Any) -> Any:
+    """What the object does not have yet, or not of this type: as the patch says it, without directives and nulls."""
+    if isinstance(value, dict):
+        kept = ((key, item) for key, item in value.items() if item is not None and not _is_directive(item))
+        return {key: _taken(item) for key, item in kept}
+    return [_taken(each) for each in value if not _is_directive(each)] if isinstance(value, list) else value
+
+
+def _unknown_directive(patch: Json) -> ApiError:
+    return ApiError(f"unknown patch type: {go_text(patch[_DIRECTIVE])} in map: {go_text(patch)}")
+
+
+def _without_key(patch: Json, key: str) -> ApiError:
+    return ApiError(f"map: {go_text(patch)} does not contain declared merge key: {key}")
+
+
 def _retained(merged: Json, patch: Json) -> Json:
-    kept = _hashable(patch[_RETAIN])
+    kept = _hashable(patch[_RETAIN]) if isinstance(patch[_RETAIN], list) else {}
+    known = (key for key, value in patch.items() if value is not None and not key.startswith((_RETAIN, _DROP, _ORDER)))
+    if not isinstance(patch[_RETAIN], list) or any(key not in kept for key in known):
+        raise bad_request("invalid patch format of retainKeys")
     return {key: value for key, value in merged.items() if key in kept}
 
 
@@ -245,16 +326,52 @@ def _drop(merged: Json, key: str, values: Any) -> None:
 
 def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
     key = field.merge_key
+    if len({type(each) for each in (*old, *patch)}) > 1:
+        raise ApiError(f"list element types are not identical: {go_text([old, patch])}")
     if not key:
         merged = list(_hashable([*old, *patch]))
+        if order is not None:
+            _check_order(patch, patch, order, None)
         return _ordered(merged, old, order if order is not None else patch, None)
     if not all(isinstance(each, dict) for each in patch):
         raise unfit_patch()
-    if any(each.get(_DIRECTIVE) == "replace" for each in patch):
-        return [each for each in patch if _DIRECTIVE not in each]
-    patched = [each for each in patch if each.get(_DIRECTIVE) != "delete"]
-    merged = _merge_elements(old, patch, key, _fields_of(field.type.element))
-    return _ordered(merged, old, order if order is not None else patched, key)
+    patched = [each for each in patch if _DIRECTIVE not in each]
+    special = [each for each in patch if _DIRECTIVE in each]
+    for each in special:
+        _check_special(each, key)
+    if any(each[_DIRECTIVE] == "replace" for each in special):
+        return patched
+    deleted = {_identity(each, key) for each in special}
+    left = [each for each in old if _identity(each, key) not in deleted] if deleted else old
+    if order is not None:
+        _check_order(patch, patched, order, key)
+    merged = _merge_elements(left, patched, key, _fields_of(field.type.element))
+    return _ordered(merged, left, order if order is not None else patched, key)
+
+
+def _check_special(element: Json, key: str) -> None:
+    """An element that removes another one, or replaces the whole list."""
+    match element[_DIRECTIVE]:
+        case "delete":
+            if key not in element:
+                raise _without_key(element, key)
+        case "replace":
+            pass
+        case "merge":
+            raise ApiError("merging lists cannot yet be specified in the patch")
+        case _:
+            raise _unknown_directive(element)
+
+
+def _check_order(patch: list[Json], patched: list[Json], order: Any, key: str | None) -> None:
+    """The order must name what the patch changes, in the order of the patch."""
+    if not isinstance(order, list):
+        raise unfit_patch()
+    wanted = iter([_identity(each, key) for each in order])
+    # Each search goes on where the last one ended.
+    if not all(_identity(each, key) in wanted for each in patched):
+        lists = f"{go_text(patch)}\n doesn't match {_ORDER.removesuffix('/')} list:\n{go_text(order)}\n"
+        raise ApiError(f"The order in patch list:\n{lists}")
 
 
 def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields) -> list[Any]:
@@ -265,16 +382,13 @@ def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields)
         places.setdefault(_identity(old[at], key), []).append(at)
     for place, each in enumerate(patch, len(old)):
         if key not in each:
-            raise unfit_patch()
+            raise _without_key(each, key)
         found = places.setdefault(_identity(each, key), [])
-        if each.get(_DIRECTIVE) == "delete":
-            if found:
-                del slots[found.pop()]
-        elif found:
+        if found:
             slots[found[-1]] = _merge(slots[found[-1]], each, fields)
         else:
             found.append(place)
-            slots[place] = _merge({}, each, fields)
+            slots[place] = each
     return list(slots.values())
 
 
@@ -315,12 +429,9 @@ def _ordered(merged: list[Any], old: list[Any], order: Any, key: str | None) -> 
 
 
 PATCHERS: Final[dict[str, Patcher]] = {
-    JSON_PATCH: lambda document, patch, _: apply_json_patch(document, patch),
-    MERGE_PATCH: lambda document, patch, _: apply_merge_patch(document, patch),
-    STRATEGIC_PATCH: apply_strategic_patch,
-    # Without a record of which manager owns which field, what is applied is merged in, and a field that is left out
-    # is not removed.
-    APPLY_PATCH: apply_strategic_patch,
+    JSON_PATCH: lambda document, patch, _, most_bytes: apply_json_patch(document, patch, most_bytes),
+    MERGE_PATCH: lambda document, patch, *_: apply_merge_patch(document, patch),
+    STRATEGIC_PATCH: lambda document, patch, struct, _: apply_strategic_patch(document, patch, struct),
 }
 
 
@@ -329,6 +440,8 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
     The new value shares with the old one whatever the patch does not touch.
     """
+    if isinstance(patch, list):
+        return [apply_merge_patch(None, each) if isinstance(each, dict) else each for each in patch]
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -337,4 +450,5 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
             merged.pop(key, None)
         else:
             merged[key] = apply_merge_patch(merged.get(key), value)
-    return merged
+    # As Kubernetes does; warnings come in the order of the keys.
+    return dict(sorted(merged.items()))

@@ -9,6 +9,7 @@ them out as it does with those of JSON documents.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -30,8 +31,11 @@ def decode(body: bytes, api_version: str, kind: str) -> dict[str, Any]:
 
     Of a kind that is not served, only the names come back: the caller compares them with the path and refuses it.
     """
+    if not body:
+        raise InputError("empty data")
     if not body.startswith(_MAGIC):
-        raise malformed("the body does not begin with `k8s` and a zero byte")
+        prefix = " ".join(map(str, _MAGIC))
+        raise InputError(f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]")
     envelope = dict(fields(body[len(_MAGIC) :]))
     names = dict(fields(_bytes(envelope.get(1, b""))))
     api_version = _text(names.get(1, b"")) or api_version
@@ -76,6 +80,8 @@ def _value(kind: Type, raw: int | bytes) -> Any:
     match kind.base:
         case "string":
             return _text(raw)
+        case "bytes":
+            return base64.b64encode(_bytes(raw)).decode("ascii")
         case "int32" | "int64":
             return signed(_integer(raw))
         case "bool":

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from jettison.apiserver.objects import rules
 from jettison.apiserver.objects.rules import Rules
+from jettison.values import frozen
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _READ_AND_WRITE: Final = ("get", "patch", "update")
@@ -35,7 +36,7 @@ _EVENT_NAMES: Final = {
 _OLD_EVENT_NAMES: Final = {old: new for new, old in _EVENT_NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subresource:
     """A part of an object with a path, verbs and sometimes a kind of its own.
 
@@ -74,6 +75,8 @@ class Resource:
     is_created_by_put: bool = False
     # Whether DELETE answers with the object; the others answer with a Status.
     answers_with_object: bool = False
+    # What every client of the resource is told.
+    deprecation: str = ""
     # Stored under another row's name: events.k8s.io shows the very events of the core group.
     stored_as: str = ""
     # Defaults, first status, validation and warnings of its kind.
@@ -118,9 +121,14 @@ PODS: Final = Resource(
     short_names=("po",),
     categories=("all",),
     subresources=(
+        Subresource("attach", "PodAttachOptions", ("create", "get")),
         Subresource("binding", "Binding", ("create",)),
+        Subresource("ephemeralcontainers", "Pod"),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("exec", "PodExecOptions", ("create", "get")),
         Subresource("log", "Pod", ("get",)),
+        Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+        Subresource("resize", "Pod"),
         _status("Pod"),
     ),
     selectable_fields=(
@@ -136,7 +144,7 @@ NODES: Final = Resource(
     "", "v1", "Node", "nodes", "node",
     is_namespaced=False,
     short_names=("no",),
-    subresources=(_status("Node"),),
+    subresources=(Subresource("proxy", "NodeProxyOptions", ("create", "get")), _status("Node")),
     selectable_fields=("metadata.name", "spec.unschedulable"),
     rules=rules.NODE_RULES,
 )  # fmt: skip
@@ -169,6 +177,42 @@ NEW_EVENTS: Final = Resource(
 SERVICE_ACCOUNTS: Final = Resource(
     "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount",
     short_names=("sa",),
+    subresources=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
+    answers_with_object=True,
+    rules=rules.ACCOUNT_RULES,
+)  # fmt: skip
+CONFIG_MAPS: Final = Resource(
+    "", "v1", "ConfigMap", "configmaps", "configmap",
+    short_names=("cm",),
+    rules=rules.CONFIG_MAP_RULES,
+)  # fmt: skip
+SECRETS: Final = Resource(
+    "", "v1", "Secret", "secrets", "secret",
+    selectable_fields=(*_METADATA_FIELDS, "type"),
+    rules=rules.SECRET_RULES,
+)  # fmt: skip
+SERVICES: Final = Resource(
+    "", "v1", "Service", "services", "service",
+    short_names=("svc",),
+    categories=("all",),
+    subresources=(_status("Service"),),
+    selectable_fields=(*_METADATA_FIELDS, "spec.clusterIP", "spec.type"),
+    is_created_by_put=True,
+    answers_with_object=True,
+    rules=rules.SERVICE_RULES,
+)  # fmt: skip
+ENDPOINTS: Final = Resource(
+    "", "v1", "Endpoints", "endpoints", "endpoints",
+    short_names=("ep",),
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    is_created_by_put=True,
+    rules=rules.ENDPOINTS_RULES,
+)  # fmt: skip
+ENDPOINT_SLICES: Final = Resource(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice",
+    is_created_by_put=True,
+    counts_generations=True,
+    rules=rules.ENDPOINT_SLICE_RULES,
 )  # fmt: skip
 BINDINGS: Final = Resource("", "v1", "Binding", "bindings", "binding", verbs=("create",), is_stored=False)
 BUDGETS: Final = Resource(
@@ -230,12 +274,23 @@ PRIORITY_CLASSES: Final = Resource(
     counts_generations=True,
     rules=rules.PRIORITY_CLASS_RULES,
 )  # fmt: skip
+RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass",
+    is_namespaced=False,
+    takes_unconditional_put=False,
+    is_created_by_put=True,
+    rules=rules.RUNTIME_CLASS_RULES,
+)  # fmt: skip
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "Lease", "leases", "lease",
     takes_unconditional_put=False,
     is_created_by_put=True,
     rules=rules.LEASE_RULES,
 )  # fmt: skip
+
+
+SCALES: Final = Resource("autoscaling", "v1", "Scale", "scales", "scale", verbs=(), is_stored=False)
+"""How a scale is shown; it has no path of its own."""
 
 
 def _review(group: str, kind: str, *, is_namespaced: bool = False) -> Resource:
@@ -251,16 +306,26 @@ SELF_RULES_REVIEWS: Final = _review("authorization.k8s.io", "SelfSubjectRulesRev
 ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "SubjectAccessReview")
 SELF_REVIEWS: Final = _review("authentication.k8s.io", "SelfSubjectReview")
 
+NODE_METRICS: Final = Resource(
+    "metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", "", is_namespaced=False, verbs=("get", "list"), is_stored=False
+)  # fmt: skip
+POD_METRICS: Final = Resource(
+    "metrics.k8s.io", "v1beta1", "PodMetrics", "pods", "", verbs=("get", "list"), is_stored=False
+)  # fmt: skip
+
 RESOURCES: Final[tuple[Resource, ...]] = (
-    BINDINGS, EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS,
+    BINDINGS, CONFIG_MAPS, ENDPOINTS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES,
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS,
     SELF_REVIEWS,
     LOCAL_ACCESS_REVIEWS, SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, ACCESS_REVIEWS,
     JOBS,
     LEASES,
+    ENDPOINT_SLICES,
     NEW_EVENTS,
+    RUNTIME_CLASSES,
     BUDGETS,
     PRIORITY_CLASSES,
+    NODE_METRICS, POD_METRICS,
 )  # fmt: skip
 """In the order discovery shows them."""
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from jettison.apiserver.objects.defaults import (
     default_daemon_set,
     default_deployment,
+    default_endpoint_slice,
+    default_endpoints,
     default_job,
     default_pod,
     default_replica_set,
+    default_service,
     default_stateful_set,
+    merge_label_keys,
+)
+from jettison.apiserver.objects.runtime_classes import (
+    validate_runtime_class,
+    validate_runtime_class_update,
+    warn_runtime_class,
 )
 from jettison.apiserver.objects.schema import empty_struct
 from jettison.apiserver.objects.validation.budgets import (
@@ -20,6 +30,17 @@ from jettison.apiserver.objects.validation.budgets import (
     validate_budget_status,
     validate_budget_update,
 )
+from jettison.apiserver.objects.validation.configuration import (
+    default_account,
+    default_config_map,
+    default_secret,
+    validate_config_map,
+    validate_config_map_update,
+    validate_secret,
+    validate_secret_update,
+    warn_account,
+)
+from jettison.apiserver.objects.validation.job_statuses import validate_job_status
 from jettison.apiserver.objects.validation.jobs import validate_job, validate_job_update
 from jettison.apiserver.objects.validation.metadata import (
     NameRule,
@@ -31,14 +52,31 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_metadata,
     validate_metadata_update,
 )
-from jettison.apiserver.objects.validation.mistakes import Mistake
-from jettison.apiserver.objects.validation.pods import validate_pod, validate_pod_status, validate_pod_update
-from jettison.apiserver.objects.validation.resources import fractional_bytes
+from jettison.apiserver.objects.validation.mistakes import Mistake, refusal
+from jettison.apiserver.objects.validation.pods import (
+    validate_ephemeral_update,
+    validate_pod,
+    validate_pod_status,
+    validate_pod_update,
+    validate_resize,
+)
+from jettison.apiserver.objects.validation.services import (
+    give_families,
+    validate_endpoint_slice,
+    validate_endpoint_slice_update,
+    validate_endpoints,
+    validate_endpoints_update,
+    validate_service,
+    validate_service_update,
+    warn_service,
+)
 from jettison.apiserver.objects.validation.small_kinds import (
     validate_event,
     validate_event_update,
     validate_lease,
     validate_lease_update,
+    validate_namespace_status,
+    validate_namespace_update,
     validate_new_event,
     validate_new_event_update,
     validate_node,
@@ -61,10 +99,15 @@ from jettison.apiserver.objects.validation.workloads import (
     validate_stateful_set,
     validate_stateful_set_update,
 )
+from jettison.apiserver.objects.warnings import pod_warnings
 from jettison.manifests.pods import pod_from
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
+_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+_ELECTION_FIELDS: Final = ("strategy", "preferredHolder")
+_TEMPLATE_NUMBER: Final = "deprecated.daemonset.template.generation"
 _FORMER_KEY: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 
@@ -90,7 +133,7 @@ def _no_warning(value: Json) -> Iterable[str]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """The functions for one kind. `default` and `prepare` write into the object, which is not stored yet.
 
@@ -99,6 +142,8 @@ class Rules:
 
     default: Callable[[Json], None] = _nothing
     prepare: Callable[[Json], None] = _nothing
+    # What a change may not set, given the former object.
+    prepare_change: Callable[[Json, Json], None] = _nothing
     name: NameRule = subdomain_name
     # What the kind asks of the metadata itself. Kubernetes asks some things of a changed object twice, and complains
     # twice; a change of the status has the first of these checks only.
@@ -110,16 +155,22 @@ class Rules:
     validate: Callable[[Json], Iterable[Mistake]] = _no_mistake
     validate_update: Callable[[Json, Json], Iterable[Mistake]] = _no_mistake
     validate_status: Callable[[Json, Json], Iterable[Mistake]] = _no_mistake
+    # Of other parts that are written apart, each by its name.
+    validate_parts: Mapping[str, Callable[[Json, Json], Iterable[Mistake]]] = field(default_factory=dict)
     warn: Callable[[Json], Iterable[str]] = _no_warning
     # A generation counts changes of the spec; a Deployment's, for its history of revisions, those of annotations too.
     counts_annotations: bool = False
 
 
 def _prepare_pod(pod: Json) -> None:
-    if pod["spec"]["terminationGracePeriodSeconds"] < 0:
-        pod["spec"]["terminationGracePeriodSeconds"] = 1
     pod["status"] = {"phase": "Pending"}
     pod["status"]["qosClass"] = str(pod_from(pod).qos)
+    if pod["spec"].get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "lastProbeTime": None}
+        gated["lastTransitionTime"] = pod["metadata"]["creationTimestamp"]
+        gated |= {"reason": "SchedulingGated", "message": _GATED}
+        pod["status"]["conditions"] = [gated]
+    merge_label_keys(pod["spec"], pod["metadata"].get("labels") or {})
 
 
 def _complete_pod_status(status: Json, old: Json) -> None:
@@ -153,14 +204,27 @@ _warn_pods_names: Final = _warn_name("Pod names and hostnames")
 
 def _warn_pod(pod: Json) -> Iterable[str]:
     yield from _warn_pod_name(pod)
-    for index, container in enumerate(pod["spec"].get("containers") or ()):
-        yield from fractional_bytes(container["resources"], f"spec.containers[{index}].resources")
+    yield from pod_warnings(pod, "")
+
+
+def _warn_template(warn_name: Callable[[Json], Iterable[str]] = _no_warning) -> Callable[[Json], Iterable[str]]:
+    def warn(value: Json) -> Iterable[str]:
+        yield from warn_name(value)
+        yield from pod_warnings(value["spec"]["template"], "spec.template")
+
+    return warn
 
 
 def _default_node(node: Json) -> None:
-    status = node["status"]
+    spec, status = node["spec"], node["status"]
     if "capacity" in status:
         status.setdefault("allocatable", status["capacity"])
+    # The first range is shown twice; where the two differ, the older field counts.
+    first, several = spec.get("podCIDR", ""), spec.get("podCIDRs") or []
+    if first and (not several or several[0] != first):
+        spec["podCIDRs"] = [first]
+    elif several:
+        spec["podCIDR"] = several[0]
 
 
 def _default_namespace(namespace: Json) -> None:
@@ -188,10 +252,75 @@ def _prepare_job(job: Json) -> None:
     labels = spec["template"]["metadata"].get("labels") or {}
     made = {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
     made |= {"controller-uid": uid, "job-name": name}
-    spec["template"]["metadata"]["labels"] = {**labels, **made}
-    spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+    # What the client has written stays; the validation refuses what does not fit.
+    spec["template"]["metadata"]["labels"] = {**made, **labels}
+    selector = spec.get("selector") or {}
+    matched = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
+    spec["selector"] = {**selector, "matchLabels": dict(sorted(matched.items()))}
     if not job["metadata"].get("labels"):
         job["metadata"]["labels"] = spec["template"]["metadata"]["labels"]
+
+
+def _prepare_service(service: Json) -> None:
+    service["status"] = empty_struct("ServiceStatus")
+    _change_service(service, None)
+
+
+def _change_service(service: Json, old: Json | None) -> None:
+    """Which families it gets is decided before the rest is looked at."""
+    if mistakes := give_families(service, old):
+        raise refusal("", "Service", service["metadata"].get("name", ""), mistakes)
+
+
+def _drop_lease_fields(lease: Json) -> None:
+    for key in _ELECTION_FIELDS:
+        lease["spec"].pop(key, None)
+
+
+def _keep_lease_fields(lease: Json, old: Json) -> None:
+    """Kubernetes elects no leaders by itself, and keeps these only where an object has them already."""
+    for key in _ELECTION_FIELDS:
+        if key not in old["spec"]:
+            lease["spec"].pop(key, None)
+
+
+def _drop_node_source(node: Json, old: Json) -> None:
+    """A configuration of the kubelet that came from the API, which no kubelet reads any more."""
+    if "configSource" not in old["spec"]:
+        node["spec"].pop("configSource", None)
+
+
+def _prepare_stateful_set(value: Json) -> None:
+    value["status"] = empty_struct("StatefulSetStatus")
+    _keep_unavailable(value, {"spec": {}})
+
+
+def _keep_unavailable(value: Json, old: Json) -> None:
+    """Kubernetes replaces one pod at a time by default, and keeps another number only where there is one already."""
+    rolling, former = (((each["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}) for each in (value, old))
+    if "maxUnavailable" not in former:
+        rolling.pop("maxUnavailable", None)
+
+
+def _prepare_daemon_set(value: Json) -> None:
+    value["status"] = empty_struct("DaemonSetStatus")
+    _number_template(value, max(_template_number(value), 1))
+
+
+def _renumber_template(value: Json, old: Json) -> None:
+    has_changed = value["spec"]["template"] != old["spec"]["template"]
+    _number_template(value, _template_number(old) + has_changed)
+
+
+def _template_number(value: Json) -> int:
+    text = (value["metadata"].get("annotations") or {}).get(_TEMPLATE_NUMBER, "")
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else 0
+
+
+def _number_template(value: Json, number: int) -> None:
+    """How often the template has changed, where old clients look for it."""
+    annotations = value["metadata"].get("annotations") or {}
+    value["metadata"]["annotations"] = {**annotations, _TEMPLATE_NUMBER: str(number)}
 
 
 def _default_budget(budget: Json) -> None:
@@ -222,6 +351,7 @@ POD_RULES: Final = Rules(
     validate=validate_pod,
     validate_update=validate_pod_update,
     validate_status=validate_pod_status,
+    validate_parts={"ephemeralcontainers": validate_ephemeral_update, "resize": validate_resize},
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
     # Old kubelets write them wrongly, and garbage collection depends on them.
     kept_by_status=("ownerReferences", "deletionTimestamp"),
@@ -230,6 +360,7 @@ POD_RULES: Final = Rules(
 )
 NODE_RULES: Final = Rules(
     default=_default_node,
+    prepare_change=_drop_node_source,
     validate=validate_node,
     validate_update=validate_node_update,
     validate_status=validate_node_status,
@@ -239,6 +370,8 @@ NAMESPACE_RULES: Final = Rules(
     default=_default_namespace,
     prepare=_prepare_namespace,
     name=label_name,
+    validate_update=validate_namespace_update,
+    validate_status=validate_namespace_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata(label_name)),
 )
 EVENT_RULES: Final = Rules(
@@ -260,14 +393,16 @@ BUDGET_RULES: Final = Rules(
     validate_status=validate_budget_status,
 )
 DAEMON_SET_RULES: Final = Rules(
+    warn=_warn_template(),
     default=default_daemon_set,
-    prepare=_fresh_status("DaemonSetStatus"),
+    prepare=_prepare_daemon_set,
+    prepare_change=_renumber_template,
     validate=validate_daemon_set,
     validate_update=validate_daemon_set_update,
     validate_status=validate_daemon_set_status,
 )
 DEPLOYMENT_RULES: Final = Rules(
-    warn=_warn_pods_names,
+    warn=_warn_template(_warn_pods_names),
     default=default_deployment,
     prepare=_fresh_status("DeploymentStatus"),
     validate=validate_deployment,
@@ -277,7 +412,7 @@ DEPLOYMENT_RULES: Final = Rules(
     counts_annotations=True,
 )
 REPLICA_SET_RULES: Final = Rules(
-    warn=_warn_pods_names,
+    warn=_warn_template(_warn_pods_names),
     default=default_replica_set,
     prepare=_fresh_status("ReplicaSetStatus"),
     validate=validate_replica_set,
@@ -285,28 +420,76 @@ REPLICA_SET_RULES: Final = Rules(
     validate_status=replicas_status_check("ReplicaSet"),
 )
 STATEFUL_SET_RULES: Final = Rules(
+    warn=_warn_template(),
     default=default_stateful_set,
-    prepare=_fresh_status("StatefulSetStatus"),
+    prepare=_prepare_stateful_set,
+    prepare_change=_keep_unavailable,
     name=label_name,
     validate=validate_stateful_set,
     validate_update=validate_stateful_set_update,
     validate_status=replicas_status_check("StatefulSet"),
 )
 JOB_RULES: Final = Rules(
-    warn=_warn_pods_names,
+    warn=_warn_template(_warn_pods_names),
     default=default_job,
     prepare=_prepare_job,
     validate=validate_job,
     validate_update=validate_job_update,
+    validate_status=validate_job_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+)
+SERVICE_RULES: Final = Rules(
+    default=default_service,
+    prepare=_prepare_service,
+    prepare_change=_change_service,
+    name=label_name,
+    validate=validate_service,
+    validate_update=validate_service_update,
+    warn=warn_service,
+)
+ENDPOINTS_RULES: Final = Rules(
+    default=default_endpoints,
+    validate=validate_endpoints,
+    validate_update=validate_endpoints_update,
+)
+ENDPOINT_SLICE_RULES: Final = Rules(
+    default=default_endpoint_slice,
+    validate=validate_endpoint_slice,
+    validate_update=validate_endpoint_slice_update,
 )
 PRIORITY_CLASS_RULES: Final = Rules(
     default=_default_priority_class, validate=validate_priority_class, validate_update=validate_priority_class_update
 )
+RUNTIME_CLASS_RULES: Final = Rules(
+    validate=validate_runtime_class,
+    validate_update=validate_runtime_class_update,
+    validate_new_metadata=validate_metadata,
+    validate_changed_metadata=(_whole_metadata(), validate_metadata_update),
+    warn=warn_runtime_class,
+)
 LEASE_RULES: Final = Rules(
+    prepare=_drop_lease_fields,
+    prepare_change=_keep_lease_fields,
     validate=validate_lease,
     validate_update=validate_lease_update,
     validate_new_metadata=validate_metadata,
     validate_changed_metadata=(validate_metadata_update,),
+)
+CONFIG_MAP_RULES: Final = Rules(
+    default=default_config_map,
+    validate=validate_config_map,
+    validate_update=validate_config_map_update,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+)
+SECRET_RULES: Final = Rules(
+    default=default_secret,
+    validate=validate_secret,
+    validate_update=validate_secret_update,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+)
+ACCOUNT_RULES: Final = Rules(
+    default=default_account,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    warn=warn_account,
 )
 REVISION_RULES: Final = Rules(validate=validate_revision, validate_update=validate_revision_update)

@@ -2,15 +2,18 @@
 
 A document is read once, when it arrives. What comes out has the right type in every known field, so that no code
 behind it has to check types again; it is written as Go would write it (quantities in their canonical form, times in
-UTC, zero values left out), so that equal objects are equal values. Unknown fields pass unchanged. Whether values make
-sense together is not asked here: that is validation.
+UTC, zero values left out), so that equal objects are equal values. Unknown fields are dropped and reported. Whether
+values make sense together is not asked here: that is validation.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from typing import Any, Final
 
 from jettison.engine.numbers.quantity import parse
@@ -23,26 +26,23 @@ Json = dict[str, Any]
 
 _PLAIN_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _INT32: Final = 2**31
+_LINE_ENDS: Final = str.maketrans("", "", "\r\n")
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 _NUMBERS: Final = (Type((), "int32"), Type((), "int64"))
-# Strings that have a type of their own in Go, as far as a person is likely to get them wrong.
-_NAMED: Final = {
-    ("ObjectMeta", "uid"): "types.UID",
-    ("OwnerReference", "uid"): "types.UID",
-    ("Preconditions", "uid"): "types.UID",
-    ("DeleteOptions", "propagationPolicy"): "v1.DeletionPropagation",
-    ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy"): "v1.UnhealthyPodEvictionPolicyType",
-    ("LabelSelectorRequirement", "operator"): "v1.LabelSelectorOperator",
-    ("Condition", "status"): "v1.ConditionStatus",
-    ("PodSpec", "restartPolicy"): "v1.RestartPolicy",
-    ("PodStatus", "phase"): "v1.PodPhase",
-    ("PodCondition", "type"): "v1.PodConditionType",
-    ("PodCondition", "status"): "v1.ConditionStatus",
-    ("NodeCondition", "type"): "v1.NodeConditionType",
-    ("NodeCondition", "status"): "v1.ConditionStatus",
-    ("Taint", "effect"): "v1.TaintEffect",
-    ("Toleration", "effect"): "v1.TaintEffect",
-    ("Toleration", "operator"): "v1.TolerationOperator",
+# Structs that have others inside them whose fields look like their own. Go's complaints name these, too.
+_INLINED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "Probe": ("ProbeHandler", ("exec", "httpGet", "tcpSocket", "grpc")),
+    "Volume": ("VolumeSource", ()),
+    "EphemeralContainer": ("EphemeralContainerCommon", ()),
+    **dict.fromkeys(
+        (
+            *("ConfigMapKeySelector", "ConfigMapEnvSource", "ConfigMapVolumeSource", "ConfigMapProjection"),
+            *("SecretKeySelector", "SecretEnvSource", "SecretProjection"),
+        ),
+        ("LocalObjectReference", ("name",)),
+    ),
 }
+_NOT_INLINED: Final = (("Volume", "name"), ("EphemeralContainer", "targetContainerName"))
 _LAYOUT: Final = '"2006-01-02T15:04:05Z07:00"'
 _MICRO_LAYOUT: Final = '"2006-01-02T15:04:05.000000Z07:00"'
 # Where a fraction belongs, Go takes no time without one.
@@ -50,13 +50,18 @@ _MICRO_TIME: Final = re.compile(r"[^.]*\.\d{6}[^.\d].*", re.ASCII)
 
 
 class Notes:
-    """Where the reader is, and the fields it did not know, in the order it met them."""
+    """Where the reader is, and the fields it did not know, in the order it met them.
 
-    __slots__ = ("owner", "path", "unknown")
+    A value of the wrong type is noted, and the reader goes on: as in Go, a text that makes no sense where a quantity or
+    a time belongs is the mistake that counts, wherever in the document it stands.
+    """
+
+    __slots__ = ("mismatch", "owner", "path", "unknown")
 
     def __init__(self) -> None:
         self.path: list[str] = []
         self.unknown: list[str] = []
+        self.mismatch: InputError | None = None
         # The struct that the field belongs to: Go's complaints name it.
         self.owner = ""
 
@@ -64,11 +69,25 @@ class Notes:
         """The path of a field here: `spec.containers[0].name`."""
         return ".".join([*self.path, name]).replace(".[", "[")
 
+    def note(self, value: Any, wanted: Type) -> Any:
+        """A value of the wrong type, instead of which the reader has null. Only the first one counts."""
+        if self.mismatch is None:
+            self.mismatch = _mismatch(value, wanted, self)
+        return None
+
 
 class _Key(str):
     """The part of a path that is a key of a map."""
 
     __slots__ = ()
+
+
+class _Inlined(str):
+    """The part of a path that is a field of a struct inside the one that seems to have it."""
+
+    __slots__ = ("holder",)
+
+    holder: str
 
 
 Reader = Callable[[Any, Notes], Any]
@@ -80,7 +99,13 @@ def read_document(kind: str, document: Any) -> tuple[Json, list[str]]:
     if not isinstance(document, dict):
         raise InputError(f"json: cannot unmarshal {found_kind(document)} into Go value of type v1.{kind}")
     value: Json = _struct_reader(kind)({k: v for k, v in document.items() if k not in ("kind", "apiVersion")}, notes)
-    value.setdefault("metadata", {})
+    if notes.mismatch is not None:
+        raise notes.mismatch
+    metadata = value.setdefault("metadata", {})
+    given = document.get("metadata")
+    if isinstance(given, dict) and given.get("managedFields") == []:
+        # Unlike no list at all, an empty one takes the fields from their owners.
+        metadata["managedFields"] = []
     return value, notes.unknown
 
 
@@ -93,14 +118,54 @@ def empty_struct(name: str) -> Json:
 def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
     # Fields of structs alone: Go does not say at which index or key it is.
     fields = [each for each in notes.path if not each.startswith("[") and not isinstance(each, _Key)]
-    where = ".".join(fields)
+    where = ".".join(f"{each.holder}.{each}" if isinstance(each, _Inlined) else each for each in fields)
     is_number = wanted in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool)
     # Go names the number only where another number would be accepted.
     found = f"number {value}" if is_number else found_kind(value)
-    name = _NAMED.get((notes.owner, fields[-1])) if fields and not wanted.shape else None
     return InputError(
-        f"json: cannot unmarshal {found} into Go struct field {notes.owner}.{where} of type {name or wanted}"
+        f"json: cannot unmarshal {found} into Go struct field {notes.owner}.{where} of type"
+        f" {_go_name(wanted, notes.owner, fields[-1] if fields else '')}"
     )
+
+
+def _go_name(wanted: Type, owner: str, field: str) -> str:
+    if wanted.shape and wanted.base == "quantity":
+        return "v1.ResourceList"
+    name = _named_types().get((owner, field))
+    return str(wanted) if name is None else str(wanted).removesuffix(wanted.base) + name
+
+
+@cache
+def _named_types() -> dict[tuple[str, str], str]:
+    """By struct and field."""
+    found, struct = {}, ""
+    for line in files(__package__).joinpath("named_types.txt").read_text("ascii").splitlines():
+        if line.startswith("  "):
+            for name, _, kind in (each.partition(":") for each in line.split()):
+                found[struct, name] = kind if "." in kind else f"v1.{kind}"
+        elif line and not line.startswith("#"):
+            struct = line
+    return found
+
+
+def in_go_order(struct: str, document: Json) -> Json:
+    """The document with its fields in the order in which Go writes them, and the keys of maps sorted."""
+    head: Json = {key: document[key] for key in ("kind", "apiVersion") if key in document}
+    ordered: Json = _in_order(Type((), struct), {key: value for key, value in document.items() if key not in head})
+    return {**head, **ordered}
+
+
+def _in_order(kind: Type, value: Any) -> Any:
+    if isinstance(value, list) and kind.shape:
+        return [_in_order(kind.element, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if kind.shape:
+        return {key: _in_order(kind.element, value[key]) for key in sorted(value)}
+    if not kind.is_struct:
+        return value
+    fields = structs()[kind.base].fields
+    return {key: _in_order(field.type, value[key]) for key, field in fields.items() if key in value}
 
 
 def found_kind(value: Any) -> str:
@@ -117,18 +182,19 @@ def found_kind(value: Any) -> str:
 @cache
 def _struct_reader(name: str) -> Reader:
     fields = structs()[name].fields
-    readers: dict[str, tuple[Reader, bool]] = {}
+    readers: dict[str, tuple[Reader, bool, str]] = {}
     filled: list[tuple[str, Any]] = []
 
     def prepare() -> None:
         # Not before the first use: a struct may contain itself.
         for each in fields.values():
-            readers[each.name] = (_reader(each.type), each.is_pointer or each.is_always_written or each.type.is_struct)
+            is_kept = each.is_pointer or each.is_always_written or each.type.is_struct
+            readers[each.name] = (_reader(each.type), is_kept, _path_part(name, each.name))
         filled.extend((each.name, _zero(each)) for each in fields.values() if each.is_always_written)
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not dict:
-            raise _mismatch(value, Type((), name), notes)
+            return notes.note(value, Type((), name))
         if not readers:
             prepare()
         found: Json = {}
@@ -137,9 +203,8 @@ def _struct_reader(name: str) -> Reader:
             known = readers.get(key)
             if known is None:
                 notes.unknown.append(notes.at(key))
-                found[key] = item
             elif item is not None:
-                path.append(key)
+                path.append(known[2])
                 notes.owner = name
                 item = known[0](item, notes)
                 path.pop()
@@ -153,13 +218,24 @@ def _struct_reader(name: str) -> Reader:
     return read
 
 
+def _path_part(struct: str, field: str) -> str:
+    holder, inlined = _INLINED.get(struct, ("", ()))
+    if not holder or (inlined and field not in inlined) or (struct, field) in _NOT_INLINED:
+        return field
+    part = _Inlined(field)
+    part.holder = holder
+    return part
+
+
 def _zero(field: Field) -> Any:
     if field.type.is_struct:
         base = field.type.base
         return lambda: empty_struct(base)
-    if field.type.shape:
+    if field.type.shape or field.is_pointer:
         return None
-    return {"bool": False, "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": ""}.get(field.type.base)
+    return {"bool": False, "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": "", "bytes": ""}.get(
+        field.type.base
+    )
 
 
 def _reader(wanted: Type) -> Reader:
@@ -178,7 +254,7 @@ def _list_reader(wanted: Type) -> Reader:
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not list:
-            raise _mismatch(value, wanted, notes)
+            return notes.note(value, wanted)
         if is_plain and all(type(item) is str for item in value):
             return value
         found = []
@@ -197,7 +273,7 @@ def _map_reader(wanted: Type) -> Reader:
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not dict:
-            raise _mismatch(value, wanted, notes)
+            return notes.note(value, wanted)
         if is_plain and all(type(item) is str for item in value.values()):
             return value
         found = {}
@@ -217,36 +293,55 @@ def _any(value: Any, notes: Notes) -> Any:
 
 def _string(value: Any, notes: Notes) -> Any:
     if type(value) is not str:
-        raise _mismatch(value, Type((), "string"), notes)
+        return notes.note(value, Type((), "string"))
     return value
 
 
 def _bool(value: Any, notes: Notes) -> Any:
     if type(value) is not bool:
-        raise _mismatch(value, Type((), "bool"), notes)
+        return notes.note(value, Type((), "bool"))
     return value
+
+
+def _base64(value: Any, notes: Notes) -> Any:
+    """Bytes; Go passes over line ends in them, and writes them without."""
+    if type(value) is not str:
+        return notes.note(value, Type((), "bytes"))
+    text = value.translate(_LINE_ENDS)
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError(f"illegal base64 data at input byte {_first_illegal(value)}") from error
+    return text
+
+
+def _first_illegal(text: str) -> int:
+    found = _NO_BASE64.search(text)
+    return found.start() if found is not None else max(len(text) - 1, 0)
 
 
 def _int32(value: Any, notes: Notes) -> Any:
     if type(value) is not int or not -_INT32 <= value < _INT32:
-        raise _mismatch(value, Type((), "int32"), notes)
+        return notes.note(value, Type((), "int32"))
     return value
 
 
 def _int64(value: Any, notes: Notes) -> Any:
     if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
-        raise _mismatch(value, Type((), "int64"), notes)
+        return notes.note(value, Type((), "int64"))
     return value
 
 
 def _float64(value: Any, notes: Notes) -> Any:
     if type(value) not in (int, float):
-        raise _mismatch(value, Type((), "float64"), notes)
+        return notes.note(value, Type((), "float64"))
     return value
 
 
 def _int_or_string(value: Any, notes: Notes) -> Any:
-    return value if type(value) is str else _int32(value, notes)
+    if type(value) is not str and (type(value) is not int or not -_INT32 <= value < _INT32):
+        raise _mismatch(value, Type((), "int32"), notes)
+    return value
 
 
 def _quantity(value: Any, notes: Notes) -> Any:
@@ -288,6 +383,7 @@ def _nanoseconds(text: str, layout: str = _LAYOUT) -> int:
 _SCALARS: Final[dict[str, Reader]] = {
     "any": _any,
     "bool": _bool,
+    "bytes": _base64,
     "float64": _float64,
     "int32": _int32,
     "int64": _int64,

@@ -10,7 +10,6 @@ empty cells.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,8 +31,10 @@ from jettison.apiserver.objects.cells import (
 )
 from jettison.apiserver.objects.resources import Resource
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
+from jettison.engine.numbers.quantity import ZERO, parse
 from jettison.engine.numbers.strconv import quote
-from jettison.errors import InputError
+from jettison.errors import InputError, QuantityError
+from jettison.values import frozen
 
 Cells = Callable[[Json, int], list[object]]
 
@@ -66,12 +67,29 @@ _CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "Pre
 _GROUP_VERSION = "meta.k8s.io/v1"
 
 
-@dataclass(frozen=True, slots=True)
+_ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+def _no_conditions(value: Json) -> dict[str, Any]:
+    del value
+    return {}
+
+
+def _pod_conditions(pod: Json) -> dict[str, Any]:
+    phase = text(pod, "status.phase")
+    if phase not in _ENDS:
+        return {}
+    return {"conditions": [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDS[phase]}]}
+
+
+@frozen
 class Printer:
     """One resource's columns, and the function that fills them from an object and the time."""
 
     columns: tuple[str, ...]
     cells: Cells
+    # What is so special about the object that clients may want to hide it.
+    conditions: Callable[[Json], dict[str, Any]] = _no_conditions
 
 
 def _name(value: Json) -> str:
@@ -153,6 +171,15 @@ def _budget(value: Json, now_ns: int) -> list[object]:
     return [_name(value), *limits, number(value, "status.disruptionsAllowed"), _age(value, now_ns)]
 
 
+def _scale(value: Json, now_ns: int) -> list[object]:
+    counts = (number(value, f"{key}.replicas") for key in ("spec", "status"))
+    return [_name(value), *counts, _age(value, now_ns)]
+
+
+def _runtime_class(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), text(value, "handler"), _age(value, now_ns)]
+
+
 def _priority_class(value: Json, now_ns: int) -> list[object]:
     default = is_true(value, "globalDefault")
     return [_name(value), number(value, "value"), default, _age(value, now_ns), text(value, "preemptionPolicy")]
@@ -206,6 +233,14 @@ def _lease(value: Json, now_ns: int) -> list[object]:
     return [_name(value), text(value, "spec.holderIdentity"), _age(value, now_ns)]
 
 
+def _config_map(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), len(part(value, "data")) + len(part(value, "binaryData")), _age(value, now_ns)]
+
+
+def _secret(value: Json, now_ns: int) -> list[object]:
+    return [_name(value), text(value, "type"), len(part(value, "data")), _age(value, now_ns)]
+
+
 def _revision(value: Json, now_ns: int) -> list[object]:
     owners: Iterable[Json] = (each for each in parts(value, "metadata.ownerReferences") if is_true(each, "controller"))
     owner = next(iter(owners), {})
@@ -215,23 +250,97 @@ def _revision(value: Json, now_ns: int) -> list[object]:
     return [_name(value), shown, number(value, "revision"), _age(value, now_ns)]
 
 
+def _usage(value: Json, now_ns: int) -> list[object]:  # noqa: ARG001  a measurement has a window and no age
+    """Of a node, or of all containers of a pod together."""
+    each = [part(each, "usage") for each in parts(value, "containers")] or [part(value, "usage")]
+    try:
+        sums = [str(sum((parse(text(one, name)) for one in each), ZERO)) for name in ("cpu", "memory")]
+    except QuantityError:
+        sums = [UNKNOWN, UNKNOWN]
+    return [_name(value), *sums, text(value, "window")]
+
+
+_USAGE_COLUMNS = ("Name", "CPU", "Memory", "Window")
+
+
+def _service(value: Json, now_ns: int) -> list[object]:
+    spec = part(value, "spec")
+    own = spec.get("clusterIPs") or [_NONE]
+    ports = (
+        f"{number(each, 'port')}{':' + str(each['nodePort']) if each.get('nodePort') else ''}/{text(each, 'protocol')}"
+        for each in parts(value, "spec.ports")
+    )
+    shown = (text(spec, "type"), str(own[0]), _outside(value), ",".join(ports) or _NONE)
+    return [_name(value), *shown, _age(value, now_ns), labels_text(part(spec, "selector"))]
+
+
+def _outside(service: Json) -> str:
+    """Where a service can be reached from elsewhere, if something routed."""
+    spec = part(service, "spec")
+    if (kind := text(spec, "type")) == "ExternalName":
+        return text(spec, "externalName")
+    places = []
+    if kind == "LoadBalancer":
+        ingress = parts(service, "status.loadBalancer.ingress")
+        places = sorted({text(each, "ip") or text(each, "hostname") for each in ingress})
+    places += [str(each) for each in spec.get("externalIPs") or ()]
+    return ",".join(places) or ("<pending>" if kind == "LoadBalancer" else _NONE)
+
+
+_SHOWN_ADDRESSES = 3
+
+
+def _some(texts: list[str]) -> str:
+    """The first three, and how many more there are."""
+    if len(texts) <= _SHOWN_ADDRESSES:
+        return ",".join(texts)
+    return f"{','.join(texts[:_SHOWN_ADDRESSES])} + {len(texts) - _SHOWN_ADDRESSES} more..."
+
+
+def _endpoints(value: Json, now_ns: int) -> list[object]:
+    found = []
+    for subset in parts(value, "subsets"):
+        hosts = [text(each, "ip") for each in parts(subset, "addresses")]
+        ports = [number(each, "port") for each in parts(subset, "ports")]
+        found += [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for port in ports for host in hosts]
+        if not ports:
+            found += hosts
+    return [_name(value), _some(found) or _NONE, _age(value, now_ns)]
+
+
+def _endpoint_slice(value: Json, now_ns: int) -> list[object]:
+    ports = [str(each.get("port") or each.get("name") or "*") for each in parts(value, "ports")]
+    hosts = [str(host) for each in parts(value, "endpoints") for host in each.get("addresses") or ()]
+    shown = (_some(ports) or "<unset>", _some(hosts) or "<unset>")
+    return [_name(value), text(value, "addressType"), *shown, _age(value, now_ns)]
+
+
 PLAIN = Printer(("Name", "Age"), _plain)
 """For a resource without columns of its own."""
 
 PRINTERS: Mapping[str, Printer] = {
-    "pods": Printer(POD_COLUMNS, pod_cells),
+    "pods": Printer(POD_COLUMNS, pod_cells, _pod_conditions),
     "nodes": Printer(_NODE_COLUMNS, _node),
     "namespaces": Printer(("Name", "Status", "Age"), _namespace),
     "events": Printer(_EVENT_COLUMNS, _event),
     "events.events.k8s.io": Printer(_EVENT_COLUMNS, _event),
+    "services": Printer(("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"), _service),
+    "endpoints": Printer(("Name", "Endpoints", "Age"), _endpoints),
+    "endpointslices.discovery.k8s.io": Printer(("Name", "AddressType", "Ports", "Endpoints", "Age"), _endpoint_slice),
     "poddisruptionbudgets.policy": Printer(_BUDGET_COLUMNS, _budget),
+    "runtimeclasses.node.k8s.io": Printer(("Name", "Handler", "Age"), _runtime_class),
     "priorityclasses.scheduling.k8s.io": Printer(_CLASS_COLUMNS, _priority_class),
     "replicasets.apps": Printer(_REPLICA_SET_COLUMNS, _replica_set),
     "deployments.apps": Printer(("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE_COLUMNS), _deployment),
     "statefulsets.apps": Printer(("Name", "Ready", "Age", "Containers*", "Images*"), _stateful_set),
     "daemonsets.apps": Printer(_DAEMON_COLUMNS, _daemon_set),
+    "nodes.metrics.k8s.io": Printer(_USAGE_COLUMNS, _usage),
+    "pods.metrics.k8s.io": Printer(_USAGE_COLUMNS, _usage),
     "jobs.batch": Printer(("Name", "Status", "Completions", "Duration", "Age", *_TEMPLATE_COLUMNS), _job),
+    "scales.autoscaling": Printer(("Name", "Desired:integer", "Available:integer", "Age"), _scale),
     "leases.coordination.k8s.io": Printer(("Name", "Holder", "Age"), _lease),
+    "configmaps": Printer(("Name", "Data", "Age"), _config_map),
+    "secrets": Printer(("Name", "Type", "Data", "Age"), _secret),
     "controllerrevisions.apps": Printer(("Name", "Controller", "Revision", "Age"), _revision),
 }
 """By the qualified name of the resource."""
@@ -284,7 +393,11 @@ def render(
     check_include(include_object)
     printer = PRINTERS.get(resource.qualified, PLAIN)
     rows = [
-        {"cells": printer.cells(each, now_ns), "object": _row_object(resource, each, include_object, api_version)}
+        {
+            "cells": printer.cells(each, now_ns),
+            **printer.conditions(each),
+            "object": _row_object(resource, each, include_object, api_version),
+        }
         for each in objects
     ]
     columns = _columns(printer.columns) if has_columns else None

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from jettison.apiserver.http.statuses import bad_request, conflict
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.validation.metadata import (
@@ -14,7 +16,7 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_metadata,
     validate_metadata_update,
 )
-from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
+from jettison.apiserver.objects.validation.mistakes import Mistake, first_of, invalid, refusal
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError
 from jettison.manifests.times import time_text
@@ -24,6 +26,10 @@ Json = dict[str, Any]
 # No vowels and no 0, 1 or 3: a random name must not spell anything, nor look like another one.
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE: Final = 63 - 5
+_REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, "
+    "and may reject such requests as early as 1.24; please fix your requests"
+)
 _OUTDATED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 # What the server alone decides; a client that leaves it out means no change.
 _KEPT: Final = ("uid", "deletionGracePeriodSeconds", "name", "namespace")
@@ -34,8 +40,6 @@ _FIXED: Final = ("resourceVersion", "generation", "creationTimestamp")
 def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, admit: Callable[[Json], None]) -> Json:
     """A new object, ready to be stored; `admit` has its say between the defaults and the validation."""
     metadata = value["metadata"]
-    if metadata.get("resourceVersion"):
-        raise ApiError("resourceVersion should not be set on objects to be created")
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "generation"):
         metadata.pop(key, None)
     if not metadata.get("name") and metadata.get("generateName"):
@@ -52,50 +56,100 @@ def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, ad
     rules.default(value)
     admit(value)
     rules.prepare(value)
-    mistakes = [*rules.validate_new_metadata(metadata, rules.name), *rules.validate(value)]
+    mistakes = first_of(rules.validate_new_metadata(metadata, rules.name), rules.validate(value))
     if not mistakes:
         # These rules hold for all kinds, also for those that do not check metadata themselves.
-        mistakes = list(validate_metadata(metadata, path_segment_name))
+        mistakes = first_of(validate_metadata(metadata, path_segment_name))
     if mistakes:
         raise refusal(resource.group, resource.kind, metadata.get("name", ""), mistakes)
     return value
 
 
-def prepare_changed(
-    resource: Resource, new: Json, old: Json, admit: Callable[[Json], None], *, is_status: bool = False
-) -> Json:
+def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[Json], None], part: str = "") -> Json:
     """A changed object, ready to be stored; equal to the old one if nothing has changed.
 
-    A write of the status keeps everything else, a write of the rest keeps the status. `admit` has its say between the
-    defaults and the validation.
+    A write of the status, or of another `part`, keeps everything else; a write of the rest keeps the status. `admit`
+    has its say between the defaults and the validation.
     """
     rules = resource.rules
     rules.default(new)
     former = old["metadata"]
     metadata = _kept_metadata(new["metadata"], former)
-    if is_status:
+    if part == "status":
         for key in rules.kept_by_status:
             _take(metadata, former, key)
         rules.complete_status(new["status"], old["status"])
         changed = {**old, "metadata": metadata, "status": new["status"]}
         admit(changed)
         own = rules.validate_changed_metadata[:1]
-        mistakes = [*_common_mistakes(metadata, former), *(each for check in own for each in check(metadata, former))]
-        mistakes += rules.validate_status(changed, old)
+        rest = rules.validate_status(changed, old)
     else:
-        changed = new
-        changed["metadata"] = metadata
-        if resource.has_status:
-            changed["status"] = old["status"]
+        if part in rules.validate_parts:
+            changed = _with_part(part, new, old, metadata)
+            metadata = changed["metadata"]
+        else:
+            changed = new
+            changed["metadata"] = metadata
+            if resource.has_status:
+                changed["status"] = old["status"]
+            rules.prepare_change(changed, old)
         admit(changed)
         if resource.counts_generations and _is_new_generation(resource, changed, old):
             metadata["generation"] = former.get("generation", 0) + 1
         own = rules.validate_changed_metadata
-        mistakes = [*_common_mistakes(metadata, former), *(each for check in own for each in check(metadata, former))]
-        mistakes += rules.validate_update(changed, old)
+        rest = rules.validate_parts.get(part, rules.validate_update)(changed, old)
+    mistakes = first_of(_common_mistakes(metadata, former), *(check(metadata, former) for check in own), rest)
     if mistakes:
         raise refusal(resource.group, resource.kind, former["name"], mistakes)
     return changed
+
+
+def distinct_owners(metadata: Json, *, is_patched: bool) -> list[str]:
+    """Leave out owners that are named twice; the answer is what to warn of. Upstream sees it later in a patch."""
+    owners = metadata.get("ownerReferences") or ()
+    if len(owners) < 2:
+        return []
+    kept: dict[bytes, Json] = {}
+    known = ((each, kept.setdefault(msgspec.json.encode(each, order="sorted"), each)) for each in owners)
+    left = [each["uid"] for each, first in known if first is not each]
+    if not left:
+        return []
+    metadata["ownerReferences"] = list(kept.values())
+    when = " after mutating admission happens" if is_patched else ""
+    return [f"{_REPEATED_OWNERS.format(when)}; duplicate UID(s) observed: {', '.join(left)}"]
+
+
+def _with_part(part: str, new: Json, old: Json, metadata: Json) -> Json:
+    """The old pod with its containers for debugging, or with its resources, as the new one has them."""
+    spec, former = new["spec"], old["spec"]
+    kept = dict(metadata)
+    for key in ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"):
+        _take(kept, old["metadata"], key)
+    if part == "ephemeralcontainers":
+        changed = dict(former)
+        _take(changed, spec, "ephemeralContainers")
+        return {**old, "metadata": kept, "spec": changed}
+    keys = ("containers", "initContainers")
+    if any(len(spec.get(key) or ()) != len(former.get(key) or ()) for key in keys):
+        # Validation says what is wrong with that.
+        return {**new, "metadata": metadata, "status": old["status"]}
+    changed = dict(former)
+    _take(changed, spec, "resources")
+    for key in keys:
+        if spec.get(key):
+            changed[key] = _resized(spec[key], former[key])
+    return {**old, "metadata": kept, "spec": changed}
+
+
+def _resized(containers: list[Json], former: list[Json]) -> list[Json]:
+    if any(new["name"] != old["name"] for new, old in zip(containers, former, strict=True)):
+        return containers
+    resized = []
+    for new, old in zip(containers, former, strict=True):
+        each = {**old, "resources": new["resources"]}
+        _take(each, new, "resizePolicy")
+        resized.append(each)
+    return resized
 
 
 def called(metadata: Json) -> str:
@@ -119,25 +173,35 @@ def check_namespace(metadata: Json, namespace: str) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def check_identity(resource: Resource, metadata: Json, old: Json) -> None:
+def check_unborn(metadata: Json) -> None:
+    """The version of a new object is for the store to give. What is no version at all does not count."""
+    given = metadata.get("resourceVersion", "")
+    if given.isascii() and given.isdigit() and int(given):
+        raise ApiError("resourceVersion should not be set on objects to be created")
+
+
+def check_identity(resource: Resource, metadata: Json, old: Json, *, is_dry_run: bool = False) -> None:
     """A client that replaces or binds an object and names its uid means that one, not another of the same name."""
-    _check_same(resource, metadata, old, "uid", "UID")
+    _check_same(resource, metadata, old, "uid", "UID", root="" if is_dry_run else "/registry")
 
 
-def check_unchanged(resource: Resource, metadata: Json, old: Json) -> None:
+def check_unchanged(resource: Resource, metadata: Json, old: Json, *, is_dry_run: bool = False) -> None:
     """As above, and a client that names its version means no other version."""
-    _check_same(resource, metadata, old, "uid", "UID")
-    _check_same(resource, metadata, old, "resourceVersion", "ResourceVersion")
+    root = "" if is_dry_run else "/registry"
+    _check_same(resource, metadata, old, "uid", "UID", root)
+    _check_same(resource, metadata, old, "resourceVersion", "ResourceVersion", root)
 
 
-def _check_same(resource: Resource, metadata: Json, old: Json, field: str, title: str) -> None:
+def _check_same(
+    resource: Resource, metadata: Json, old: Json, field: str, title: str, root: str = "/registry"
+) -> None:  # fmt: skip
     given, current = metadata.get(field, ""), old["metadata"][field]
     if given not in ("", current):
         key = "/".join(part for part in (old["metadata"].get("namespace", ""), old["metadata"]["name"]) if part)
         # Nodes were called minions once, and are still stored under that name in Kubernetes.
         plural = "minions" if resource.kind == "Node" else resource.plural
         why = f"Precondition failed: {title} in precondition: {given}, {title} in object meta: {current}"
-        where = f"Code: 4, Key: /registry/{plural}/{key}, ResourceVersion: 0"
+        where = f"Code: 4, Key: {root}/{plural}/{key}, ResourceVersion: 0"
         text = f"StorageError: invalid object, {where}, AdditionalErrorMsg: {why}"
         raise conflict(resource, old["metadata"]["name"], text)
 

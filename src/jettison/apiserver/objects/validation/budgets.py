@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import validate_selector
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, invalid, required, too_long, unsupported
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, validate_amount, validate_share
@@ -85,7 +86,7 @@ def _as_go(spec: Json) -> Json:
     """The spec as Go prints its own value: names of Go's fields, null for what is absent."""
     return {
         "MinAvailable": spec.get("minAvailable"),
-        "Selector": spec.get("selector"),
+        "Selector": go_value("LabelSelector", spec.get("selector")),
         "MaxUnavailable": spec.get("maxUnavailable"),
         "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
     }

@@ -6,7 +6,7 @@ Each kind has one of the rules for names; a disruption budget, surprisingly, the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, too_long
@@ -17,6 +17,8 @@ Json = dict[str, Any]
 NameRule = Callable[[str], Iterator[str]]
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_LONGEST_SUBDOMAIN: Final = 253
 _LONGEST_LABEL: Final = 63
 _LONGEST_PORT: Final = 15
 
@@ -26,24 +28,24 @@ _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def subdomain_name(name: str) -> Iterator[str]:
-    """Most kinds: what may be a DNS name, and so the prefix of a label key."""
-    if not name:
-        yield from subdomain_name("-")
-        return
-    if "/" in name:
-        yield from path_segment_name(name)
-        return
-    for complaint in label_key_complaints(f"{name}/x"):
-        yield complaint.removeprefix("prefix part ")
+    """Most kinds: what may be a DNS name."""
+    if len(name.encode("utf-8", "replace")) > _LONGEST_SUBDOMAIN:
+        yield f"must be no more than {_LONGEST_SUBDOMAIN} characters"
+    if not re.fullmatch(_SUBDOMAIN, name):
+        yield (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+            "start and end with an alphanumeric character "
+            f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+        )
 
 
 def label_name(name: str) -> Iterator[str]:
     """Namespaces, containers and volumes: one label of a DNS name."""
     if len(name.encode("utf-8", "replace")) > _LONGEST_LABEL:
-        yield f"must be no more than {_LONGEST_LABEL} bytes"
+        yield f"must be no more than {_LONGEST_LABEL} characters"
     if re.fullmatch(_LABEL, name):
         return
-    if re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", name):
+    if re.fullmatch(_SUBDOMAIN, name):
         yield "must not contain dots"
     else:
         yield (
@@ -65,7 +67,7 @@ def path_segment_name(name: str) -> Iterator[str]:
 def port_name(name: str) -> Iterator[str]:
     """Ports of containers: what a service may be called after."""
     if len(name) > _LONGEST_PORT:
-        yield f"must be no more than {_LONGEST_PORT} bytes"
+        yield f"must be no more than {_LONGEST_PORT} characters"
     if not re.fullmatch(r"[-a-z0-9]+", name):
         yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
     if not re.search(r"[a-z]", name):
@@ -78,6 +80,10 @@ def port_name(name: str) -> Iterator[str]:
 
 def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
     """For a new object; names are generated before."""
+    if base := metadata.get("generateName"):
+        # A name can go on after a dash.
+        shown = f"{base[:-2]}a" if len(base) > 1 and base.endswith("-") else base
+        yield from (invalid("metadata.generateName", base, why) for why in name_rule(shown))
     name = metadata.get("name", "")
     if not name:
         yield required("metadata.name", "name or generateName is required")
@@ -136,7 +142,8 @@ def validate_annotations(annotations: dict[str, str], field: str = "metadata.ann
 def _owners(owners: Any) -> Iterator[Mistake]:
     for owner in owners:
         field = "metadata.ownerReferences"
-        if not owner["apiVersion"].rpartition("/")[2]:
+        group, _, version = owner["apiVersion"].rpartition("/")
+        if not version or "/" in group:
             yield invalid(f"{field}.apiVersion", owner["apiVersion"], "version must not be empty")
         for key in ("kind", "name", "uid"):
             if not owner[key]:
@@ -159,10 +166,15 @@ def _finalizers(finalizers: Any) -> Iterator[Mistake]:
 
 
 def _known_finalizers(metadata: Json) -> Iterator[Mistake]:
-    for index, each in enumerate(metadata.get("finalizers") or ()):
+    yield from validate_finalizer_names(metadata.get("finalizers") or (), "metadata.finalizers")
+
+
+def validate_finalizer_names(names: Iterable[str], field: str) -> Iterator[Mistake]:
+    """A name without a domain is Kubernetes' own."""
+    for index, each in enumerate(names):
         if "/" not in each and each not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid(f"metadata.finalizers[{index}]", each, why)
+            yield invalid(f"{field}[{index}]", each, why)
 
 
 # Label selectors inside objects.

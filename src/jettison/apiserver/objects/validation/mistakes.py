@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError
+from jettison.values import frozen
+
+MOST_MISTAKES = 1000
+MOST_CHARACTERS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mistake:
     """What is wrong with a field. `reason` is the API's, `text` starts with what kind of mistake it is."""
 
@@ -50,6 +54,16 @@ def duplicate(field: str, value: Any, why: str = "") -> Mistake:
     return Mistake(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}" + (f": {why}" if why else ""))
 
 
+def not_found(field: str, value: str) -> Mistake:
+    """It refers to something that is not there."""
+    return Mistake(field, "FieldValueNotFound", f"Not found: {quote(value)}")
+
+
+def too_many(field: str, found: int, limit: int) -> Mistake:
+    """More elements than are allowed."""
+    return Mistake(field, "FieldValueTooMany", f"Too many: {found}: must have at most {limit} items")
+
+
 def too_long(field: str, limit: int) -> Mistake:
     """More bytes than fit."""
     return Mistake(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
@@ -60,12 +74,24 @@ def shown(value: Any) -> str:
     return quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def first_of(*mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """As many as a refusal tells. 3 MB can be wrong in 200,000 places, and each takes up to 2 kB to say."""
+    found: list[Mistake] = []
+    size = 0
+    for each in chain(*mistakes):
+        found.append(each)
+        size += len(each.field) + len(each.text)
+        if len(found) == MOST_MISTAKES or size > MOST_CHARACTERS:
+            break
+    return found
+
+
 def refusal(group: str, kind: str, name: str, mistakes: Iterable[Mistake]) -> ApiError:
     """422. Without a name there is none in the details, but the message still has its quotes.
 
     What is found twice is said once in the message, and stands twice among the causes.
     """
-    listed = list(mistakes)
+    listed = first_of(mistakes)
     texts = list(dict.fromkeys(map(str, listed)))
     qualified = f"{kind}.{group}" if group else kind
     causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in listed]

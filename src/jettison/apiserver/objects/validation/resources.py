@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, required
+from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.engine.labels.syntax import label_key_complaints
 from jettison.engine.numbers.quantity import parse
+from jettison.engine.numbers.strconv import quote
+from jettison.engine.pods.pod import HUGEPAGES_PREFIX, is_pod_level_resource
+from jettison.errors import InputError
 
 Json = dict[str, Any]
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_PREFIXES: Final = (HUGEPAGES_PREFIX, f"requests.{HUGEPAGES_PREFIX}")
+# What a quota may limit, and no container can ask for.
+_QUOTED: Final = frozenset(
+    {
+        *("requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory"),
+        *("limits.ephemeral-storage", "persistentvolumeclaims", "requests.storage", "storage", "services.nodeports"),
+        "services.loadbalancers",
+    }
+)
 _COUNTED: Final = frozenset({"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"})
 
 
-def validate_requirements(resources: Json, field: str) -> Iterator[Mistake]:
-    """A container's requests and limits."""
+def validate_requirements(resources: Json, field: str, claims: frozenset[str] = frozenset()) -> Iterator[Mistake]:
+    """A container's requests and limits. `claims` are the names of those that the pod has."""
+    yield from _validate_requirements(resources, field, validate_resource_name)
+    yield from _validate_claims(resources.get("claims") or (), f"{field}.claims", claims)
+
+
+def validate_pod_requirements(resources: Json, field: str, claims: frozenset[str]) -> Iterator[Mistake]:
+    """What a pod asks for as a whole: processor time, memory and huge pages."""
+    yield from _validate_requirements(resources, field, _validate_pod_resource)
+    yield from _validate_claims(resources.get("claims") or (), f"{field}.claims", claims)
+
+
+def _validate_requirements(
+    resources: Json, field: str, check: Callable[[str, str], Iterator[Mistake]]
+) -> Iterator[Mistake]:  # fmt: skip
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
-        yield from _validate_amount(name, amount, f"{field}.limits")
+        yield from _validate_amount(name, amount, f"{field}.limits", check)
+        yield from _validate_huge(name, amount, f"{field}.limits[{name}]")
     for name, amount in requests.items():
-        yield from _validate_amount(name, amount, f"{field}.requests")
+        yield from _validate_amount(name, amount, f"{field}.requests", check)
         if name in limits:
             limit, wanted = parse(limits[name]), parse(amount)
             if not _is_overcommittable(name) and wanted != limit:
@@ -33,19 +59,60 @@ def validate_requirements(resources: Json, field: str) -> Iterator[Mistake]:
                 yield invalid(f"{field}.requests", amount, why)
         elif not _is_overcommittable(name):
             yield required(f"{field}.limits", "Limit must be set for non overcommitable resources")
+        yield from _validate_huge(name, amount, f"{field}.requests[{name}]")
+    named = limits.keys() | requests.keys()
+    if any(name.startswith(HUGEPAGES_PREFIX) for name in named) and not named & {"cpu", "memory"}:
+        yield forbidden(field, "HugePages require cpu or memory")
 
 
-def fractional_bytes(resources: Json, field: str) -> Iterator[str]:
-    """Warnings: a thousandth of a byte is accepted, and is a mistake."""
-    for part in ("limits", "requests"):
-        for name in ("ephemeral-storage", "memory"):
-            amount = (resources.get(part) or {}).get(name)
-            if amount is not None and parse(amount).milli % 1000:
-                yield f'{field}.{part}[{name}]: fractional byte value "{amount}" is invalid, must be an integer'
+def _validate_huge(name: str, amount: str, field: str) -> Iterator[Mistake]:
+    """A multiple of the size in the resource's name."""
+    if not name.startswith(HUGEPAGES_PREFIX):
+        return
+    try:
+        size = parse(name.removeprefix(HUGEPAGES_PREFIX)).value
+    except InputError:
+        size = 0
+    if size <= 0 or parse(amount).value % size:
+        yield invalid(field, amount, f"{amount} is not positive integer multiple of {name}")
 
 
-def _validate_amount(name: str, amount: str, field: str) -> Iterator[Mistake]:
-    yield from validate_resource_name(name, f"{field}[{name}]")
+def _validate_claims(claims: Iterable[Json], field: str, known: frozenset[str]) -> Iterator[Mistake]:
+    seen: set[tuple[str, str]] = set()
+    named: set[str] = set()
+    rest = f": {', '.join(sorted(known))}" if known else " which is empty"
+    for index, claim in enumerate(claims):
+        name, request = claim["name"], claim.get("request", "")
+        where = f"{field}[{index}]"
+        if not name:
+            yield required(where)
+            continue
+        if (name, "") in seen or (not request and name in named):
+            yield duplicate(where, name)
+        elif (name, request) in seen:
+            yield duplicate(where, f"{name}/{request}")
+        seen.add((name, request))
+        named.add(name)
+        if name not in known:
+            why = f"must be one of the names in pod.spec.resourceClaims{rest}"
+            yield Mistake(where, "FieldValueNotFound", f"Not found: {quote(name)}: {why}")
+
+
+def _validate_pod_resource(name: str, field: str) -> Iterator[Mistake]:
+    complaints = list(label_key_complaints(name))
+    yield from (invalid(field, name, why) for why in complaints)
+    if complaints:
+        return
+    if "/" not in name and not _is_standard(name):
+        yield invalid(field, name, "must be a standard resource type or fully qualified")
+    elif not is_pod_level_resource(name):
+        yield unsupported(field, name, ("cpu", HUGEPAGES_PREFIX, "memory"))
+
+
+def _validate_amount(
+    name: str, amount: str, field: str, check: Callable[[str, str], Iterator[Mistake]]
+) -> Iterator[Mistake]:  # fmt: skip
+    yield from check(name, f"{field}[{name}]")
     if parse(amount).sign < 0:
         yield invalid(f"{field}[{name}]", amount, NOT_NEGATIVE)
     if is_whole(name) and parse(amount).milli % 1000:
@@ -54,14 +121,24 @@ def _validate_amount(name: str, amount: str, field: str) -> Iterator[Mistake]:
 
 def validate_resource_name(name: str, field: str) -> Iterator[Mistake]:
     """Either one of the standard ones or a name with a prefix."""
-    if name in _STANDARD or name.startswith("hugepages-"):
+    if name in _STANDARD:
         return
     complaints = list(label_key_complaints(name))
     yield from (invalid(field, name, why) for why in complaints)
     if "/" not in name:
-        if not complaints and name not in _COUNTED and name != "storage":
+        if name.startswith(HUGEPAGES_PREFIX):
+            return
+        if not complaints and not _is_standard(name):
             yield invalid(field, name, "must be a standard resource type or fully qualified")
         yield invalid(field, name, "must be a standard resource for containers")
+    elif "kubernetes.io/" not in name and (
+        name.startswith("requests.") or any(True for _ in label_key_complaints(f"requests.{name}"))
+    ):
+        yield invalid(field, name, "doesn't follow extended resource name standard")
+
+
+def _is_standard(name: str) -> bool:
+    return name in _STANDARD or name in _COUNTED or name in _QUOTED or name.startswith(_PREFIXES)
 
 
 def is_whole(name: str) -> bool:

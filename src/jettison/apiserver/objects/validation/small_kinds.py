@@ -1,10 +1,12 @@
-"""Events, leases, revisions, priority classes and nodes: kinds with few rules."""
+"""Events, leases, revisions, priority classes, namespaces and nodes: kinds with few rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.addresses import validate_network, validate_network_pair
+from jettison.apiserver.objects.validation.metadata import validate_finalizer_names
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_whole
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
@@ -177,12 +179,31 @@ def _system_complaint(name: str, value: Json) -> str:
     return ""
 
 
+def validate_namespace_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """Its own finalizers must say which program they belong to."""
+    del old
+    yield from validate_finalizer_names(new["spec"].get("finalizers") or (), "spec.finalizers")
+
+
+def validate_namespace_status(new: Json, old: Json) -> Iterator[Mistake]:
+    """The phase follows from whether it is being deleted."""
+    is_ending, phase = "deletionTimestamp" in old["metadata"], new["status"].get("phase", "")
+    wanted = "Terminating" if is_ending else "Active"
+    if phase != wanted:
+        is_empty = "is not empty" if is_ending else "is empty"
+        yield invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` {is_empty}")
+
+
 def validate_node(node: Json) -> Iterator[Mistake]:
     """Kubernetes says `metadata.taints`, though they are in the spec."""
     seen: dict[str, set[str]] = {}
     for index, taint in enumerate(node["spec"].get("taints") or ()):
         yield from _validate_taint(taint, f"metadata.taints[{index}]", seen)
     yield from _validate_offer(node["status"])
+    networks = _networks(node["spec"])
+    for index, network in enumerate(networks):
+        yield from validate_network(network, f"spec.podCIDRs[{index}]")
+    yield from validate_network_pair(networks, "spec.podCIDRs")
 
 
 def validate_node_update(new: Json, old: Json) -> Iterator[Mistake]:
@@ -211,12 +232,12 @@ def validate_node_status(new: Json, old: Json) -> Iterator[Mistake]:
     """Amounts and addresses only: the status of a condition may be anything."""
     del old
     yield from _validate_offer(new["status"])
-    seen = []
+    seen: set[tuple[str, str]] = set()
     for index, address in enumerate(new["status"].get("addresses") or ()):
-        if address in seen:
-            shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
-            yield duplicate(f"status.addresses[{index}]", shown)
-        seen.append(address)
+        pair = address.get("type", ""), address.get("address", "")
+        if pair in seen:
+            yield duplicate(f"status.addresses[{index}]", {"Type": pair[0], "Address": pair[1]})
+        seen.add(pair)
 
 
 def _validate_offer(status: Json) -> Iterator[Mistake]:

@@ -15,7 +15,7 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_selector,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
-from jettison.apiserver.objects.validation.pods import validate_pod_spec
+from jettison.apiserver.objects.validation.pod_specs import validate_pod_spec
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.errors import InputError
@@ -266,7 +266,7 @@ def _same_selector(new: Json, old: Json) -> Iterator[Mistake]:
 
 def _mismatch(labels: dict[str, str] | None) -> Mistake:
     why = "`selector` does not match template `labels`"
-    return invalid("spec.template.metadata.labels", sorted_labels(labels), why)
+    return invalid("spec.template.metadata.labels", sorted_labels(labels or {}), why)
 
 
 def _is_empty(selector: Json) -> bool:

@@ -1,0 +1,105 @@
+"""IP addresses as old fields take them: with leading zeros, and IPv4 in IPv6. What newer clients should write."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from jettison.apiserver.objects.validation.mistakes import Mistake, invalid
+from jettison.engine.numbers.strconv import quote
+
+Json = dict[str, Any]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_RULE: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_NETWORK_RULE: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_V4: Final = re.compile(r"\d{1,}\.\d{1,}\.\d{1,}\.\d{1,}", re.ASCII)
+_LONGEST: Final = 64
+
+
+def read_address(text: str) -> Address | None:
+    """The address, with leading zeros forgiven; None for what is none. A zone is not part of an address."""
+    if len(text) > _LONGEST or "%" in text:
+        return None
+    if _V4.fullmatch(text):
+        text = ".".join(str(int(part)) for part in text.split("."))
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def validate_address(text: str, field: str, former: Collection[str] = ()) -> Iterator[Mistake]:
+    """One address, of which programs cannot read two things; a wrong one that was there before may stay."""
+    if text in former:
+        return
+    if read_address(text) is None:
+        yield invalid(field, text, _RULE)
+        return
+    try:
+        strict = ipaddress.ip_address(text)
+    except ValueError:
+        yield invalid(field, text, "must not have leading 0s")
+        return
+    if isinstance(strict, ipaddress.IPv6Address) and strict.ipv4_mapped:
+        yield invalid(field, text, "must not be an IPv4-mapped IPv6 address")
+
+
+def address_warnings(text: str, field: str) -> Iterator[str]:
+    """What works and should be written otherwise."""
+    address = read_address(text)
+    if address is None:
+        return
+    try:
+        strict: Address | None = ipaddress.ip_address(text)
+    except ValueError:
+        strict = None
+    mapped = strict.ipv4_mapped if isinstance(strict, ipaddress.IPv6Address) else None
+    if strict is None or mapped is not None:
+        yield f"{field}: non-standard IP address {quote(text)} is invalid: use {quote(str(mapped or address))}"
+    elif isinstance(strict, ipaddress.IPv6Address) and str(strict) != text:
+        yield f"{field}: IPv6 address {quote(text)} should be in RFC 5952 canonical format ({quote(str(strict))})"
+
+
+def validate_pair(texts: list[str], shown: Any, field: str) -> Iterator[Mistake]:
+    """Several addresses are one of each family."""
+    if len(texts) < 2:
+        return
+    families = {_family(address) for text in texts if (address := read_address(text)) is not None}
+    if len(families) != 2 or len(texts) > 2:
+        yield invalid(field, shown, "may specify no more than one IP for each IP family")
+
+
+def validate_network(text: str, field: str) -> Iterator[Mistake]:
+    """A range of addresses, named by its first one."""
+    network = read_network(text)
+    if network is None:
+        yield invalid(field, text, _NETWORK_RULE)
+    elif read_address(text.partition("/")[0]) != network.network_address:
+        yield invalid(field, text, "must not have bits set beyond the prefix length")
+
+
+def validate_network_pair(texts: list[str], field: str) -> Iterator[Mistake]:
+    """Several ranges are one of each family."""
+    networks = [network for text in texts if (network := read_network(text)) is not None]
+    if len(texts) > 1 and (len(texts) > 2 or len({each.version for each in networks}) != 2):
+        yield invalid(field, texts, "may specify no more than one CIDR for each IP family")
+
+
+def read_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """The range, with leading zeros forgiven, and addresses that lie within it; None for what is none."""
+    start, slash, bits = text.partition("/")
+    address = read_address(start)
+    if address is None or not slash or not (bits.isascii() and bits.isdigit() and len(bits) < 4):
+        return None
+    try:
+        return ipaddress.ip_network((address, int(bits)), strict=False)
+    except ValueError:
+        return None
+
+
+def _family(address: Address) -> int:
+    """Go takes an IPv4 address in IPv6 for one of IPv4."""
+    return 4 if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped else address.version

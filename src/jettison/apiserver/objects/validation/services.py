@@ -1,0 +1,372 @@
+"""Services and the addresses behind them: Endpoints and EndpointSlices. Nothing routes by them here."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from jettison.apiserver.objects.validation.addresses import read_address, validate_address
+from jettison.apiserver.objects.validation.containers import one_of, port_or_name
+from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_labels
+from jettison.apiserver.objects.validation.mistakes import (
+    Mistake,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+    unsupported,
+)
+from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
+
+Json = dict[str, Any]
+
+_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_AFFINITIES: Final = ("ClientIP", "None")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_POLICIES: Final = ("Cluster", "Local")
+_DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_FAMILIES: Final = ("IPv4", "IPv6")
+_ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
+_PORT_RULE: Final = "must be between 1 and 65535, inclusive"
+_LONGEST_AFFINITY_SECONDS: Final = 86400
+_MOST_ENDPOINTS: Final = 1000
+_MOST_ADDRESSES: Final = 100
+_MOST_PORTS: Final = 20_000
+_MOST_HINTS: Final = 8
+
+
+def is_headless(spec: Json) -> bool:
+    """Whether a service asks for no address of its own."""
+    return bool((spec.get("clusterIPs") or [spec.get("clusterIP", "")])[0] == "None")
+
+
+def validate_service(service: Json) -> Iterator[Mistake]:
+    """A new one, or one that has changed."""
+    spec = service["spec"]
+    kind, ports = spec.get("type", ""), spec.get("ports") or []
+    if not ports and not is_headless(spec) and kind != "ExternalName":
+        yield required("spec.ports")
+    if kind in ("LoadBalancer", "NodePort") and is_headless(spec):
+        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+    elif kind == "ExternalName":
+        yield from _validate_external_name(spec)
+    yield from _validate_ports(ports)
+    yield from validate_labels(spec.get("selector") or {}, "spec.selector")
+    yield from one_of(spec, "sessionAffinity", "spec", _AFFINITIES)
+    yield from _validate_affinity(spec)
+    yield from _validate_cluster_addresses(spec)
+    for index, text in enumerate(spec.get("externalIPs") or ()):
+        yield from _validate_reachable(text, f"spec.externalIPs[{index}]")
+    yield from one_of(spec, "type", "spec", _TYPES)
+    yield from _validate_port_numbers(ports, kind)
+    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
+        yield forbidden("spec.LoadBalancerSourceRanges", "may only be used when `type` is 'LoadBalancer'")
+    if "allocateLoadBalancerNodePorts" in spec and kind != "LoadBalancer":
+        yield forbidden("spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'")
+    for key in ("externalTrafficPolicy", "internalTrafficPolicy"):
+        if spec.get(key) and spec[key] not in _POLICIES:
+            yield unsupported(f"spec.{key}", spec[key], _POLICIES)
+    if spec.get("trafficDistribution", "PreferClose") not in _DISTRIBUTIONS:
+        yield unsupported("spec.trafficDistribution", spec["trafficDistribution"], _DISTRIBUTIONS)
+
+
+def validate_service_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """An address that a service has stays."""
+    before, after = old["spec"].get("clusterIPs") or [], new["spec"].get("clusterIPs") or []
+    if "ExternalName" not in (new["spec"].get("type"), old["spec"].get("type")):
+        if before and not after:
+            yield invalid("spec.clusterIPs[0]", after or None, "primary clusterIP can not be unset")
+        elif before and before[0] != after[0]:
+            yield invalid("spec.clusterIPs[0]", after, "may not change once set")
+    yield from validate_service(new)
+
+
+def give_families(service: Json, old: Json | None) -> list[Mistake]:
+    """Fill in which kinds of addresses a headless service has, as a cluster with addresses of version 4 does, or say
+    why it cannot have what it asks for. Others would get theirs with an address.
+    """
+    spec, former = service["spec"], {} if old is None else old["spec"]
+    if not is_headless(spec) or spec.get("type") == "ExternalName" or _prefers_as_before(spec, former):
+        return []
+    has_selector = bool(spec.get("selector"))
+    default = former.get("ipFamilyPolicy") or ("SingleStack" if has_selector else "RequireDualStack")
+    policy = spec.setdefault("ipFamilyPolicy", default)
+    if mistakes := list(_validate_cluster_addresses(spec)):
+        return mistakes
+    families = list(spec.get("ipFamilies") or ())
+    if policy == "SingleStack":
+        if families == former.get("ipFamilies"):
+            families = families[:1]
+        if len(families) > 1:
+            why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+            mistakes.append(invalid("spec.ipFamilyPolicy", policy, why))
+    elif families and len(families) < len(former.get("ipFamilies") or ()):
+        why = "must be 'SingleStack' to release the secondary IP family"
+        mistakes.append(invalid("spec.ipFamilyPolicy", policy, why))
+    if not mistakes and has_selector:
+        mistakes += _unconfigured(policy, families)
+    families = families or ["IPv4"]
+    if not has_selector and policy != "SingleStack" and len(families) < 2:
+        families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+    spec["ipFamilies"] = families
+    return mistakes
+
+
+def _prefers_as_before(spec: Json, former: Json) -> bool:
+    kept = ("type", "clusterIPs", "ipFamilies")
+    policies = {spec.get("ipFamilyPolicy"), former.get("ipFamilyPolicy", "PreferDualStack")}
+    return bool(former) and policies == {"PreferDualStack"} and all(spec.get(key) == former.get(key) for key in kept)
+
+
+def _unconfigured(policy: str, families: list[str]) -> Iterator[Mistake]:
+    if policy == "RequireDualStack":
+        yield invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            yield invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+
+
+def warn_service(service: Json) -> Iterator[str]:
+    """What has no effect."""
+    yield "services are kept for clients only: nothing routes traffic to their pods here"
+    spec = service["spec"]
+    if spec.get("type") == "ClusterIP" and is_headless(spec):
+        for key, is_ignored in (
+            ("loadBalancerIP", bool(spec.get("loadBalancerIP"))),
+            ("externalIPs", bool(spec.get("externalIPs"))),
+            ("SessionAffinity", spec.get("sessionAffinity") != "None"),
+        ):
+            if is_ignored:
+                yield f"spec.{key} is ignored for headless services"
+    elif spec.get("externalIPs") and spec.get("type") != "ExternalName":
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if spec.get("externalIPs") and spec.get("type") == "ExternalName":
+        yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    if spec.get("externalName") and spec.get("type") != "ExternalName":
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+
+
+def _validate_external_name(spec: Json) -> Iterator[Mistake]:
+    for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(key):
+            yield forbidden(f"spec.{key}", "may not be set for ExternalName services")
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        yield required("spec.externalName")
+    else:
+        yield from (invalid("spec.externalName", name, why) for why in subdomain_name(name))
+
+
+def _validate_ports(ports: list[Json]) -> Iterator[Mistake]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        where, name = f"spec.ports[{index}]", port.get("name", "")
+        if name:
+            yield from (invalid(f"{where}.name", name, why) for why in label_name(name))
+            if name in names:
+                yield duplicate(f"{where}.name", name)
+            names.add(name)
+        elif len(ports) > 1:
+            yield required(f"{where}.name")
+        if not 1 <= port["port"] <= 65535:
+            yield invalid(f"{where}.port", port["port"], _PORT_RULE)
+        yield from one_of(port, "protocol", where, _PROTOCOLS)
+        yield from port_or_name(port.get("targetPort", 0), f"{where}.targetPort")
+        if "appProtocol" in port:
+            kind = port["appProtocol"]
+            yield from (invalid(f"{where}.appProtocol", kind, why) for why in label_key_complaints(kind))
+
+
+def _validate_port_numbers(ports: list[Json], kind: str) -> Iterator[Mistake]:
+    on_nodes: set[tuple[str, int]] = set()
+    numbers: set[tuple[str, int]] = set()
+    for index, port in enumerate(ports):
+        where, on_node, protocol = f"spec.ports[{index}]", port.get("nodePort", 0), port.get("protocol", "")
+        if on_node and kind == "ClusterIP":
+            yield forbidden(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'")
+        if on_node and (protocol, on_node) in on_nodes:
+            yield duplicate(f"{where}.nodePort", on_node)
+        on_nodes.add((protocol, on_node))
+        if (protocol, port["port"]) in numbers:
+            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": port["port"], "TargetPort": 0}
+            yield duplicate(where, {**shown, "NodePort": 0})
+        numbers.add((protocol, port["port"]))
+
+
+def _validate_affinity(spec: Json) -> Iterator[Mistake]:
+    config, where = spec.get("sessionAffinityConfig"), "spec.sessionAffinityConfig"
+    if spec.get("sessionAffinity") == "None" and config is not None:
+        yield forbidden(where, "must not be set when session affinity is None")
+    if spec.get("sessionAffinity") != "ClientIP":
+        return
+    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if seconds is None:
+        yield required(where, "when session affinity type is ClientIP")
+    elif not 1 <= seconds <= _LONGEST_AFFINITY_SECONDS:
+        why = f"must be greater than 0 and less than {_LONGEST_AFFINITY_SECONDS}"
+        yield invalid(f"{where}.clientIP.timeoutSeconds", seconds, why)
+
+
+def _validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
+        if family not in _FAMILIES:
+            yield unsupported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
+        if family in spec["ipFamilies"][:index]:
+            yield duplicate(f"spec.ipFamilies[{index}]", family)
+    if spec.get("ipFamilyPolicy", "SingleStack") not in _FAMILY_POLICIES:
+        yield unsupported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES)
+    listed = spec.get("clusterIPs") or []
+    if spec.get("clusterIP", "") != (listed[0] if listed else ""):
+        why = (
+            "first value must match `clusterIP`"
+            if spec.get("clusterIP")
+            else "must be empty when `clusterIP` is not specified"
+        )
+        yield invalid("spec.clusterIPs", listed, why)
+    for index, text in enumerate(listed):
+        if text == "None":
+            if index:
+                yield invalid(f"spec.clusterIPs[{index}]", text, "'None' must be the first and only value")
+        else:
+            yield from validate_address(text, f"spec.clusterIPs[{index}]")
+
+
+def _validate_reachable(text: str, field: str) -> Iterator[Mistake]:
+    """An address that others can reach: none of this host alone."""
+    address = read_address(text)
+    if address is None:
+        yield from validate_address(text, field)
+    elif address.is_unspecified:
+        yield invalid(field, text, f"may not be unspecified ({text})")
+    elif address.is_loopback:
+        yield invalid(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    elif address.is_link_local:
+        yield invalid(field, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    elif address.is_multicast and address in ipaddress.ip_network(
+        "224.0.0.0/24" if address.version == 4 else "ff02::/16"
+    ):
+        yield invalid(field, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+
+
+# The addresses behind a service.
+def validate_endpoints(endpoints: Json) -> Iterator[Mistake]:
+    """The old form."""
+    for index, subset in enumerate(endpoints.get("subsets") or ()):
+        where = f"subsets[{index}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            yield required(where, "must specify `addresses` or `notReadyAddresses`")
+        for key in ("addresses", "notReadyAddresses"):
+            for number, each in enumerate(subset.get(key) or ()):
+                yield from _validate_endpoint_address(each, f"{where}.{key}[{number}]")
+        ports = subset.get("ports") or []
+        for number, port in enumerate(ports):
+            yield from _validate_endpoint_port(port, f"{where}.ports[{number}]", needs_name=len(ports) > 1)
+
+
+def validate_endpoints_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """What was accepted before stays so."""
+    if new.get("subsets") != old.get("subsets"):
+        yield from validate_endpoints(new)
+
+
+def _validate_endpoint_address(address: Json, field: str) -> Iterator[Mistake]:
+    yield from validate_address(address["ip"], f"{field}.ip")
+    if address.get("hostname"):
+        yield from (invalid(f"{field}.hostname", address["hostname"], why) for why in label_name(address["hostname"]))
+    if "nodeName" in address:
+        yield from (
+            invalid(f"{field}.nodeName", address["nodeName"], why) for why in subdomain_name(address["nodeName"])
+        )
+    if read_address(address["ip"]) is None:
+        # Kubernetes looks at it twice, and says it twice.
+        yield invalid(f"{field}.ip", address["ip"], "must be a valid IP address")
+    else:
+        yield from _validate_reachable(address["ip"], f"{field}.ip")
+
+
+def _validate_endpoint_port(port: Json, field: str, *, needs_name: bool) -> Iterator[Mistake]:
+    name = port.get("name", "")
+    if name:
+        yield from (invalid(f"{field}.name", name, why) for why in label_name(name))
+    elif needs_name:
+        yield required(f"{field}.name")
+    if not 1 <= port["port"] <= 65535:
+        yield invalid(f"{field}.port", port["port"], _PORT_RULE)
+    yield from one_of(port, "protocol", field, _PROTOCOLS)
+
+
+def validate_endpoint_slice(value: Json) -> Iterator[Mistake]:
+    """The new form."""
+    yield from (
+        one_of(value, "addressType", "", _ADDRESS_TYPES) if value.get("addressType") else (required("addressType"),)
+    )
+    yield from _validate_slice_ports(value.get("ports") or [])
+    endpoints = value.get("endpoints") or []
+    if len(endpoints) > _MOST_ENDPOINTS:
+        yield too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+        return
+    for index, endpoint in enumerate(endpoints):
+        yield from _validate_endpoint(endpoint, f"endpoints[{index}]", value.get("addressType", ""))
+
+
+def validate_endpoint_slice_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """The type of its addresses stays."""
+    yield from validate_endpoint_slice(new)
+    if new.get("addressType") != old.get("addressType"):
+        yield invalid("addressType", new.get("addressType"), "field is immutable")
+
+
+def _validate_slice_ports(ports: list[Json]) -> Iterator[Mistake]:
+    if len(ports) > _MOST_PORTS:
+        yield too_many("ports", len(ports), _MOST_PORTS)
+        return
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        where, name = f"ports[{index}]", port.get("name", "")
+        if name:
+            yield from (invalid(f"{where}.name", name, why) for why in label_name(name))
+        if name in names:
+            yield duplicate(f"{where}.name", name)
+        names.add(name)
+        yield from one_of(port, "protocol", where, _PROTOCOLS)
+
+
+def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistake]:
+    addresses = endpoint.get("addresses") or []
+    if not addresses:
+        yield required(f"{field}.addresses", "must contain at least 1 address")
+    elif len(addresses) > _MOST_ADDRESSES:
+        yield too_many(f"{field}.addresses", len(addresses), _MOST_ADDRESSES)
+    for index, text in enumerate(addresses):
+        where = f"{field}.addresses[{index}]"
+        if kind == "FQDN":
+            yield from (invalid(where, text, why) for why in subdomain_name(text))
+            continue
+        address = read_address(text)
+        if address is None:
+            yield from validate_address(text, where)
+            continue
+        if f"IPv{address.version}" != kind:
+            yield invalid(f"{field}.addresses", text, f"must be an {kind} address")
+        yield from _validate_reachable(text, where)
+    if "nodeName" in endpoint:
+        yield from (
+            invalid(f"{field}.nodeName", endpoint["nodeName"], why) for why in subdomain_name(endpoint["nodeName"])
+        )
+    if "hostname" in endpoint:
+        yield from (invalid(f"{field}.hostname", endpoint["hostname"], why) for why in label_name(endpoint["hostname"]))
+    for index, zone in enumerate(_hints(endpoint, "forZones")):
+        where = f"{field}.hints.forZones[{index}].name"
+        yield from (invalid(where, zone["name"], why) for why in label_value_complaints(zone["name"]))
+    for key in ("forZones", "forNodes"):
+        if len(hints := list(_hints(endpoint, key))) > _MOST_HINTS:
+            yield too_many(f"{field}.hints.{key}", len(hints), _MOST_HINTS)
+
+
+def _hints(endpoint: Json, key: str) -> Iterable[Json]:
+    return (endpoint.get("hints") or {}).get(key) or ()

@@ -1,0 +1,189 @@
+"""What is accepted in a pod or a template and is probably a mistake: told in headers, which kubectl prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from jettison.apiserver.objects.validation.addresses import address_warnings
+from jettison.engine.numbers.quantity import parse
+from jettison.engine.numbers.strconv import quote
+
+Json = dict[str, Any]
+
+OLD_NODE_LABELS: Final = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+"""Labels that nodes no longer have, and what became of them."""
+
+_ANNOTATIONS: Final = {
+    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+_VOLUMES: Final = {
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "flocker": "deprecated in v1.22, non-functional in v1.25+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NO_MATCH: Final = "a null labelSelector results in matching no pod"
+
+
+def pod_warnings(pod: Json, path: str) -> Iterator[str]:
+    """Of a pod, or of the template at this path."""
+    spec, base = pod["spec"], f"{path}." if path else ""
+    where = f"{base}spec"
+    for key in spec.get("nodeSelector") or {}:
+        if key in OLD_NODE_LABELS:
+            yield f"{where}.nodeSelector[{key}]: {OLD_NODE_LABELS[key]}"
+    yield from _node_warnings((spec.get("affinity") or {}).get("nodeAffinity") or {}, f"{where}.affinity.nodeAffinity")
+    for index, each in enumerate(spec.get("topologySpreadConstraints") or ()):
+        place, key = f"{where}.topologySpreadConstraints[{index}]", each["topologyKey"]
+        if key in OLD_NODE_LABELS:
+            yield f"{place}.topologyKey: {key} is {OLD_NODE_LABELS[key]}"
+        if each.get("labelSelector") is None:
+            yield f"{place}.labelSelector: {_NO_MATCH}"
+    annotations = pod["metadata"].get("annotations") or {}
+    for key, why in _ANNOTATIONS.items():
+        if key in annotations:
+            yield f"{base}metadata.annotations[{key}]: {why}"
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for key, why in _VOLUMES.items():
+            if key in volume:
+                yield f"{where}.volumes[{index}].{'storageOS' if key == 'storageos' else key}: {why}"
+    yield from _repeated(spec, where)
+    yield from _fractions(spec.get("overhead") or {}, f"{where}.overhead")
+    yield from _container_warnings(spec, where)
+    yield from _port_warnings(spec, where)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        why = "must be >= 0; negative values are invalid and will be treated as 1"
+        yield f"{where}.terminationGracePeriodSeconds: {why}"
+    yield from _affinity_warnings(spec.get("affinity") or {}, f"{where}.affinity")
+    for index, text in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield from address_warnings(text, f"{where}.dnsConfig.nameservers[{index}]")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from address_warnings(alias["ip"], f"{where}.hostAliases[{index}].ip")
+
+
+def _node_warnings(affinity: Json, where: str) -> Iterator[str]:
+    terms = [
+        (f"{where}.{_REQUIRED}.nodeSelectorTerms[{index}]", term)
+        for index, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ())
+    ]
+    terms += [
+        (f"{where}.{_PREFERRED}[{index}].preference", each["preference"])
+        for index, each in enumerate(affinity.get(_PREFERRED) or ())
+    ]
+    for place, term in terms:
+        for index, each in enumerate(term.get("matchExpressions") or ()):
+            if each["key"] in OLD_NODE_LABELS:
+                yield f"{place}.matchExpressions[{index}].key: {each['key']} is {OLD_NODE_LABELS[each['key']]}"
+
+
+def _affinity_warnings(affinity: Json, where: str) -> Iterator[str]:
+    for key in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(key) or {}
+        for index, term in enumerate(pods.get(_REQUIRED) or ()):
+            if term.get("labelSelector") is None:
+                yield f"{where}.{key}.{_REQUIRED}[{index}].labelSelector: {_NO_MATCH}"
+        for index, each in enumerate(pods.get(_PREFERRED) or ()):
+            if each["podAffinityTerm"].get("labelSelector") is None:
+                yield f"{where}.{key}.{_PREFERRED}[{index}].podAffinityTerm.labelSelector: {_NO_MATCH}"
+
+
+def _repeated(spec: Json, where: str) -> Iterator[str]:
+    for key, name in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
+        seen: set[str] = set()
+        for index, each in enumerate(spec.get(key) or ()):
+            value = each.get(name, "")
+            if value in seen:
+                yield f"{where}.{key}[{index}].{name}: duplicate {name} {quote(value)}"
+            seen.add(value)
+    for index, each in enumerate(spec.get("imagePullSecrets") or ()):
+        if not each.get("name"):
+            yield f'{where}.imagePullSecrets[{index}].name: invalid empty name ""'
+
+
+def _containers(spec: Json, where: str) -> Iterator[tuple[str, Json]]:
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            yield f"{where}.{key}[{index}]", container
+
+
+def _fractions(amounts: Json, where: str, names: tuple[str, ...] = ("memory", "ephemeral-storage")) -> Iterator[str]:
+    """A thousandth of a byte is accepted, and is a mistake."""
+    for name in names:
+        amount = amounts.get(name)
+        if amount is not None and parse(amount).milli % 1000:
+            yield f'{where}[{name}]: fractional byte value "{amount}" is invalid, must be an integer'
+
+
+def _container_warnings(spec: Json, where: str) -> Iterator[str]:
+    for place, container in _containers(spec, where):
+        for name in ("memory", "ephemeral-storage"):
+            for key in ("limits", "requests"):
+                yield from _fractions(container["resources"].get(key) or {}, f"{place}.resources.{key}", (name,))
+        seen: set[str] = set()
+        for index, variable in enumerate(container.get("env") or ()):
+            name, value = variable["name"], variable.get("value", "")
+            own = f"$({name})"
+            # `X=$(X)1` goes on from the former X, and is meant.
+            if name in seen and ("valueFrom" in variable or value == own or own not in value):
+                why = f"hides previous definition of {quote(name)}, which may be dropped when using apply"
+                yield f"{place}.env[{index}]: {why}"
+            seen.add(name)
+
+
+def _port_warnings(spec: Json, where: str) -> Iterator[str]:
+    known: dict[tuple[int, str], list[tuple[str, Json]]] = {}
+    for place, container in _containers(spec, where):
+        for index, port in enumerate(container.get("ports") or ()):
+            here = f"{place}.ports[{index}]"
+            if port.get("hostIP") and not port.get("hostPort"):
+                yield f"{here}: hostIP set without hostPort: {_port_text(port)}"
+            others = known.setdefault((port["containerPort"], port.get("protocol", "")), [])
+            for other, former in others:
+                if word := _clash(port, former):
+                    yield f"{here}: {word} port definition with {other}"
+            others.append((here, port))
+    names: dict[str, str] = {}
+    for place, container in _containers(spec, where):
+        for index, port in enumerate(container.get("ports") or ()):
+            name, here = port.get("name", ""), f"{place}.ports[{index}]"
+            if name in names:
+                other = names[name]
+                use = f"services and probes that select ports by name will use {other}"
+                yield f"{here}: duplicate port name {quote(name)} with {other}, {use}"
+            elif name:
+                names[name] = here
+
+
+def _clash(port: Json, other: Json) -> str:
+    one, two = port.get("hostPort", 0), other.get("hostPort", 0)
+    is_same_address = port.get("hostIP", "") == other.get("hostIP", "")
+    if is_same_address and one == two:
+        return "duplicate"
+    if not one or not two:
+        return "overlapping"
+    has_one_address = bool(port.get("hostIP")) is not bool(other.get("hostIP"))
+    return "dangerously ambiguous" if one == two and has_one_address else ""
+
+
+def _port_text(port: Json) -> str:
+    """As Go prints the struct."""
+    return (
+        f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} ContainerPort:{port['containerPort']} "
+        f"Protocol:{port.get('protocol', '')} HostIP:{port['hostIP']}}}"
+    )

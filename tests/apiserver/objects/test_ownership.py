@@ -1,0 +1,232 @@
+"""Which client owns which field, and server-side apply. Entries and texts are those of Kubernetes v1.36."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jettison.apiserver.objects.ownership.field_sets import difference, intersection, paths, union, without
+from jettison.apiserver.objects.ownership.walks import compare, cut, fields_of, merge, spot_of
+from tests.apiserver.served import APPLY, JSON_PATCH, PODS, STRATEGIC, Served, pod_document
+
+Json = dict[str, Any]
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def entries(answer: Any, *keys: str) -> list[Any]:
+    listed = answer.body["metadata"].get("managedFields", [])
+    return [tuple(each.get(key, "") for key in keys) for each in listed]
+
+
+def owned(answer: Any, manager: str, subresource: str = "") -> list[str]:
+    for each in answer.body["metadata"].get("managedFields", []):
+        if (each["manager"], each.get("subresource", "")) == (manager, subresource):
+            return list(paths(each["fieldsV1"]))
+    return []
+
+
+def apply(api: Served, document: Json, manager: str, force: bool = False, path: str = DEPLOYMENTS) -> Any:
+    query = f"fieldManager={manager}" + ("&force=true" if force else "")
+    return api.patch(f"{path}/{document['metadata']['name']}", document, APPLY, query=query)
+
+
+def deployment(**spec: Any) -> Json:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    whole = {"selector": {"matchLabels": labels}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": whole}
+
+
+def test_sets() -> None:
+    one: Json = {"f:a": {".": {}, "f:b": {}}, "f:c": {}}
+    two: Json = {"f:a": {"f:b": {}, "f:d": {}}}
+    assert union(one, two) == {"f:a": {".": {}, "f:b": {}, "f:d": {}}, "f:c": {}}
+    assert intersection(one, two) == {"f:a": {"f:b": {}}}
+    assert difference(one, two) == {"f:a": {}, "f:c": {}}
+    assert difference(two, {"f:a": {}}) == two, "a field takes nothing below it along"
+    assert without(two, {"f:a": {}}) == {}
+    keyed: Json = {"f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {"f:name": {}}, 'v:"x"': {}}}
+    assert list(paths(keyed)) == ['.ports[="x"]', '.ports[containerPort=80,protocol="TCP"].name']
+
+
+def test_what_a_created_pod_has(api: Served) -> None:
+    """Taken from kube-apiserver; what admission adds, such as tolerations, is no client's."""
+    answer = api.post(PODS, pod_document("p", node="n"), headers={"user-agent": "python-requests/2"})
+    container = ("f:image", "f:imagePullPolicy", "f:name", "f:resources", "f:terminationMessagePath")
+    spec = ("dnsPolicy", "enableServiceLinks", "nodeName", "restartPolicy", "schedulerName", "securityContext")
+    (entry,) = answer.body["metadata"]["managedFields"]
+    assert entry.pop("time")
+    assert entry == {
+        "manager": "python-requests", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+            "f:spec": {
+                "f:containers": {
+                    'k:{"name":"c"}': {".": {}, **{key: {} for key in container}, "f:terminationMessagePolicy": {}},
+                },
+                **{f"f:{key}": {} for key in spec}, "f:terminationGracePeriodSeconds": {},
+            },
+        },
+    }  # fmt: skip
+
+
+def test_a_status_is_another_entry_and_takes_nothing_of_the_rest(api: Served) -> None:
+    api.post(PODS, pod_document("p"), query="fieldManager=maker")
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "spec": {"nodeName": "x"}}
+    answer = api.patch(f"{PODS}/p/status", ready, STRATEGIC, query="fieldManager=node")
+    assert entries(answer, "manager", "subresource") == [("maker", ""), ("node", "status")]
+    assert owned(answer, "node", "status")[:2] == [".status.conditions", '.status.conditions[type="Ready"]']
+    again = api.patch(f"{PODS}/p/status", ready, STRATEGIC, query="fieldManager=node")
+    assert again.body == answer.body, "a write that changes nothing is none"
+
+
+def test_a_write_takes_what_it_changes_and_a_removal_is_nobodys(api: Served) -> None:
+    api.post(PODS, pod_document("p", labels={"a": "1", "b": "1"}), query="fieldManager=one")
+    answer = api.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "2", "b": None}}}, query="fieldManager=two")
+    assert owned(answer, "two") == [".metadata.labels.a"]
+    assert ".metadata.labels" in owned(answer, "one")
+    assert not {".metadata.labels.a", ".metadata.labels.b"} & set(owned(answer, "one"))
+
+
+def test_evicting_and_binding_change_no_entry(api: Served) -> None:
+    api.post(PODS, pod_document("p", metadata={"finalizers": ["a/b"]}), query="fieldManager=one")
+    before = api.get(f"{PODS}/p").body["metadata"]["managedFields"]
+    binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+    assert api.post(f"{PODS}/p/binding", binding).code == 201
+    assert api.evict("p").code == 201
+    assert api.get(f"{PODS}/p").body["metadata"]["managedFields"] == before
+
+
+def test_apply_owns_what_it_says_and_removes_what_it_says_no_more(api: Served) -> None:
+    first = deployment(replicas=2, minReadySeconds=5)
+    first["metadata"]["annotations"] = {"a": "1", "b": "1"}
+    made = apply(api, first, "me")
+    assert (made.code, entries(made, "manager", "operation")) == (201, [("me", "Apply")])
+    api.patch(f"{DEPLOYMENTS}/d", {"metadata": {"annotations": {"b": "2", "c": "3"}}}, query="fieldManager=other")
+    second = deployment(replicas=3)
+    answer = apply(api, second, "me")
+    assert answer.code == 200, answer.content
+    assert answer.body["metadata"]["annotations"] == {"b": "2", "c": "3"}
+    assert (answer.body["spec"]["replicas"], "minReadySeconds" in answer.body["spec"]) == (3, False)
+    # A list with keys is taken apart: what others have added stays.
+    more = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "x", "image": "y"}}]
+    api.patch(f"{DEPLOYMENTS}/d", more, JSON_PATCH, query="fieldManager=other")
+    answer = apply(api, deployment(), "me")
+    assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == ["c", "x"]
+    assert answer.body["spec"]["replicas"] == 1, "what no client wants any more is the default again"
+
+
+def test_conflicts(api: Served) -> None:
+    apply(api, deployment(replicas=2), "one")
+    api.patch(f"{DEPLOYMENTS}/d", {"spec": {"replicas": 5}}, query="fieldManager=scaler")
+    answer = apply(api, deployment(replicas=2), "one")
+    assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+    assert answer.message == 'Apply failed with 1 conflict: conflict with "scaler" using apps/v1: .spec.replicas'
+    assert answer.body["details"]["causes"] == [
+        {
+            "reason": "FieldManagerConflict",
+            "message": 'conflict with "scaler" using apps/v1',
+            "field": ".spec.replicas",
+        }
+    ]
+    apply(api, deployment(replicas=5), "two")
+    answer = apply(api, deployment(replicas=1, minReadySeconds=1), "three")
+    assert answer.message == (
+        'Apply failed with 2 conflicts: conflicts with "scaler" using apps/v1:\n- .spec.replicas\n'
+        'conflicts with "two":\n- .spec.replicas'
+    )
+    forced = apply(api, deployment(replicas=1), "three", force=True)
+    assert (forced.code, forced.body["spec"]["replicas"]) == (200, 1)
+    assert ".spec.replicas" not in owned(forced, "two") + owned(forced, "scaler")
+    assert apply(api, deployment(replicas=1), "four").code == 200, "to say the same is no conflict"
+
+
+def test_what_cannot_be_applied(api: Served) -> None:
+    assert apply(api, {**deployment(), "kind": "Pod"}, "me").message == "invalid object type: apps/v1, Kind=Pod"
+    wrong = deployment(bogus=1)
+    text = (
+        "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.bogus: field not declared in schema"
+    )
+    assert (apply(api, wrong, "me").code, apply(api, wrong, "me").message) == (500, text)
+    twice = deployment()
+    twice["spec"]["template"]["spec"]["containers"] *= 2
+    assert 'duplicate entries for key [name="c"]' in apply(api, twice, "me").message
+    given = deployment()
+    given["metadata"]["managedFields"] = []
+    assert apply(api, given, "me").message == "metadata.managedFields must be nil"
+
+
+def test_a_client_may_reset_and_hand_over(api: Served) -> None:
+    api.post(PODS, pod_document("p"), query="fieldManager=one")
+    whole = api.get(f"{PODS}/p").body
+    whole["metadata"]["managedFields"][0]["manager"] = "heir"
+    assert entries(api("PUT", f"{PODS}/p", whole, query="fieldManager=x"), "manager") == [("heir",)]
+    whole["metadata"]["resourceVersion"] = ""
+    whole["metadata"]["managedFields"] = [{"operation": "Steal"}]
+    assert entries(api("PUT", f"{PODS}/p", whole), "manager") == [("heir",)], "nonsense is not heard"
+    whole["metadata"]["managedFields"] = [{}]
+    assert entries(api("PUT", f"{PODS}/p", whole), "manager") == []
+
+
+def test_kubectl_goes_over_from_the_clients_side(api: Served) -> None:
+    """What kubectl applied on its own side, with an annotation, it may apply on the server's without a conflict."""
+    key = "kubectl.kubernetes.io/last-applied-configuration"
+    first = deployment(replicas=2)
+    noted = {**first, "metadata": {"name": "d", "annotations": {key: json.dumps(first)}}}
+    api.post(DEPLOYMENTS, noted, query="fieldManager=kubectl-client-side-apply")
+    answer = apply(api, deployment(replicas=3), "kubectl")
+    assert (answer.code, answer.body["spec"]["replicas"]) == (200, 3)
+    assert json.loads(answer.body["metadata"]["annotations"][key])["spec"]["replicas"] == 3
+    api.patch(f"{DEPLOYMENTS}/d", {"spec": {"replicas": 9}}, query="fieldManager=scaler")
+    assert apply(api, deployment(replicas=3), "kubectl").code == 409
+
+
+def test_entries_are_few(api: Served) -> None:
+    api.post(PODS, pod_document("p"), query="fieldManager=m")
+    for number in range(15):
+        patch = {"metadata": {"annotations": {f"a{number}": "x"}}}
+        answer = api.patch(f"{PODS}/p", patch, query=f"fieldManager=m{number:02}")
+        api.clock.seconds += 1
+    names = [each for (each,) in entries(answer, "manager")]
+    assert (len(names), names[0], names[-1]) == (10, "ancient-changes", "m14")
+    assert {".metadata.annotations.a0", ".spec.dnsPolicy"} <= set(owned(answer, "ancient-changes"))
+
+
+def test_entries_survive_a_restart_byte_for_byte(api: Served) -> None:
+    """What is written is what is read: a checksum is over the whole."""
+    from jettison.apiserver.storage.stored import Stored
+
+    api.post(PODS, pod_document("p"), query="fieldManager=m")
+    content = api.get(f"{PODS}/p").content
+    body = b"{" + content.partition(b'"apiVersion":"v1",')[2]
+    again = Stored.read("pods", ("default", "p"), 1, body)
+    assert (again.body, len(again.managed), "managedFields" in again.object["metadata"]) == (body, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "expected"),
+    [
+        (["a", "b", "c"], ["c", "a"], ["b", "c", "a"]),
+        (["a", "b"], ["x", "a"], ["x", "a", "b"]),
+        (["a", "b", "c"], ["b"], ["a", "b", "c"]),
+        ([], ["a"], ["a"]),
+    ],
+)
+def test_order_of_merged_lists(live: list[str], applied: list[str], expected: list[str]) -> None:
+    def value(names: list[str]) -> Json:
+        return {"spec": {"containers": [{"name": name} for name in names]}}
+
+    merged = merge(spot_of("Pod"), value(live), value(applied))
+    assert [each["name"] for each in merged["spec"]["containers"]] == expected
+
+
+def test_atomic_values_are_one_field() -> None:
+    place = spot_of("Pod")
+    old = {"spec": {"tolerations": [{"key": "a"}], "nodeSelector": {"a": "1"}}}
+    new = {"spec": {"tolerations": [{"key": "b"}], "nodeSelector": {"a": "1", "b": "2"}}}
+    assert compare(place, old, new).modified == {"f:spec": {"f:tolerations": {}, "f:nodeSelector": {}}}
+    assert fields_of(place, old) == {"f:spec": {"f:tolerations": {}, "f:nodeSelector": {}}}
+    assert cut(place, new, {"f:spec": {"f:tolerations": {}}}) == {"spec": {"nodeSelector": {"a": "1", "b": "2"}}}

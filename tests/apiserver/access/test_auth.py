@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lightkube.config.kubeconfig import KubeConfig
 
+from jettison.apiserver.access.account_tokens import AccountTokens
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, TokenEntry, User, ensure_tokens, write_kubeconfig
 from jettison.apiserver.access.authorization import Authorizer, denied
 from jettison.apiserver.access.roles import ROLES, Access
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.storage.stored import Stored
+from jettison.clock import SystemClock
 from jettison.errors import InputError
 
 ADMIN, VIEWER, EVICTOR = (User(name, (), name) for name in ("admin", "viewer", "evictor"))
@@ -50,12 +52,17 @@ class NothingStored:
         return False
 
 
+def account_tokens() -> AccountTokens:
+    return AccountTokens(b"k" * 32, NothingStored(), SystemClock())
+
+
 def is_allowed(user: User, access: Access) -> bool:
     return Authorizer(NothingStored()).judge(user, access).is_allowed
 
 
 def authenticator() -> Authenticator:
-    return Authenticator([TokenEntry("a" * 16, "ann", "admin"), TokenEntry("b" * 16, "bob", "viewer", ("team",))])
+    entries = [TokenEntry("a" * 16, "ann", "admin"), TokenEntry("b" * 16, "bob", "viewer", ("team",))]
+    return Authenticator(entries, account_tokens())
 
 
 def test_a_token_names_a_user_with_groups() -> None:
@@ -85,14 +92,20 @@ def test_the_admin_may_do_everything_and_an_anonymous_user_nothing() -> None:
     assert not any(is_allowed(ANONYMOUS, access) for access in EVERY_ACCESS)
 
 
-def test_a_viewer_reads_everything_and_writes_only_questions_about_itself() -> None:
+def test_a_viewer_reads_all_but_secrets_and_streams_and_writes_only_questions_about_itself() -> None:
     allowed = {access for access in EVERY_ACCESS if is_allowed(VIEWER, access)}
     assert {access.resource for access in allowed if access.verb not in READ} == {
         "selfsubjectaccessreviews",
         "selfsubjectrulesreviews",
         "selfsubjectreviews",
     }
-    assert all(access in allowed for access in EVERY_ACCESS if access.verb in READ)
+    streams = ("attach", "exec", "portforward", "proxy")
+    readable = {
+        access
+        for access in EVERY_ACCESS
+        if access.verb in READ and access.resource != "secrets" and access.subresource not in streams
+    }
+    assert {access for access in allowed if access.verb in READ} == readable
 
 
 def test_an_unknown_user_may_ask_about_itself_and_no_more() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from jettison.apiserver.access import certificates
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.access.identity import LOOPBACK_NAMES, IdentityMaker, ServerIdentity
+from jettison.clock import SystemClock
 from jettison.errors import InputError
 
 
@@ -71,10 +71,15 @@ def test_a_new_name_renews_the_certificate_but_not_the_authority(tmp_path: Path)
     handshake(second, "10.1.2.3")
 
 
-def test_what_expires_within_a_year_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "_LIFETIME", timedelta(days=364))
-    short = ensure_identity(tmp_path)
-    monkeypatch.undo()
+class NineYearsAgo(SystemClock):
+    """Certificates of then last 3,650 days, of which 364 are left."""
+
+    def now_ns(self) -> int:
+        return super().now_ns() - 3286 * 24 * 3600 * 10**9
+
+
+def test_what_expires_within_a_year_is_renewed(tmp_path: Path) -> None:
+    short = ensure_identity(tmp_path, clock=NineYearsAgo())
     renewed = ensure_identity(tmp_path)
     assert renewed.authority_pem != short.authority_pem
     handshake(renewed, "localhost")

@@ -17,11 +17,11 @@ from jettison.apiserver.objects.resources import (
     Resource,
 )
 from jettison.errors import ApiError
-from tests.apiserver.access.test_auth import NothingStored
+from tests.apiserver.access.test_auth import NothingStored, account_tokens
 from tests.apiserver.served import Served
 
 RIGHTS = Authorizer(NothingStored())
-KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")])
+KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")], account_tokens())
 ADMIN, EVICTOR = User("ann", ("system:masters",), "admin"), User("bob", ("jettison:evictors",), "evictor")
 NODE = User("system:node:n1", ("system:nodes",), "node")
 EVICT = {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "eviction", "namespace": "a"}}

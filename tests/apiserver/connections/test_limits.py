@@ -147,6 +147,29 @@ def test_the_third_of_two_is_refused_and_the_next_one_after_that_is_not(query: s
     run(work())
 
 
+@pytest.mark.parametrize(
+    ("long", "status"),
+    [
+        (scope(query="watch=1&x=" + "y" * 8192), 431),
+        (scope("/api/v1/namespaces/" + "y" * 8192 + "/pods", "watch=1"), 431),
+        (scope(query="watch=1", accept="y" * 8192), 431),
+        (scope("/api/v1/namespaces/a/pods/p/log", "follow=true&x=" + "y" * 8192), 431),
+        (scope(query="watch=1&x=" + "y" * 8000), 200),
+        (scope(query="labelSelector=" + "y" * 60000), 200),
+        (scope("/api/v1/namespaces/a/pods/p/exec", "command=" + "y" * 60000), 200),
+    ],
+)
+def test_what_lasts_begins_with_few_words(long: Scope, status: int) -> None:
+    """2,000 watches of one user would keep 64 KiB each, and several times that once it is taken apart."""
+
+    async def work() -> None:
+        answer = Answer()
+        await Limits(ok, asyncio.Event())(long, receiver(b""), answer)
+        assert answer.status == status
+
+    run(work())
+
+
 def test_watches_do_not_take_the_place_of_requests() -> None:
     async def work() -> None:
         release = asyncio.Event()

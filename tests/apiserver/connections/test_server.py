@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
-from jettison.apiserver.connections import connection as connections
 from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
 from jettison.apiserver.connections.endpoint import Endpoint, is_loopback, parse_endpoint
-from jettison.apiserver.connections.limits import Receive, Scope, Send
+from jettison.apiserver.connections.limits import ConnectionPatience, Receive, Scope, Send
 from jettison.apiserver.connections.server import listen, serve
 from jettison.errors import InputError, JettisonError
 
@@ -82,14 +81,18 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def with_server(folder: Path, work: Callable[[Endpoint, ssl.SSLContext, asyncio.Event], Awaitable[None]]) -> None:
+def with_server(
+    folder: Path,
+    work: Callable[[Endpoint, ssl.SSLContext, asyncio.Event], Awaitable[None]],
+    patience: ConnectionPatience | None = None,
+) -> None:
     """Run `work` beside a server with the app above."""
 
     async def main() -> None:
         identity = ensure_identity(folder)
         listener, endpoint = listen(Endpoint("127.0.0.1", 0))
         stop, ready = asyncio.Event(), asyncio.Event()
-        server = asyncio.create_task(serve(app, listener, identity, stop, on_ready=ready.set))
+        server = asyncio.create_task(serve(app, listener, identity, stop, on_ready=ready.set, patience=patience))
         await ready.wait()
         client = ssl.create_default_context(cadata=identity.authority_pem.decode())
         try:
@@ -145,25 +148,19 @@ def test_a_head_that_is_too_large_is_refused(tmp_path: Path, request_bytes: byte
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET / HTTP/1.1\r\n", b"\r\n\r\n"])
-def test_a_head_that_does_not_come_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beginning: bytes
-) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
-
+def test_a_head_that_does_not_come_is_not_waited_for(tmp_path: Path, beginning: bytes) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         assert (await answer(endpoint, client, beginning)).startswith(b"HTTP/1.1 408")
 
-    with_server(tmp_path, work)
+    with_server(tmp_path, work, ConnectionPatience(head_seconds=0.2))
 
 
-def test_the_clock_of_the_head_does_not_run_during_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
-
+def test_the_clock_of_the_head_does_not_run_during_the_answer(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         told = await answer(endpoint, client, b"GET /slow HTTP/1.1\r\nconnection: close\r\n\r\n")
         assert told.endswith(b"hello\r\n0\r\n\r\n")
 
-    with_server(tmp_path, work)
+    with_server(tmp_path, work, ConnectionPatience(head_seconds=0.1))
 
 
 @pytest.mark.parametrize(
@@ -184,9 +181,7 @@ async def pour(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0)
 
 
-def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_IGNORED_BYTES", 100_000)
-
+def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
         writer.write(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -194,7 +189,7 @@ def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path, mo
         with pytest.raises(ConnectionError):
             await pour(writer)
 
-    with_server(tmp_path, work)
+    with_server(tmp_path, work, ConnectionPatience(ignored_bytes=100_000))
 
 
 def test_a_client_without_tls_is_sent_away(tmp_path: Path) -> None:

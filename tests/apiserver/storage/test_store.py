@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jettison.apiserver.objects.ownership.records import UPDATE, Entries, entry
 from jettison.apiserver.objects.resources import LEASES, NODES, PODS
 from jettison.apiserver.storage.log import Log
 from jettison.apiserver.storage.store import HISTORY, Store
@@ -120,6 +122,95 @@ def test_writes_of_one_turn_share_a_transaction(tmp_path: Path, monkeypatch: pyt
 
     on_store(tmp_path, work)
     assert len(commits) == 1
+
+
+def test_a_write_over_an_own_one_that_waits_for_the_disk_takes_its_place(tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        changes: list[Change] = []
+        store.follow(LEASES, store.version, changes.append)
+        first = store.put(LEASES, "x", "a", named("a", n=1))
+        store.put(LEASES, "x", "b", named("b"))
+        second = store.put(LEASES, "x", "a", named("a", n=2), over=first)
+        assert second.version == first.version
+        # Another client has written it since, so its version may have been shown.
+        other = store.put(LEASES, "x", "a", named("a", n=3))
+        third = store.put(LEASES, "x", "a", named("a", n=4), over=second)
+        assert [other.version, third.version] == [first.version + 2, first.version + 3]
+        await store.durable(first)
+        fourth = store.put(LEASES, "x", "a", named("a", n=5), over=third)
+        assert fourth.version == third.version + 1
+        await store.durable(fourth)
+        told = [change.stored.object.get("n") for change in changes]
+        assert told == [2, None, 3, 4, 5]
+
+    async def look(store: Store) -> None:
+        past = [store.list_at(LEASES, "x", version)[0].object["n"] for version in range(1, 6)]
+        assert past == [2, 2, 3, 4, 5]
+
+    on_store(tmp_path, work)
+    on_store(tmp_path, look)
+
+
+def test_a_write_over_one_that_is_on_its_way_to_the_disk_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    real = Log.commit
+
+    def wait(log: Log) -> None:
+        started.set()
+        go_on.wait(10)
+        real(log)
+
+    monkeypatch.setattr(Log, "commit", wait)
+
+    async def work(store: Store) -> None:
+        first = store.put(LEASES, "x", "a", named("a", n=1))
+        while not started.is_set():
+            await asyncio.sleep(0.001)
+        second = store.put(LEASES, "x", "a", named("a", n=2), over=first)
+        go_on.set()
+        await store.durable(second)
+        assert second.version == first.version + 1
+
+    on_store(tmp_path, work)
+
+
+def test_a_restart_reads_equal_entries_once_and_confuses_none(tmp_path: Path) -> None:
+    def owned(*keys: str) -> Entries:
+        return tuple(entry("m", UPDATE, "v1", "2026-01-01T00:00:00Z", "", {f"f:{key}": {}}) for key in keys)
+
+    written = {"a": owned("x"), "b": owned("x"), "c": owned("x", "y"), "d": owned("x"), "e": (), "f": owned("y")}
+
+    async def write(store: Store) -> None:
+        for name, managed in written.items():
+            store.put(LEASES, "x", name, named(name), managed=managed)
+        await store.settled()
+
+    async def look(store: Store) -> None:
+        found = {stored.key[1]: stored for stored in store.list(LEASES)[0]}
+        assert {name: stored.managed for name, stored in found.items()} == written
+        assert found["a"].managed is found["b"].managed is found["d"].managed
+        assert {name: stored.metadata["name"] for name, stored in found.items()} == {name: name for name in written}
+        assert all(stored.body.count(b"managedFields") == bool(stored.managed) for stored in found.values())
+
+    on_store(tmp_path, write)
+    on_store(tmp_path, look)
+
+
+def test_rows_that_are_forgotten_keep_the_seal_right_also_after_compacting(tmp_path: Path) -> None:
+    """The seal is the sum of all checksums: a wrong one for a row that goes would make the store look damaged."""
+
+    async def work(store: Store) -> None:
+        for turn in range(30):
+            await create(store, LEASES, named(f"gone{turn}"))
+            await delete(store, LEASES, "x", f"gone{turn}")
+            if turn == 15:
+                store.compact()
+        assert store.list(LEASES)[0] == []
+
+    for _ in range(3):
+        on_store(tmp_path, work, history=10)
 
 
 def test_a_disk_that_refuses_fails_the_writes_and_leaves_the_state(

@@ -18,7 +18,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -26,12 +25,14 @@ from urllib.parse import unquote
 import msgspec
 import yaml
 
+from jettison.apiserver.access.account_tokens import AccountTokens
 from jettison.apiserver.access.roles import ROLES, Access
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name
 from jettison.apiserver.storage.private_files import read_private, write_private
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import decode
+from jettison.values import frozen
 
 NODE_PREFIX: Final = "system:node:"
 AUTHENTICATED: Final = "system:authenticated"
@@ -57,7 +58,7 @@ _SHORTEST = 16
 _CLUSTER = "jettison"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class User:
     """A user that the server knows, or `ANONYMOUS`; without a `role` it may do almost nothing."""
 
@@ -85,7 +86,8 @@ ANONYMOUS: Final = User("system:anonymous", (_UNAUTHENTICATED,), "")
 class Authenticator:
     """The known tokens, by their hashes: a look-up by a secret would tell by its time how much of a guess was right."""
 
-    def __init__(self, entries: Iterable[TokenEntry]) -> None:
+    def __init__(self, entries: Iterable[TokenEntry], accounts: AccountTokens) -> None:
+        self.accounts = accounts
         self._users: dict[bytes, User] = {}
         self._roles: dict[str, str] = {}
         for entry in entries:
@@ -101,7 +103,15 @@ class Authenticator:
         token = rest.partition(" ")[0]
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
-        return self._users.get(_digest(token))
+        return self._users.get(_digest(token)) or self._account(token)
+
+    def _account(self, token: str) -> User | None:
+        holder = self.accounts.holder(token)
+        if holder is None:
+            return None
+        name = f"{_ACCOUNT_PREFIX}{holder.namespace}:{holder.name}"
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{holder.namespace}", AUTHENTICATED)
+        return self.subject(User(name, groups, "", holder.uid, holder.extra))
 
     def subject(self, wanted: User) -> User:
         """The user of that name and those groups, with the role that either gives it.

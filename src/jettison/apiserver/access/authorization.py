@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from jettison.apiserver.access.auth import Authenticator, User
 from jettison.apiserver.access.node_restriction import NodeRestriction, StoredObjects
 from jettison.apiserver.access.roles import Access, Grant, grants
-from jettison.apiserver.http.statuses import refused
+from jettison.apiserver.http.statuses import refused, too_large
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
 from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm, parse_field_selector
@@ -46,6 +48,7 @@ _SERVERS: Final = frozenset(
 _DEEPEST_NAMED: Final = 2
 _MOST_NAMED: Final = 10
 _ABSENT: Final = object()
+_encode = msgspec.json.Encoder().encode
 
 _ATTRIBUTES = ("group", "resource", "subresource", "namespace", "name")
 
@@ -87,17 +90,37 @@ class Authorizer:
         if user.node and (why := self._nodes.refusal(user.node, access, old, new)):
             raise refused(access.group, access.resource, name, why)
 
+    def check_token(self, user: User, access: Access, spec: Json) -> None:
+        """As `check_write`, for a token that is asked for. Tokens without audiences of their own are the server's."""
+        if user.node and (why := self._nodes.token_refusal(user.node, user.name, access.namespace, spec)):
+            raise refused(access.group, access.resource, access.name, why)
+
     def check_eviction(self, user: User, access: Access, pod: Json) -> None:
         """As `check_write`, for a pod that is to be evicted."""
         if user.node and (why := self._nodes.eviction_refusal(user.node, pod)):
             raise refused(access.group, access.resource, access.name, why)
 
+    def most_bytes(self, user: User, access: Access) -> int | None:
+        """Of a body of such a request; None: as many as of any."""
+        limits = [grant.most_bytes for grant in _covering(user, access)]
+        known = [each for each in limits if each is not None]
+        return max(known) if limits and len(known) == len(limits) else None
+
+    def is_limited(self, user: User, access: Access) -> bool:
+        """Whether the user may change some fields only."""
+        return bool(_changeable(_covering(user, access)))
+
     def check_fields(self, user: User, access: Access, old: Json, new: Json) -> None:
         """403 where the role names fields and something else has changed. `new` is what is going to be stored.
 
-        What counts is the object that comes out, so that it does not matter by which kind of patch it was made.
+        What counts is the object that comes out, so that it does not matter by which kind of patch it was made. And 413
+        where these fields, or the object without them, become larger than such a request may be: a thousand small
+        patches would make an object that costs every reader as much as a large one.
         """
         fields = _changeable(_covering(user, access))
+        most_bytes = self.most_bytes(user, access)
+        if most_bytes is not None and _size(new, fields) > max(most_bytes, _size(old, fields)):
+            raise too_large(most_bytes)
         if not fields:
             return
         allowed = frozenset(tuple(field.split(".")) for field in fields)
@@ -126,6 +149,20 @@ def _changeable(covering: Iterator[Grant] | list[Grant]) -> tuple[str, ...]:
             return ()
         fields += grant.fields
     return fields
+
+
+def _size(value: Json, fields: tuple[str, ...]) -> int:
+    """Bytes of these fields, or of all but what the server adds."""
+    if not fields:
+        kept = {key: each for key, each in value["metadata"].items() if key != "managedFields"}
+        return len(_encode({**value, "metadata": kept}))
+    size = 0
+    for field in fields:
+        found: Any = value
+        for step in field.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+        size += len(_encode(found))
+    return size
 
 
 def _changed(path: Path, old: Any, new: Any, fields: frozenset[Path]) -> Iterator[str]:
@@ -259,6 +296,8 @@ def _rules(asker: User) -> dict[str, Any]:
         if grant.own_only:
             continue
         rules += _rules_of(grant)
+        if grant.without:
+            unsaid.append(f"{', '.join(sorted(grant.verbs))} does not cover {', '.join(sorted(grant.without))}")
         if grant.fields:
             verbs, resources = ", ".join(sorted(grant.verbs)), ", ".join(sorted(grant.resources))
             unsaid.append(f"{verbs} of {resources} may change only {', '.join(grant.fields)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from jettison.apiserver.access.identity import AUTHORITY, CHAIN, CLIENT_NAME, LO
 from jettison.apiserver.storage.private_files import make_private_folder, read_private, write_private
 from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import InputError
+from jettison.values import frozen
 
 _LIFETIME = timedelta(days=3650)
 # All are renewed at a start only, and a server may run for months.
@@ -31,7 +31,7 @@ _RENEW_BEFORE = timedelta(days=365)
 _BACKDATE = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Signed:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -135,7 +135,7 @@ def _sign(
         # OpenSSL's strict mode, the default from Python 3.13 on, refuses a chain without both key identifiers.
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
-    alternatives = [_alternative(each) for each in sorted(names)]
+    alternatives = [alternative_name(each) for each in sorted(names)]
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return _Signed(key, builder.sign(issuer_key, hashes.SHA256()))
@@ -159,7 +159,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def alternative_name(name: str) -> x509.GeneralName:
+    """An address, or else a name of DNS."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

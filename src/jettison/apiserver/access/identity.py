@@ -9,10 +9,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from jettison.errors import InputError
+from jettison.values import frozen
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 """A server certificate always holds these; kubectl's port forwards and tunnels end at one of them."""
@@ -26,7 +26,7 @@ _CLIENT = "kubelet-client.pem"
 _MAKER = "jettison.apiserver.access.certificates"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerIdentity:
     """What the server shows to clients (`chain`: key and certificate in one file), and the authority that signed it."""
 

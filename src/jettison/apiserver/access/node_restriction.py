@@ -81,6 +81,8 @@ class NodeRestriction:
                     return f"node '{node}' cannot read '{access.name}', only its own Node object"
             case "serviceaccounts":
                 return self._account_objection(node, access)
+            case "secrets" | "configmaps":
+                return self._configuration_objection(node, access)
             case _ if access.qualified == _LEASES:
                 return _lease_objection(node, access)
         return ""
@@ -103,21 +105,61 @@ class NodeRestriction:
         return "" if found is not None and _node_of(found.object) == node else _unrelated(node)
 
     def _account_objection(self, node: str, access: Access) -> str:
-        if access.verb != "get" or access.subresource:
+        if access.verb == "get" and not access.subresource:
+            if not access.namespace:
+                return "can only read namespaced object of this type"
+            if not access.name:
+                return _NAMELESS
+        elif access.verb != "create" or not access.name:
             return "can only create tokens for individual service accounts"
+        elif access.subresource != "token":
+            return "can only create token subresource of serviceaccount"
+        is_used = any(
+            pod["spec"].get("serviceAccountName") == access.name for pod in self._pods_of(node, access.namespace)
+        )
+        return "" if is_used else _unrelated(node)
+
+    def _configuration_objection(self, node: str, access: Access) -> str:
+        """A node reads, by their names, the secrets and config maps that its pods refer to."""
+        if access.verb not in ("get", "list", "watch"):
+            return "can only read resources of this type"
+        if access.subresource:
+            return "cannot read subresource"
         if not access.namespace:
             return "can only read namespaced object of this type"
         if not access.name:
             return _NAMELESS
-        pods, _ = self._objects.list(PODS, access.namespace)
-        # Mirrors do not count: the node writes them itself, and could grant itself any account.
-        is_used = any(
-            _node_of(each.object) == node
-            and each.object["spec"].get("serviceAccountName") == access.name
-            and not is_mirror(each.object)
-            for each in pods
-        )
+        kind = "secret" if access.resource == "secrets" else "configMap"
+        is_used = any(access.name in referred_names(pod["spec"], kind) for pod in self._pods_of(node, access.namespace))
         return "" if is_used else _unrelated(node)
+
+    def _pods_of(self, node: str, namespace: str) -> Iterator[Json]:
+        """Without mirrors: the node writes them itself, and could grant itself any account or secret."""
+        pods, _ = self._objects.list(PODS, namespace)
+        return (each.object for each in pods if _node_of(each.object) == node and not is_mirror(each.object))
+
+    def token_refusal(self, node: str, user: str, namespace: str, spec: Json) -> str:
+        """Why the node may not have this token: it must be for a pod of its own, and for an audience of that pod."""
+        reference = spec.get("boundObjectRef") or {}
+        if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
+            return "node requested token not bound to a pod"
+        uid = reference.get("uid", "")
+        if not uid:
+            return "node requested token with a pod binding without a uid"
+        found = self._objects.get(PODS, namespace, reference["name"])
+        if found is None:
+            raise not_found(PODS, reference["name"])
+        if uid != found.metadata["uid"]:
+            why = f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            return f"{why}The object might have been deleted and then recreated"
+        if _node_of(found.object) != node:
+            return "node requested token bound to a pod scheduled on a different node"
+        audiences = spec.get("audiences") or [""]
+        if len(audiences) > 1:
+            return "node may only request 0 or 1 audiences"
+        if audiences[0] not in _token_audiences(found.object["spec"]):
+            return f"{user} is not authorized to request tokens for audience {quote(audiences[0])}"
+        return ""
 
     def refusal(self, node: str, access: Access, old: Json | None, new: Json | None) -> str:
         """Why the node may not write this. Without `old` it creates the object, without `new` it deletes it."""
@@ -267,6 +309,32 @@ def _referred(spec: Json) -> Iterator[str]:
         yield from (what for key, what in _REFERRING_VOLUMES.items() if volume.get(key) is not None)
         for source in (volume.get("projected") or {}).get("sources") or ():
             yield from (what for key, what in _REFERRING_SOURCES.items() if source.get(key) is not None)
+
+
+def referred_names(spec: Json, kind: str) -> set[str]:
+    """The names of all objects of this kind, `secret` or `configMap`, that a pod is to be given."""
+    names = {each.get("name") for each in spec.get("imagePullSecrets") or ()} if kind == "secret" else set()
+    for volume in spec.get("volumes") or ():
+        if kind == "configMap":
+            names.add((volume.get("configMap") or {}).get("name"))
+        else:
+            names |= {_secret_of(key, source) for key, source in volume.items() if isinstance(source, Mapping)}
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        names |= {(each.get(kind) or {}).get("name") for each in sources}
+    for container in (each for part in _CONTAINERS for each in spec.get(part) or ()):
+        names |= {(each.get(f"{kind}Ref") or {}).get("name") for each in container.get("envFrom") or ()}
+        variables = ((each.get("valueFrom") or {}) for each in container.get("env") or ())
+        names |= {(each.get(f"{kind}KeyRef") or {}).get("name") for each in variables}
+    return {name for name in names if name}
+
+
+def _token_audiences(spec: Json) -> set[str]:
+    """Of the tokens that the pod's volumes ask for; empty where it is the server's own."""
+    sources = (
+        each for volume in spec.get("volumes") or () for each in (volume.get("projected") or {}).get("sources") or ()
+    )
+    tokens = [each["serviceAccountToken"] for each in sources if each.get("serviceAccountToken") is not None]
+    return {each.get("audience", "") for each in tokens}
 
 
 def _has_variables(spec: Json, kind: str) -> bool:

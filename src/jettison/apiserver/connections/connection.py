@@ -9,32 +9,26 @@ for it without a deadline.
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from jettison.apiserver.connections.endpoint import keep_alive
+from jettison.apiserver.connections.limits import ConnectionPatience, is_tunnel
 from jettison.apiserver.connections.quotas import ConnectionQuotas
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
 
-HEAD_SECONDS = 15.0
-"""From the first byte of a request (or from the handshake) to the end of its headers."""
-
 CLOSE_SECONDS = 0.5
 """How long a connection may take to close when the server stops."""
 
-STALL_SECONDS = 20.0
-"""A client that has read nothing of its answer for so long is disconnected."""
-
-MOST_IGNORED_BYTES = 64 * 1024 * 1024
-"""Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look."""
-
-IGNORING_SECONDS = 20.0
-"""For so long such a body is read."""
-
 _SMALL = 16 * 1024
 """What fits into one record of TLS is worth being copied into one piece."""
+
+_TUNNEL_BYTES = 32 * 1024
+"""What is read of a tunnel before its other end has taken it."""
 
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
@@ -67,16 +61,32 @@ class _OnePiece:
         self._transport.close()
 
 
+class _TunnelProtocol(asyncio.StreamReaderProtocol):
+    """What a connection becomes that is taken over; its end is told to what it was."""
+
+    def __init__(self, before: GuardedProtocol, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop=loop)
+        self._before = before
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing reads or writes on it any more."""
+        super().connection_lost(exc)
+        self._before.connection_lost(exc)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's connection with limits on its heads, on the time they take and on what is not read.
 
     It is counted from before its handshake, when there is only a task that can be cancelled.
     """
 
-    def __init__(self, quotas: ConnectionQuotas, *arguments: Any, **settings: Any) -> None:
+    def __init__(
+        self, quotas: ConnectionQuotas, patience: ConnectionPatience, *arguments: Any, **settings: Any
+    ) -> None:
         super().__init__(*arguments, **settings)
         self.handshake: asyncio.Task[None] | None = None
         self._quotas = quotas
+        self._patience = patience
         self._stall: asyncio.TimerHandle | None = None
         self._ignoring: asyncio.TimerHandle | None = None
         self._head_bytes = 0
@@ -85,6 +95,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
         self._answers: _OnePiece
+        # A request for another protocol: what comes behind it is not HTTP.
+        self._is_upgrade = False
+        self._early = bytearray()
+        self._received = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The deadline runs from the handshake on: a connection that sends nothing is the cheapest attack."""
@@ -117,6 +131,39 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether all of the newest request has come. Those before it have come anyway, also where they still wait."""
         return not self.cycle.more_body
 
+    def take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection itself, for a request that was answered with another protocol. HTTP is over on it.
+
+        It stays counted as what it was until it is closed. That is done by `leave`.
+        """
+        self._stop_stall()
+        self._unset_keepalive_if_required()
+        keep_alive(self.transport.get_extra_info("socket"))
+        reader = asyncio.StreamReader(_TUNNEL_BYTES, self.loop)
+        protocol = _TunnelProtocol(self, reader, self.loop)
+        transport = self.transport
+        protocol.connection_made(transport)
+        transport.set_protocol(protocol)
+        self.flow.resume_reading()
+        if self._early:
+            reader.feed_data(bytes(self._early))
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self.loop)
+
+    def leave(self) -> None:
+        """The end of what was taken over. Nothing that uvicorn could still want to say belongs there."""
+        self.cycle.disconnected = True
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called by uvicorn while it handles the parser's word that a request asks for another protocol. What came
+        behind its head belongs to that, if the request is granted.
+        """
+        error = sys.exc_info()[1]
+        offset = error.args[0] if error is not None and error.args else len(self._received)
+        if is_tunnel(self.scope["path"]):
+            self._is_upgrade = True
+            self._early += self._received[offset:]
+
     def drop(self) -> None:
         """Close it at once, whatever is under way."""
         transport: asyncio.Transport | None = self.transport
@@ -133,7 +180,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The client does not read as fast as it asked for; from now on it has to read something in time."""
         super().pause_writing()
         if self._stall is None:
-            self._stall = self.loop.call_later(STALL_SECONDS, self.drop)
+            self._stall = self.loop.call_later(self._patience.stall_seconds, self.drop)
 
     def resume_writing(self) -> None:
         """The client has read."""
@@ -150,9 +197,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """A head that is still open after this many bytes is refused, wherever its end may be."""
+        if self._is_upgrade:
+            self._early += data
+            if len(self._early) > MOST_HEAD_BYTES:
+                self.drop()
+            return
         if self._is_in_head:
             self._head_bytes += len(data)
+        self._received = data
         super().data_received(data)
+        self._received = b""
         if self._is_in_head:
             # Most heads come in one piece, and need no clock.
             self._start_clock()
@@ -184,7 +238,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self.cycle.response_complete:
             self._ignored_bytes += len(body)
-            if self._ignored_bytes > MOST_IGNORED_BYTES:
+            if self._ignored_bytes > self._patience.ignored_bytes:
                 self.transport.close()
         super().on_body(body)
 
@@ -206,7 +260,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle.more_body and not self.transport.is_closing():
             # It was answered before its body was read. The rest is read and ignored until the client notices.
             self._stop_ignoring()
-            self._ignoring = self.loop.call_later(IGNORING_SECONDS, self.drop)
+            self._ignoring = self.loop.call_later(self._patience.ignoring_seconds, self.drop)
         super().on_response_complete()
         if self._is_stopping:
             self._abort_soon()
@@ -217,7 +271,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_clock(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, _TOO_SLOW)
+            self._deadline = self.loop.call_later(self._patience.head_seconds, self._refuse, _TOO_SLOW)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

@@ -13,7 +13,6 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ import msgspec
 from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.http.statuses import failure_status, too_large
 from jettison.errors import ApiError
+from jettison.values import frozen
 
 # ASGI, as far as it is used here: a framework's types would be all that is used of the framework.
 Scope = MutableMapping[str, Any]
@@ -33,11 +33,35 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 MOST_BODY_BYTES = 3 * 1024 * 1024
 """As in Kubernetes, where it keeps an object below etcd's limit. No object becomes larger by what clients add to it."""
 
+_LONGEST_LASTING_HEAD = 8 * 1024
+"""Path, query and headers of a watch or a followed log, which stay as long as it does. Tokens of service accounts have
+1 kB. A stream may have a long command, and there are few.
+"""
+
+
+@frozen
+class ConnectionPatience:
+    """How long a client is waited for, and how much is read of it in vain."""
+
+    # From the first byte of a request (or from the handshake) to the end of its headers.
+    head_seconds: float = 15.0
+    # A client that has read nothing of its answer for so long is disconnected.
+    stall_seconds: float = 20.0
+    # Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look.
+    ignored_bytes: int = 64 * 1024 * 1024
+    ignoring_seconds: float = 20.0
+
+
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
 _WATCH = re.compile(rb"(?:^|&)watch=(?:1|t|true)(?:&|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+_TUNNEL = re.compile(
+    r"/api/v1/(?:namespaces/[^/]+/pods/[^/]+/(?:exec|attach|portforward)/?|nodes/[^/]+/proxy(?:/.*)?)", re.DOTALL
+)
+
+
+@frozen
 class Share:
     """How many of a kind at once: in all, for one user, and how many of all only administrators may have."""
 
@@ -46,12 +70,13 @@ class Share:
     reserve: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allowance:
     """How many at once, and how long one may take. Kubernetes has 400 + 200 requests and 60 s."""
 
     requests: Share = Share(all=400, one_user=100, reserve=100)
     watches: Share = Share(all=3000, one_user=2000, reserve=500)
+    tunnels: Share = Share(all=256, one_user=64, reserve=64)
     bodies: Share = Share(all=400, one_user=100, reserve=100)
     body_bytes: Share = Share(all=64 * 1024 * 1024, one_user=16 * 1024 * 1024, reserve=16 * 1024 * 1024)
     seconds: float = 60.0
@@ -92,7 +117,7 @@ class Count:
             self._by_user.pop(user, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """Whose share a request counts against: a user's, or that of the unauthenticated clients at an address."""
 
@@ -241,6 +266,7 @@ class Limits:
         self._identify = identify
         self._requests = Count(self._allowance.requests)
         self._watches = Count(self._allowance.watches)
+        self._tunnels = Count(self._allowance.tunnels)
         self._bodies = Bodies(self._allowance)
         self._receiving: set[asyncio.Timeout] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -250,9 +276,12 @@ class Limits:
         if scope["type"] != "http" or scope["path"].strip("/").partition("/")[0] in _HEALTH:
             await self._app(scope, receive, send)
             return
-        caller = self._caller(scope)
         is_watch = is_long_running(scope)
-        count = self._watches if is_watch else self._requests
+        if is_watch and not is_tunnel(scope["path"]) and _head_bytes(scope) > _LONGEST_LASTING_HEAD:
+            await _refuse(send, _head_too_large())
+            return
+        caller = self._caller(scope)
+        count = self._tunnels if is_tunnel(scope["path"]) else self._watches if is_watch else self._requests
         if caller is None or not count.has_room(caller.name, is_administrator=caller.is_administrator):
             await _refuse(send, _too_many())
             return
@@ -327,25 +356,37 @@ class Limits:
                 await _refuse(send, _timed_out())
 
 
+def _head_bytes(scope: Scope) -> int:
+    headers = sum(len(name) + len(value) for name, value in scope["headers"])
+    return headers + len(scope["path"]) + len(scope["query_string"])
+
+
 def _has_whole_body(connection: Any) -> bool:
     return connection is not None and connection.has_whole_body
 
 
+def is_tunnel(path: str) -> bool:
+    """Whether what it asks for is streamed between the client and a node, both ways."""
+    return _TUNNEL.fullmatch(path) is not None
+
+
 def is_long_running(scope: Scope) -> bool:
-    """A watch, or a log that may be followed."""
+    """A watch, a log that may be followed, or a stream."""
+    if is_tunnel(scope["path"]):
+        return True
     if scope["method"] != "GET":
         return False
-    return bool(_WATCH.search(scope["query_string"])) or scope["path"].endswith("/log")
+    return bool(_WATCH.search(scope["query_string"])) or scope["path"].endswith(("/log", "/log/"))
 
 
-async def read_body(scope: Scope, receive: Receive) -> bytes:
+async def read_body(scope: Scope, receive: Receive, most_bytes: int = MOST_BODY_BYTES) -> bytes:
     """The whole body, or 413; a body that is announced too large is not read at all.
 
     The rest of a body that is refused is not waited for, so the connection is closed with the answer.
     """
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    if len(announced) > 18 or (announced.isdigit() and int(announced) > MOST_BODY_BYTES):
-        raise too_large(MOST_BODY_BYTES)
+    if len(announced) > 18 or (announced.isdigit() and int(announced) > most_bytes):
+        raise too_large(most_bytes)
     parts, size = [], 0
     while True:
         message = await receive()
@@ -353,11 +394,16 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
             raise ApiError("the client disconnected before its request was complete", code=400, reason="BadRequest")
         part = message.get("body", b"")
         size += len(part)
-        if size > MOST_BODY_BYTES:
-            raise too_large(MOST_BODY_BYTES)
+        if size > most_bytes:
+            raise too_large(most_bytes)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _head_too_large() -> ApiError:
+    message = f"path, query and headers of a watch or log are too large: limit is {_LONGEST_LASTING_HEAD}"
+    return ApiError(message, code=431, reason="RequestHeaderFieldsTooLarge", details={})
 
 
 def _too_many() -> ApiError:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import select
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
 import uvicorn
@@ -111,6 +111,7 @@ class Acceptor:
         self._quotas = quotas
         self._handshakes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._silent = _SilentConnections(self._loop, quotas, self._start)
         self._is_closed = False
         listener.setblocking(False)
         self._open()
@@ -122,6 +123,7 @@ class Acceptor:
         for task in self._handshakes:
             task.cancel()
         self._quotas.drop_unused()
+        self._silent.close()
 
     async def wait_closed(self) -> None:
         """Until no handshake is under way."""
@@ -143,10 +145,7 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(_RETRY_SECONDS, self._open)
                 return
-            pending = _PendingConnection(
-                connection, self._loop, self._quotas, partial(self._start, connection, address[0])
-            )
-            self._quotas.add(pending, address[0])
+            self._silent.add(connection, address[0])
 
     def _start(self, connection: socket.socket, address: str) -> None:
         protocol = self._make_protocol()
@@ -171,35 +170,77 @@ class Acceptor:
             raise
 
 
-class _PendingConnection:
-    """A connection on which no byte has arrived yet."""
-
-    is_idle = True
+class _SilentConnections:
+    """Connections on which no byte has arrived yet: all in one epoll, which is one reader of the event loop, and with
+    one timer. A reader and a timer for each would take half of the time in which a flood is accepted.
+    """
 
     def __init__(
-        self,
-        connection: socket.socket,
-        loop: asyncio.AbstractEventLoop,
-        quotas: ConnectionQuotas,
-        start: Callable[[], None],
+        self, loop: asyncio.AbstractEventLoop, quotas: ConnectionQuotas, start: Callable[[socket.socket, str], None]
     ) -> None:
-        self._connection = connection
         self._loop = loop
         self._quotas = quotas
         self._start = start
-        self._timer = loop.call_later(HANDSHAKE_SECONDS, self.drop)
-        loop.add_reader(connection, self._on_first_byte)
+        self._epoll = select.epoll()
+        # By descriptor, oldest first.
+        self._all: dict[int, _SilentConnection] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        loop.add_reader(self._epoll.fileno(), self._on_first_bytes)
+
+    def add(self, connection: socket.socket, address: str) -> None:
+        """Until its first byte, for at most `HANDSHAKE_SECONDS`."""
+        silent = _SilentConnection(self, connection, address, self._loop.time() + HANDSHAKE_SECONDS)
+        self._all[connection.fileno()] = silent
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
+        if self._timer is None:
+            self._timer = self._loop.call_at(silent.deadline, self._drop_late)
+        self._quotas.add(silent, address)
+
+    def forget(self, silent: _SilentConnection) -> None:
+        """Its socket is closed, or used by another from now on."""
+        del self._all[silent.connection.fileno()]
+        self._epoll.unregister(silent.connection.fileno())
+
+    def close(self) -> None:
+        """When none is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _on_first_bytes(self) -> None:
+        # To start one may drop others that are in this list.
+        for silent in [self._all[descriptor] for descriptor, _ in self._epoll.poll(0, _ACCEPTED_AT_ONCE)]:
+            if silent.connection.fileno() >= 0:
+                self.forget(silent)
+                self._quotas.remove(silent)
+                self._start(silent.connection, silent.address)
+
+    def _drop_late(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for silent in list(self._all.values()):
+            if silent.deadline > now:
+                self._timer = self._loop.call_at(silent.deadline, self._drop_late)
+                break
+            self._quotas.remove(silent)
+            silent.drop()
+
+
+class _SilentConnection:
+    """As it is counted."""
+
+    __slots__ = ("_all", "address", "connection", "deadline")
+
+    is_idle = True
+
+    def __init__(self, every: _SilentConnections, connection: socket.socket, address: str, deadline: float) -> None:
+        self._all = every
+        self.connection = connection
+        self.address = address
+        self.deadline = deadline
 
     def drop(self) -> None:
         """Too many, or too late."""
-        self._forget()
-        self._connection.close()
-
-    def _on_first_byte(self) -> None:
-        self._forget()
-        self._start()
-
-    def _forget(self) -> None:
-        self._timer.cancel()
-        self._loop.remove_reader(self._connection)
-        self._quotas.remove(self)
+        self._all.forget(self)
+        self.connection.close()

@@ -9,8 +9,9 @@ reserve that no other user can take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from jettison.values import frozen
 
 MOST_CONNECTIONS = 4096
 """Each costs a file descriptor and, with TLS, some 60 kB."""
@@ -30,7 +31,7 @@ class Connection(Protocol):
         """Close it at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shares:
     """Of all connections: for unauthenticated ones, for all users but administrators together, for one such user."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from jettison.apiserver.access.auth import ANONYMOUS
 from jettison.apiserver.access.identity import ServerIdentity
 from jettison.apiserver.connections.endpoint import Endpoint
-from jettison.apiserver.connections.limits import Allowance, ASGIApp, Identify, Limits
+from jettison.apiserver.connections.limits import Allowance, ASGIApp, ConnectionPatience, Identify, Limits
 from jettison.apiserver.connections.quotas import ConnectionQuotas, shares_within
 from jettison.errors import InputError, JettisonError
 
@@ -69,6 +69,7 @@ async def serve(
     allowance: Allowance | None = None,
     identify: Identify = lambda _: ANONYMOUS,
     tidy: Callable[[], None] = lambda: None,
+    patience: ConnectionPatience | None = None,
 ) -> None:
     """Serve until `stop` is set; then answer what has been asked, for a few seconds, and return.
 
@@ -90,7 +91,7 @@ async def serve(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         Limits(app, stop, allowance, identify),
-        http=partial(GuardedProtocol, quotas),  # type: ignore[arg-type]
+        http=partial(GuardedProtocol, quotas, patience or ConnectionPatience()),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         proxy_headers=False,

@@ -17,7 +17,7 @@ from typing import Final
 
 from jettison.apiserver.http.statuses import internal_error
 from jettison.apiserver.storage.private_files import open_private, tighten
-from jettison.apiserver.storage.stored import Change
+from jettison.apiserver.storage.stored import Change, Stored
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
@@ -65,6 +65,11 @@ class Batch:
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def replace(self, stored: Stored) -> None:
+        """Put it in the place of the write with its version."""
+        place = stored.version - self.changes[0].stored.version
+        self.changes[place] = self.changes[place]._replace(stored=stored)
 
     def holds(self, version: int) -> bool:
         """Whether the write of this version is one of them."""

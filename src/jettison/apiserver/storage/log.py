@@ -118,19 +118,22 @@ class Damaged(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Everything that is in the file. `aside` are the objects that were set aside earlier."""
+    """Everything that is in the file. `digest` is the XOR of the checksums of its rows, and `aside` are the objects
+    that were set aside earlier.
+    """
 
     seal: Seal
     rows: list[Row]
     damaged: list[Damaged]
     aside: list[ObjectKey]
+    digest: int
 
 
 def read_row(columns: tuple[Any, ...]) -> Row | Damaged:
     """The row, if it is the one that was written."""
     version, storage, namespace, name, is_removal, body, checksum = columns
-    texts = storage, namespace, name
-    if not all(isinstance(each, bytes) for each in (*texts, body)) or is_removal not in (0, 1):
+    are_bytes = type(storage) is type(namespace) is type(name) is type(body) is bytes
+    if not are_bytes or is_removal not in (0, 1):
         return Damaged("its columns have other types", columns)
     try:
         row = Row(version, storage.decode(), namespace.decode(), name.decode(), bool(is_removal), body)
@@ -204,9 +207,9 @@ class Log:
         superseded: Sequence[tuple[int, int]],
         oldest: int,
         written: Sequence[ObjectKey] = (),
-    ) -> None:
-        """Begin a transaction and put everything into it. `superseded` are versions with their checksums; an object
-        of `written` is set aside no longer.
+    ) -> list[int]:
+        """Begin a transaction and put everything into it. The answer is the checksums of the rows. `superseded` are
+        versions with theirs; an object of `written` is set aside no longer.
         """
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -223,6 +226,7 @@ class Log:
         self._pending = self.seal.after(added, gone, max(rows[-1].version, self.seal.version), oldest)
         changed = (*self._pending[1:], self._pending.checksum)
         connection.execute("UPDATE seal SET version = ?, oldest = ?, rows = ?, digest = ?, checksum = ?", changed)
+        return added
 
     def commit(self) -> None:
         """Return when the transaction is on disk."""
@@ -409,30 +413,30 @@ def read_content(connection: sqlite3.Connection, seal: Seal) -> Content:
     """All rows, and which of them are damaged."""
     rows: list[Row] = []
     damaged: list[Damaged] = []
+    digest = 0
     for columns in connection.execute(f"SELECT {_COLUMNS} FROM log ORDER BY version"):  # noqa: S608  our own words
         row = read_row(columns)
         if isinstance(row, Row):
             rows.append(row)
+            digest ^= columns[-1]
         else:
             damaged.append(row)
     aside = [
         (shown_text(storage), shown_text(namespace), shown_text(name))
         for storage, namespace, name in connection.execute("SELECT storage, namespace, name FROM aside")
     ]
-    return Content(seal, rows, damaged, aside)
+    return Content(seal, rows, damaged, aside, digest)
 
 
 def unsealed(content: Content) -> str:
     """Why these cannot be all the rows that were written, or not only those; empty if they can."""
-    rows, digest = content.rows, content.seal.digest
-    count = len(rows) + len(content.damaged)
+    count = len(content.rows) + len(content.damaged)
     if count != content.seal.rows:
         return f"it has {count} rows, and {content.seal.rows} were written"
     if len(content.damaged) > max(_MOST_DAMAGED, count // 10):
         return f"{len(content.damaged)} of its {count} rows are not what was written"
-    for row in rows:
-        digest ^= row.checksum
-    return "its rows are not those that were written" if digest and not content.damaged else ""
+    is_other = content.digest != content.seal.digest
+    return "its rows are not those that were written" if is_other and not content.damaged else ""
 
 
 _MOST_DAMAGED: Final = 8

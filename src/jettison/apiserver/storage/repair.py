@@ -189,7 +189,7 @@ def repair(
     store = found.seal.store if found.seal else marked[0] if marked and not begins_anew else new_uid()
     newest = max([found.seal.version if found.seal else 0, *(row.version for row in found.rows)])
     acknowledged = max([newest, marked[1] if marked else 0, *(each.version for each in found.damaged)])
-    lost = sorted((storage, *key) for storage, key in lost_objects(Content(_NONE, found.rows, found.damaged, [])))
+    lost = sorted((storage, *key) for storage, key in lost_objects(Content(_NONE, found.rows, found.damaged, [], 0)))
     gone = set(lost)
     rows = [row for row in found.rows if (row.storage, row.namespace, row.name) not in gone]
     older = [row for row in found.rows if (row.storage, row.namespace, row.name) in gone]

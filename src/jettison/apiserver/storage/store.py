@@ -29,16 +29,16 @@ from typing import Final
 import msgspec
 
 from jettison.apiserver.http.statuses import expired, internal_error, not_found, too_large
+from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
+from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup
 from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
 from jettison.apiserver.storage.stored import Change, ChangeType, Feed, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import ApiError
 
-Key = tuple[str, str]
-"""Namespace and name; what is in no namespace has an empty one."""
 Listener = Callable[[Change], None]
 Items = list[Stored]
 Changes = list[Change]
@@ -49,7 +49,7 @@ HISTORY: Final = 10_000
 HISTORY_BYTES: Final = 16 * 1024 * 1024
 """The same limit for large objects."""
 
-_LEAST_HISTORY: Final = 64
+LEAST_HISTORY: Final = 64
 """Kept whatever their size, or a client that lists and then watches would never catch up with a busy writer."""
 
 _KINDS: Final = tuple(ChangeType)
@@ -72,11 +72,12 @@ _log = logging.getLogger(__name__)
 class _Shelf:
     """The durable objects of one resource, and their keys in the order that lists have."""
 
-    __slots__ = ("feed", "keys", "listeners", "objects")
+    __slots__ = ("feed", "indexes", "keys", "listeners", "objects")
 
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
         self.keys: list[Key] = []
+        self.indexes = ListIndexes()
         self.feed = Feed()
         self.listeners: set[Listener] = set()
 
@@ -86,12 +87,17 @@ class _Shelf:
             # What was set aside is in no list, and can be deleted all the same.
             if self.objects.pop(key, None) is not None:
                 del self.keys[bisect_left(self.keys, key)]
+                self.indexes.remove(key)
             return
         if key not in self.objects:
             insort(self.keys, key)
         self.objects[key] = change.stored
+        self.indexes.change(change.stored)
 
-    def select(self, namespace: str | None) -> list[Stored]:
+    def select(self, namespace: str | None, lookup: Lookup | None = None) -> list[Stored]:
+        if lookup is not None:
+            found = self.indexes.keys(lookup, self.objects.values())
+            return [self.objects[key] for key in sorted(found) if namespace in (None, key[0])]
         keys = self.keys
         if namespace is not None:
             # No name is empty, and U+0000 is in none: this is the whole namespace and nothing else.
@@ -120,7 +126,17 @@ class _Packed:
 class Store:
     """All objects of one state directory. Lives in one event loop; nothing here may be called from another thread."""
 
-    def __init__(self, folder: Path, history: int = HISTORY, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        history: int = HISTORY,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        history_bytes: int = HISTORY_BYTES,
+        least_history: int = LEAST_HISTORY,
+        patience_seconds: float = 3.0,
+    ) -> None:
+        """`patience_seconds`: how long a read waits for a version that is still to come."""
         make_private_folder(folder)
         self._lock = lock_folder(folder)
         try:
@@ -133,6 +149,9 @@ class Store:
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._history: deque[Change] = deque()
         self._history_limit = history
+        self._most_history_bytes = history_bytes
+        self._least_history = least_history
+        self.patience_seconds = patience_seconds
         self._history_bytes = 0
         self._decoded: deque[Stored] = deque()
         self._decoded_bytes = 0
@@ -164,6 +183,8 @@ class Store:
         for storage, key in sorted(self.set_aside):
             _log.error("%s is damaged and set aside: %s", shown(storage, key), _WAY_OUT)
         self._oldest = self._log.seal.oldest
+        # No client can have seen what the server made before it served: a watch from there is refused.
+        self.begun = 0
         self.version = self._oldest
         for row in rows:
             self._take(row)
@@ -174,7 +195,7 @@ class Store:
         shelf = self._shelves[row.storage]
         key = (row.namespace, row.name)
         previous = shelf.objects.get(key)
-        stored = Stored(row.storage, key, row.version, row.body, None)
+        stored = Stored.read(row.storage, key, row.version, row.body)
         kind = ChangeType.DELETED if row.is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
         change = Change(kind, stored, previous)
         shelf.apply(change)
@@ -188,10 +209,10 @@ class Store:
         is_told = change.type is not ChangeType.DELETED or change.previous is not None
         if is_told:
             self._history.append(change)
-            self._history_bytes += len(change.stored.body)
+            self._history_bytes += change.stored.size
             self._shelves[change.stored.storage].feed.append(change)
         else:
-            self._superseded.append((change.stored.version, _row(change).checksum))
+            self._superseded.append((change.stored.version, _checksum(change.stored, is_removal=True)))
         return is_told
 
     # Reading: only what is durable.
@@ -200,14 +221,17 @@ class Store:
         """The object, or None."""
         return self._shelves[resource.storage].objects.get((namespace, name))
 
-    def list(self, resource: Resource, namespace: str | None = None) -> tuple[Items, int]:
-        """All of them, or those of one namespace, in order of namespace and name; and the version this is true for."""
-        return self._shelves[resource.storage].select(namespace), self.version
+    def list(self, resource: Resource, namespace: str | None = None, lookup: Lookup | None = None) -> tuple[Items, int]:
+        """All of them, or those of one namespace, in order of namespace and name; and the version this is true for.
+
+        With a lookup only those that satisfy it, found by an index.
+        """
+        return self._shelves[resource.storage].select(namespace, lookup), self.version
 
     def list_at(self, resource: Resource, namespace: str | None, version: int) -> Items:
         """As `list`, as it was at a version. Raises 410 when what happened since is no longer known."""
         if version < self._oldest:
-            raise expired(f"The provided resource version `{version}` is too old, the oldest is `{self._oldest}`")
+            raise expired("The resourceVersion for the provided list is too old.")
         past = {stored.key: stored for stored in self._shelves[resource.storage].select(namespace)}
         for change in reversed(self._history):
             if change.stored.version <= version:
@@ -226,7 +250,7 @@ class Store:
         An object that was written while thousands of connections were open lies between their memory, and keeps a page
         or, in Python's own allocator, a megabyte from being given back: 35 MiB after 2,000 watches.
         """
-        most = sum(len(stored.body) for shelf in self._shelves.values() for stored in shelf.objects.values())
+        most = sum(stored.size for shelf in self._shelves.values() for stored in shelf.objects.values())
         if most > _MOST_COMPACTED:
             return
         packed = self._packed()
@@ -235,6 +259,7 @@ class Store:
         self._decoded_bytes = 0
         for shelf in self._shelves.values():
             shelf.objects, shelf.keys = {}, []
+            shelf.indexes.forget()
             shelf.feed.empty()
         self._unpack(packed)
 
@@ -265,7 +290,7 @@ class Store:
         for end in packed.ends:
             row = msgspec.msgpack.decode(memoryview(packed.rows)[start:end])
             storage, namespace, name, version, is_current, body = row
-            stored.append(Stored(sys.intern(storage), (namespace, name), version, body, None))
+            stored.append(Stored.read(sys.intern(storage), (namespace, name), version, body))
             if not is_current:
                 stored[-1].release()
             start = end
@@ -285,8 +310,8 @@ class Store:
 
     @property
     def oldest(self) -> int:
-        """The version after which everything that happened is still known."""
-        return self._oldest
+        """The version after which everything that happened is told to watches: what is known, since the beginning."""
+        return max(self._oldest, self.begun)
 
     def next_after(self, resource: Resource, namespace: str | None, key: Key) -> Stored | None:
         """The object that a list shows behind the key, which need not exist any more."""
@@ -298,8 +323,8 @@ class Store:
 
     def place_after(self, resource: Resource, since: int) -> int:
         """Where in the feed the changes after a version begin; raises 410 when `since` is too old."""
-        if since < self._oldest:
-            raise expired(f"too old resource version: {since} ({self._oldest})")
+        if since < self.oldest:
+            raise expired(f"too old resource version: {since} ({self.oldest})")
         return self._shelves[resource.storage].feed.place_after(since)
 
     def follow(self, resource: Resource, since: int, listener: Listener) -> Changes:
@@ -331,24 +356,39 @@ class Store:
         name: str,
         value: Json,
         *,
+        managed: Entries | None = None,
         most_bytes: int | None = None,
         is_for_removal: bool = False,
+        over: Stored | None = None,
     ) -> Stored:
         """Write the object, new or in place of the one there is. A value that changes nothing is no write.
+
+        `managed` says which client owns which field, where the write changes that.
 
         `value` keeps the resourceVersion it came with, so that the two can be compared. With `most_bytes`, an object
         that grows beyond them is refused with 413. The server's own writes have none: whatever is stored can be
         evicted, bound and deleted. On a full disk only objects that are being deleted may change, and what
         `is_for_removal` says is written for a deletion.
+
+        `over` is an earlier write of the caller, which it has shown to no client. If that is the newest and not on its
+        way to the disk yet, the value, made of what is stored, takes its place, with its version: both become durable
+        together, or neither.
         """
         previous = self.head(resource, namespace, name)
-        if previous is not None and previous.object == value:
+        if managed is None:
+            managed = previous.managed if previous is not None else ()
+        if previous is not None and previous.object == value and previous.managed == managed:
             return previous
         if not self.reserve.look() and not is_for_removal and not _is_leaving(previous):
             raise self.reserve.refusal()
-        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
-        size = len(stored.body)
-        if most_bytes is not None and size > most_bytes and (previous is None or size > len(previous.body)):
+        if over is not None and over is previous and self._open is not None and self._open.holds(over.version):
+            stored = Stored.unencoded(resource.storage, (namespace, name), over.version, value, managed)
+            self._open.replace(stored)
+            self._ahead[stored.storage, stored.key] = (stored.version, stored)
+            return stored
+        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value, managed)
+        size = stored.size
+        if most_bytes is not None and size > most_bytes and (previous is None or size > previous.size):
             raise too_large(most_bytes)
         return self._write(stored, previous, is_removal=False)
 
@@ -361,7 +401,8 @@ class Store:
         if previous is None and not self.is_set_aside(resource, namespace, name):
             raise not_found(resource, name)
         value = last or (previous.object if previous is not None else {"metadata": {}})
-        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value)
+        managed = previous.managed if previous is not None else ()
+        stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value, managed)
         return self._write(stored, previous, is_removal=True)
 
     def is_set_aside(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -424,9 +465,11 @@ class Store:
 
     def _attempt(self, batch: Batch) -> None:
         try:
-            rows = [_row(change) for change in batch.changes]
+            rows = [_row_of(stored, is_removal=kind is ChangeType.DELETED) for kind, stored, _ in batch.changes]
             keys = [(row.storage, row.namespace, row.name) for row in rows] if self.set_aside else []
-            self._log.append(rows, batch.superseded, self._oldest, keys)
+            checksums = self._log.append(rows, batch.superseded, self._oldest, keys)
+            for change, checksum in zip(batch.changes, checksums, strict=True):
+                change.stored.checksum = checksum
         except Exception as error:  # noqa: BLE001  whatever it is, the requests of the batch must get an answer
             self._committed(error)
             return
@@ -481,10 +524,10 @@ class Store:
     def _release(self, superseded: Stored) -> None:
         """Keep the value a little longer than its version: watches hear of the change only now."""
         self._decoded.append(superseded)
-        self._decoded_bytes += len(superseded.body)
+        self._decoded_bytes += superseded.size
         while self._decoded_bytes > _DECODED_BYTES:
             oldest = self._decoded.popleft()
-            self._decoded_bytes -= len(oldest.body)
+            self._decoded_bytes -= oldest.size
             oldest.release()
 
     def _forget_old(self) -> None:
@@ -493,16 +536,16 @@ class Store:
             # What deletions write is to fit into what is free in the file itself.
             limit = min(limit, max(len(self._history) - _FORGOTTEN_AT_ONCE, _FEWEST))
         while len(self._history) > limit or (
-            self._history_bytes > HISTORY_BYTES and len(self._history) > _LEAST_HISTORY
+            self._history_bytes > self._most_history_bytes and len(self._history) > self._least_history
         ):
             change = self._history.popleft()
-            self._history_bytes -= len(change.stored.body)
+            self._history_bytes -= change.stored.size
             self._shelves[change.stored.storage].feed.forget_first()
             self._oldest = change.stored.version
             if change.previous is not None:
-                self._superseded.append((change.previous.version, _row_of(change.previous).checksum))
+                self._superseded.append((change.previous.version, _checksum(change.previous)))
             if change.type is ChangeType.DELETED:
-                self._superseded.append((change.stored.version, _row(change).checksum))
+                self._superseded.append((change.stored.version, _checksum(change.stored, is_removal=True)))
 
     def _give_up(self, error: Exception) -> None:
         """The disk refused: these writes are undone, with those built on them. Their versions are not used again."""
@@ -576,9 +619,10 @@ def shown(storage: str, key: Key) -> str:
     return f"`{storage} {'/'.join(part for part in key if part)}`"
 
 
-def _row(change: Change) -> Row:
-    return _row_of(change.stored, is_removal=change.type is ChangeType.DELETED)
-
-
 def _row_of(stored: Stored, *, is_removal: bool = False) -> Row:
     return Row(stored.version, stored.storage, *stored.key, is_removal, stored.body)
+
+
+def _checksum(stored: Stored, *, is_removal: bool = False) -> int:
+    """Of its row: known where this process has written it, and has not compacted its memory since."""
+    return stored.checksum if stored.checksum is not None else _row_of(stored, is_removal=is_removal).checksum

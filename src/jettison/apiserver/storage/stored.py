@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable
 from enum import StrEnum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from jettison.apiserver.objects.ownership.records import Entries, encoded, entries_in
 from jettison.apiserver.objects.resources import Resource
 
 Json = dict[str, Any]
@@ -17,49 +20,119 @@ Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
+_METADATA: Final = b'{"metadata":{'
+_MANAGED: Final = b'{"metadata":{"managedFields":['
+_MOST_HEADS: Final = 512
 _MOST_TEXT_BYTES: Final = 1024 * 1024
 _TIDY_AT: Final = 1024
 _version_of = attrgetter("stored.version")
+# The beginnings of objects that were read last, with their entries: in a log of ten thousand pods most rows begin as
+# one of those just before them, and to read the entries takes most of the time that a row takes.
+_recent_heads: deque[tuple[bytes, Entries]] = deque(maxlen=4)
 
 
 class Stored:
     """An object at one version: as a value, and as the bytes that the disk and every client get.
 
     Neither has kind and apiVersion: those are the row's, and a list shows its items without them. The value belongs
-    to the store and must not be changed; a changed object is a new value that shares what stayed the same.
+    to the store and must not be changed; a changed object is a new value that shares what stayed the same. It is
+    without `metadata.managedFields`, which is as long as the rest and often the same: the bytes are put together from
+    both when they are asked for.
     """
 
-    __slots__ = ("_is_superseded", "_object", "body", "is_given_up", "key", "storage", "version")
+    __slots__ = (
+        "_bare",
+        "_is_superseded",
+        "_object",
+        "checksum",
+        "is_given_up",
+        "key",
+        "managed",
+        "storage",
+        "version",
+    )
 
-    def __init__(self, storage: str, key: tuple[str, str], version: int, body: bytes, value: Json | None) -> None:
+    def __init__(
+        self, storage: str, key: tuple[str, str], version: int, bare: bytes, managed: Entries, value: Json | None
+    ) -> None:
         self.storage = storage
         self.key = key
         self.version = version
-        self.body = body
+        # Empty where it was not encoded yet.
+        self._bare = bare
+        self.managed = managed
+        # Of its row on disk, once that is written.
+        self.checksum: int | None = None
         self._object = value
         self._is_superseded = False
         # The disk refused it: it never existed, whatever version the store has reached since.
         self.is_given_up = False
 
     @classmethod
-    def of(cls, storage: str, key: tuple[str, str], version: int, value: Json) -> Stored:
-        """The value at a version, which is written into its metadata."""
-        stamped = {"metadata": None, **value}
-        stamped["metadata"] = {**value["metadata"], "resourceVersion": str(version)}
-        return cls(storage, key, version, _encode(stamped), stamped)
+    def of(cls, storage: str, key: tuple[str, str], version: int, value: Json, managed: Entries = ()) -> Stored:
+        """The value at a version, which is written into its metadata. What cannot be encoded is an error here."""
+        stamped = _stamped(value, version)
+        return cls(storage, key, version, _encode(stamped), managed, stamped)
+
+    @classmethod
+    def unencoded(cls, storage: str, key: tuple[str, str], version: int, value: Json, managed: Entries = ()) -> Stored:
+        """The same for a value that is made of stored ones, and may be replaced before it is on disk: it is encoded
+        when its bytes are asked for.
+        """
+        return cls(storage, key, version, b"", managed, _stamped(value, version))
+
+    @classmethod
+    def read(cls, storage: str, key: tuple[str, str], version: int, body: bytes) -> Stored:
+        """From the bytes that were written."""
+        if not body.startswith(_MANAGED):
+            return cls(storage, key, version, body, (), None)
+        for head, managed in _recent_heads:
+            if body.startswith(head):
+                return cls(storage, key, version, _METADATA + body[len(head) :], managed, None)
+        managed = entries_in(body)
+        head = _head(managed)
+        if body.startswith(head):
+            _recent_heads.append((head, managed))
+            return cls(storage, key, version, _METADATA + body[len(head) :], managed, None)
+        value = _decode(body)
+        value["metadata"].pop("managedFields", None)
+        return cls(storage, key, version, _encode(value), managed, None)
+
+    @property
+    def body(self) -> bytes:
+        """The whole object."""
+        return _head(self.managed) + self.bare[len(_METADATA) :] if self.managed else self.bare
+
+    @property
+    def bare(self) -> bytes:
+        """The object without its entries."""
+        if not self._bare:
+            self._bare = _encode(self._object)
+        return self._bare
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory, about: of bytes that are shared with others, nothing."""
+        return len(self.bare)
 
     @property
     def object(self) -> Json:
         """The value. Of a superseded version only the bytes are kept, so it is decoded each time."""
         if self._object is not None:
             return self._object
-        value: Json = _decode(self.body)
+        value: Json = _decode(self.bare)
         if not self._is_superseded:
             self._object = value
         return value
 
+    def passing_object(self) -> Json:
+        """The value for one look: what is not decoded yet stays bytes."""
+        value: Json = _decode(self.body) if self._object is None else self._object
+        return value
+
     def release(self) -> None:
         """Keep the bytes only, from now on: as a value, a pod takes five times as much memory."""
+        self._bare = self.bare
         self._object = None
         self._is_superseded = True
 
@@ -82,6 +155,19 @@ class Stored:
             resource.api_version.encode(),
             self.body[1:],
         )
+
+
+def _stamped(value: Json, version: int) -> Json:
+    """With the metadata in front, where `_head` wants it."""
+    stamped = {"metadata": None, **value}
+    stamped["metadata"] = {**value["metadata"], "resourceVersion": str(version)}
+    return stamped
+
+
+@lru_cache(_MOST_HEADS)
+def _head(managed: Entries) -> bytes:
+    """The beginning of an object with entries. An object is never without a version, so that something follows."""
+    return b'{"metadata":{"managedFields":%s,' % encoded(managed)
 
 
 class ChangeType(StrEnum):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jettison.apiserver.access.account_tokens import AccountTokens
 from jettison.apiserver.access.auth import Authenticator, TokenEntry
 from jettison.apiserver.cluster import ensure_system_objects
 from jettison.apiserver.housekeeping import Housekeeping
 from jettison.apiserver.http.app import Application
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.eviction import Settings
+from jettison.apiserver.verbs.node_client import NodeClient
+from jettison.apiserver.verbs.resource_usage import PAUSE_SECONDS
+from jettison.apiserver.verbs.watch import PACE, WatchPace
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -64,17 +68,38 @@ class SettableClock:
 class Served:
     """An application on a store in a folder, and the loop both live in."""
 
-    def __init__(self, folder: Path, evictions: Settings | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        evictions: Settings | None = None,
+        *,
+        has_accounts: bool = False,
+        nodes: NodeClient | None = None,
+        watch_pace: WatchPace = PACE,
+        open_store: Callable[[Path], Store] = Store,
+        usage_pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self.loop = asyncio.new_event_loop()
         self.clock = SettableClock()
-        self.store = self.loop.run_until_complete(self._open(folder))
+        self.store = self.loop.run_until_complete(self._open(open_store, folder))
         roles = ("admin", "viewer", "evictor")
         tokens = [TokenEntry(token=role, user=role, role=role) for role in roles]
         tokens.append(TokenEntry(token="node", user="system:node:n1", role="node"))
-        self.app = Application(self.store, self.clock, Authenticator(tokens), evictions=evictions)
+        accounts = AccountTokens(b"k" * 32, self.store, self.clock)
+        users = Authenticator(tokens, accounts)
+        self.app = Application(
+            self.store,
+            self.clock,
+            users,
+            evictions=evictions,
+            nodes=nodes,
+            has_accounts=has_accounts,
+            watch_pace=watch_pace,
+            usage_pause_seconds=usage_pause_seconds,
+        )
 
-    async def _open(self, folder: Path) -> Store:
-        store = Store(folder)
+    async def _open(self, open_store: Callable[[Path], Store], folder: Path) -> Store:
+        store = open_store(folder)
         await ensure_system_objects(store, self.clock)
         return store
 
@@ -110,7 +135,7 @@ class Served:
         repeated: Iterable[tuple[str, str]] = (),
     ) -> Answer:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        given = {"accept": accept, "authorization": f"Bearer {token}", **(headers or {})}
+        given = {"accept": accept, **({"authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
         if content_type is not None:
             given["content-type"] = content_type
         # As uvicorn hands them on.
@@ -134,7 +159,10 @@ class Served:
             sent.append(message)
 
         await self.app(scope, receive, send)
-        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        found: dict[str, str] = {}
+        for name, value in sent[0]["headers"]:
+            key = name.decode()
+            found[key] = f"{found[key]}, {value.decode()}" if key in found else value.decode()
         return Answer(sent[0]["status"], found, b"".join(each["body"] for each in sent[1:]))
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:

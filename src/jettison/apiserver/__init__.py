@@ -8,6 +8,7 @@
 * `verbs`: what a request does to objects
 * `cluster` puts them together over one state directory, `housekeeping` is what the server does without being asked
 
-Objects are plain JSON values: unknown fields survive. Whatever can be decided without a store or a clock is decided in
-`jettison.engine`. Nothing in here reconciles anything: controllers do that, through the API like every other client.
+Objects are plain JSON values; unknown fields are dropped as they arrive. Whatever can be decided without a store or a
+clock is decided in `jettison.engine`. Nothing in here reconciles anything: controllers do that, through the API like
+every other client.
 """

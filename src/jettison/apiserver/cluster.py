@@ -4,6 +4,7 @@
 <state_dir>/cluster/store.sqlite       the objects
 <state_dir>/cluster/pki/               the authority and the server's certificate
 <state_dir>/cluster/tokens.json        tokens, with their users and roles
+<state_dir>/cluster/accounts.key       what signs the tokens of service accounts
 <state_dir>/cluster/store.mark         the newest acknowledged version
 <state_dir>/cluster/store.reserve      room for deletions on a full disk
 """
@@ -11,13 +12,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from jettison.apiserver.access.account_tokens import AccountTokens, ensure_key
 from jettison.apiserver.access.auth import NODE_PREFIX, Authenticator, ensure_tokens, write_kubeconfig
 from jettison.apiserver.access.identity import IdentityMaker, ServerIdentity
 from jettison.apiserver.connections.endpoint import Endpoint
@@ -30,22 +31,20 @@ from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.writing import prepare_new
 from jettison.apiserver.storage.private_files import make_private_folder
 from jettison.apiserver.storage.store import Store
-from jettison.apiserver.verbs.container_logs import RemoteLogs
 from jettison.apiserver.verbs.eviction import Settings
 from jettison.apiserver.verbs.log_query import LogSource
+from jettison.apiserver.verbs.node_client import NodeClient
 from jettison.clock import Clock, SystemClock
 from jettison.engine.budgets.budget import EXACT, ApiSwitches
 from jettison.errors import InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
+from jettison.values import frozen
 
 PEOPLE: Mapping[str, str] = {"admin": "admin", "viewer": "viewer", "evictor": "evictor"}
 """Users that every cluster has, with their roles; the process that runs a node adds that."""
 
-_LOOK_FOR_GARBAGE_AT: Final = 10_000
-"""New objects between two garbage collections."""
 
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cluster:
     """What to serve and where."""
 
@@ -53,9 +52,11 @@ class Cluster:
     endpoint: Endpoint
     users: Mapping[str, str] = field(default_factory=lambda: PEOPLE)
     clock: Clock = field(default_factory=SystemClock)
-    # Of nodes in this process; filled in when they have started.
-    local_logs: Mapping[str, LogSource] = field(default_factory=dict)
+    # None: each node is asked for the logs of its containers.
+    logs: LogSource | None = None
     switches: ApiSwitches = EXACT
+    # Whether a controller gives every namespace its `default` service account.
+    has_accounts: bool = False
 
     def __post_init__(self) -> None:
         taken: set[Path] = set()
@@ -108,18 +109,18 @@ class Cluster:
             if entry.user in self.users or self._has_joined(entry.user):
                 path = self.kubeconfig(entry.user)
                 write_kubeconfig(path, endpoint.url, identity.authority_pem, entry.user, entry.token)
-        remote_logs = RemoteLogs(store, identity.client)
+        tokens = AccountTokens(ensure_key(self.folder / "accounts.key"), store, self.clock)
         app = Application(
             store,
             self.clock,
-            Authenticator(entries),
+            Authenticator(entries, tokens),
             evictions=Settings(switches=self.switches),
-            local_logs=self.local_logs,
-            remote_logs=remote_logs,
+            logs=self.logs,
+            nodes=NodeClient(store, identity.client, identity.authority_pem),
+            has_accounts=self.has_accounts,
         )
         keeping = asyncio.create_task(Housekeeping(store, self.clock).run())
         try:
-            _calm_garbage_collector()
             await serve(
                 app,
                 listener,
@@ -131,14 +132,6 @@ class Cluster:
             )
         finally:
             keeping.cancel()
-
-
-def _calm_garbage_collector() -> None:
-    """Modules stay loaded, and objects of the API are in no reference cycles, so there is little to collect: a
-    collection per 700 new objects, the default, costs a tenth of all time.
-    """
-    gc.freeze()
-    gc.set_threshold(_LOOK_FOR_GARBAGE_AT)
 
 
 # The namespaces and priority classes that every cluster has.
@@ -160,6 +153,7 @@ async def ensure_system_objects(store: Store, clock: Clock) -> None:
             store, clock, PRIORITY_CLASSES, {"metadata": metadata, "value": value, "description": _DESCRIPTIONS[name]}
         )
     await store.settled()
+    store.begun = len(SYSTEM_NAMESPACES) + len(SYSTEM_CLASSES)
 
 
 def _ensure(store: Store, clock: Clock, resource: Resource, source: dict[str, Any]) -> None:

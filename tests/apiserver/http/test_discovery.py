@@ -174,10 +174,22 @@ def test_openapi_has_nothing_elsewhere() -> None:
     assert discovery.document("/openapi/v3/apis/nope/v1", "*/*") is None
 
 
-def test_an_accept_header_keeps_its_order_and_parameters() -> None:
-    choices = parse_accept('Application/JSON; as="Table" ;v=v1, text/html;q=0.1,,')
-    assert [(choice.name, dict(choice.parameters)) for choice in choices] == [
-        ("application/json", {"as": "Table", "v": "v1"}),
-        ("text/html", {"q": "0.1"}),
-    ]
-    assert [choice.name for choice in parse_accept("")] == ["*/*"]
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("application/json; as=Table ;v=v1, text/html;q=0.1,,", ["application/json as=Table v=v1", "text/html"]),
+        (
+            "text/html;q=0.1,application/yaml;q=0.5,application/json",
+            ["application/json", "application/yaml", "text/html"],
+        ),
+        ("*/*,application/*,application/yaml", ["application/yaml", "application/*", "*/*"]),
+        # A wildcard goes behind what is written out, whatever its quality.
+        ("*/*;q=0.9,application/yaml;q=0.1", ["application/yaml", "*/*"]),
+        ("application/yaml;q=x,application/json;q=0.1", ["application/json", "application/yaml"]),
+        ("*,json,a/b/c,a/,application/json;as;v=1=2", ["application/json", "*/*"]),
+        ("", ["*/*"]),
+    ],
+)
+def test_an_accept_header_is_sorted_as_kubernetes_does(header: str, expected: list[str]) -> None:
+    choices = parse_accept(header)
+    assert [" ".join((each.name, *(f"{k}={v}" for k, v in each.parameters.items()))) for each in choices] == expected

@@ -261,3 +261,12 @@ def test_no_user_writes_what_is_not_its_own(api: Served, role: str, method: str)
 def test_a_body_beyond_the_limit_is_not_even_parsed(api: Served) -> None:
     answer = api.post(PODS, b" " * (3 * 1024 * 1024 + 1))
     assert (answer.code, answer.message) == (413, "Request entity too large: limit is 3145728")
+
+
+def test_mistakes_beyond_the_first_thousand_are_not_worked_out(api: Served) -> None:
+    """To word all of them would keep the other clients waiting for seconds."""
+    names = [{"name": "="}] * 130_000
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i", "env": names}]}}
+    answer = api.post(PODS, pod)
+    assert (answer.code, len(answer.body["details"]["causes"])) == (422, 1000)
+    assert len(answer.content) < 500_000

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
-from jettison.apiserver.verbs import container_logs
-from jettison.apiserver.verbs.container_logs import RemoteLogs
+from jettison.apiserver.verbs.container_logs import NodeLogs, containers_of, only_container
 from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION, LogQuery
+from jettison.apiserver.verbs.node_client import NodeClient
 from jettison.errors import ApiError
 from tests.apiserver.served import PODS, Served
 
@@ -35,7 +35,7 @@ NO_SOURCE = "no node of this server keeps logs"
         ),
         ("sinceSeconds=soon", 400, 'strconv.ParseInt: parsing "soon": invalid syntax'),
         ("sinceTime=yesterday", 400, "`sinceTime` is `yesterday`"),
-        ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than or equal to 1"),
+        ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
         # Fine as far as that goes: but there is no node to ask.
         ("timestamps=false", 503, NO_SOURCE),
         ("timestamps=False", 503, NO_SOURCE),
@@ -98,24 +98,24 @@ async def know(api: Served, port: int, certificate: str, address: str = "127.0.0
     assert created.code == 201, created.content
 
 
-async def read(api: Served, directory: Path, query: LogQuery = WHOLE) -> bytes:
+async def read(api: Served, directory: Path, query: LogQuery = WHOLE, *, seconds: float = 15.0) -> bytes:
     """All of it; or the refusal, raised."""
-    logs = RemoteLogs(api.store, ensure_identity(directory / "pki").client)
+    logs = NodeLogs(NodeClient(api.store, ensure_identity(directory / "pki").client, answer_seconds=seconds))
     return b"".join([piece async for piece in logs.read_log(POD, query)])
 
 
-def ask(api: Served, directory: Path, peer: Peer, query: LogQuery = WHOLE) -> bytes:
+def ask(api: Served, directory: Path, peer: Peer, query: LogQuery = WHOLE, *, seconds: float = 15.0) -> bytes:
     async def scenario() -> bytes:
         async with peer.open():
             await know(api, peer.port, peer.certificate)
-            return await read(api, directory, query)
+            return await read(api, directory, query, seconds=seconds)
 
     return api.run(scenario())
 
 
-def refusal(api: Served, directory: Path, answer: bytes, *, stays: bool = False) -> ApiError:
+def refusal(api: Served, directory: Path, answer: bytes, *, stays: bool = False, seconds: float = 15.0) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        ask(api, directory, Peer(directory, answer, stays=stays))
+        ask(api, directory, Peer(directory, answer, stays=stays), seconds=seconds)
     return caught.value
 
 
@@ -169,9 +169,15 @@ def test_another_process_in_its_place_is_not_believed(api: Served, tmp_path: Pat
 
 
 def test_an_unknown_node(api: Served, tmp_path: Path) -> None:
-    with pytest.raises(ApiError, match='there is no node "n1"') as caught:
+    with pytest.raises(ApiError, match=r'^pods "n1" not found$') as caught:
         api.run(read(api, tmp_path))
-    assert caught.value.code == 503
+    assert caught.value.code == 404
+
+
+def test_a_pod_without_a_node_has_written_nothing(api: Served) -> None:
+    api.pod("p", node="")
+    answer = api.get(f"{PODS}/p/log")
+    assert (answer.code, answer.content) == (204, b"")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +251,14 @@ def test_a_refusal_without_end_is_cut(api: Served, tmp_path: Path) -> None:
     assert (found.code, found.message) == (500, "x" * 2048)
 
 
-def test_a_node_that_says_nothing(api: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container_logs, "_ANSWER_SECONDS", 0.3)
-    found = refusal(api, tmp_path, b"", stays=True)
+def test_a_node_that_says_nothing(api: Served, tmp_path: Path) -> None:
+    found = refusal(api, tmp_path, b"", stays=True, seconds=0.3)
     assert (found.code, "does not answer" in found.message) == (503, True)
+
+
+def test_containers_of_all_kinds_are_known() -> None:
+    """An ephemeral one, too: whether it has run is for its node to say."""
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    pod = {"spec": {kind: [{"name": kind.lower()}] for kind in kinds}}
+    assert containers_of(pod) == [kind.lower() for kind in kinds]
+    assert only_container(pod) == "containers"

@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from jettison.apiserver.objects.resources import BUDGETS as BUDGET_RESOURCE
+from jettison.apiserver.objects.resources import PODS as POD_RESOURCE
 from jettison.apiserver.storage.log import Log
+from jettison.apiserver.storage.stored import Change
 from jettison.apiserver.verbs.eviction import Settings
 from jettison.engine.budgets.budget import BETTER
 from tests.apiserver.served import BUDGETS, MERGE, PODS, Answer, Served
@@ -364,6 +367,48 @@ def test_concurrent_evictions_never_exceed_the_budget(api: Served) -> None:
     assert Counter(answer.code for answer in answers) == {201: 10, 429: 30}
     left = budget_status(api)
     assert (left["disruptionsAllowed"], len(left["disruptedPods"])) == (0, 10)
+
+
+def test_evictions_that_come_together_spend_their_budget_in_one_write(api: Served) -> None:
+    """A budget that names hundreds of disrupted pods is long: one write, row and event for each would cost more than
+    all else. It stays before the first pod that it lets go."""
+    for each in range(5):
+        api.pod(f"p{each}")
+    api.budget(minAvailable=1, status=status(5, 6, 1))
+    budgets: list[Change] = []
+    pods: list[Change] = []
+    api.store.follow(BUDGET_RESOURCE, api.store.version, budgets.append)
+    api.store.follow(POD_RESOURCE, api.store.version, pods.append)
+    bodies = [{"metadata": {"name": f"p{each}"}} for each in range(5)]
+    answers = api.together(api.ask("POST", f"{PODS}/{body['metadata']['name']}/eviction", body) for body in bodies)
+    assert [answer.code for answer in answers] == [201] * 5
+    (spent,) = budgets
+    assert spent.stored.object["status"]["disruptionsAllowed"] == 0
+    assert sorted(spent.stored.object["status"]["disruptedPods"]) == [f"p{each}" for each in range(5)]
+    assert spent.stored.version < pods[0].stored.version
+    assert len(pods) == 10
+    assert target_condition(pods[0].stored.object) is not None
+
+
+def test_a_status_that_a_client_writes_between_two_evictions_keeps_its_version(api: Served) -> None:
+    """The client is shown what it wrote, and the eviction behind it is another version."""
+    for name in "ab":
+        api.pod(name)
+    api.budget(minAvailable=1, status=status(5, 6, 1))
+    counted = {"status": {"disruptionsAllowed": 3}}
+    first, written, second = api.together(
+        [
+            api.ask("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}}),
+            api.ask("PATCH", f"{BUDGETS}/pdb/status", counted, content_type=MERGE),
+            api.ask("POST", f"{PODS}/b/eviction", {"metadata": {"name": "b"}}),
+        ]
+    )
+    assert [first.code, written.code, second.code] == [201, 200, 201]
+    assert written.body["status"]["disruptionsAllowed"] == 3
+    version = int(written.body["metadata"]["resourceVersion"])
+    then = next(each for each in api.store.list_at(BUDGET_RESOURCE, "default", version))
+    assert then.object["status"]["disruptionsAllowed"] == 3
+    assert budget_status(api)["disruptionsAllowed"] == 2
 
 
 def test_a_budget_written_by_another_client_is_read_again(api: Served) -> None:

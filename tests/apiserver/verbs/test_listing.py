@@ -99,8 +99,8 @@ def test_an_exact_version(api: Served) -> None:
     assert (names(body), body["metadata"]["resourceVersion"]) == (["a"], str(then))
 
 
-def test_a_version_that_is_still_to_come(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.apiserver.verbs.listing._PATIENCE_SECONDS", 0.1)
+def test_a_version_that_is_still_to_come(api: Served) -> None:
+    api.store.patience_seconds = 0.1
     answer = api.get(POD_PATH, query="resourceVersion=999999")
     assert (answer.code, answer.headers["retry-after"]) == (504, "1")
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"

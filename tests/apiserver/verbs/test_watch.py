@@ -7,7 +7,8 @@ import gc
 import json
 import time
 import tracemalloc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.objects.resources import NODES, PODS
-from jettison.apiserver.storage import store
+from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs import watch
+from jettison.apiserver.verbs.watch import PACE, WatchPace
 from tests.apiserver.served import PODS as POD_PATH
 from tests.apiserver.served import Answer, Served, pod_document
 
@@ -30,6 +32,31 @@ def events(answer: Answer) -> list[Json]:
 
 def told(answer: Answer) -> list[tuple[str, str]]:
     return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(answer)]
+
+
+AT_ONCE = WatchPace(seconds=0)
+
+
+@pytest.fixture
+def paced(tmp_path: Path) -> Iterator[Callable[[WatchPace], Served]]:
+    """An API whose watches have a pace of their own."""
+    made: list[Served] = []
+
+    def make(pace: WatchPace) -> Served:
+        made.append(Served(tmp_path / "paced", watch_pace=pace))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[Served]:
+    """An API that keeps a few changes only."""
+    served = Served(tmp_path / "forgetful", open_store=partial(Store, history_bytes=4000, least_history=5))
+    yield served
+    served.close()
 
 
 async def watch_while(api: Served, query: str, work: Awaitable[object], **options: Any) -> Answer:
@@ -128,8 +155,8 @@ def test_initial_events_end_with_a_bookmark(api: Served) -> None:
     assert (mark["kind"], mark["metadata"]["resourceVersion"]) == ("Pod", str(api.store.version - 1))
 
 
-def test_bookmarks_move_on_without_events(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.2)
+def test_bookmarks_move_on_without_events(paced: Callable[[WatchPace], Served]) -> None:
+    api = paced(WatchPace(bookmark_seconds=0.2))
     since = api.store.version
 
     async def work() -> None:
@@ -181,9 +208,9 @@ def test_metadata_alone(api: Served) -> None:
     assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def open_watch(api: Served, query: bytes = b"watch=1") -> watch.Watcher:
+async def open_watch(api: Served, query: bytes = b"watch=1", pace: WatchPace = PACE) -> watch.Watcher:
     request = Request("GET", POD_PATH, query, [])
-    return (await watch.open_watch(api.store, api.clock, request, PODS, "default"))[0]
+    return (await watch.open_watch(api.store, api.clock, request, PODS, "default", pace))[0]
 
 
 def lines(*chunks: bytes) -> list[tuple[str, str]]:
@@ -191,15 +218,11 @@ def lines(*chunks: bytes) -> list[tuple[str, str]]:
     return [(each["type"], each["object"]["metadata"].get("name", "")) for each in found]
 
 
-def test_a_watcher_that_lags_too_far_is_told_410_and_holds_no_other_up(
-    api: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "HISTORY_BYTES", 4000)
-    monkeypatch.setattr(store, "_LEAST_HISTORY", 5)
-    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
+def test_a_watcher_that_lags_too_far_is_told_410_and_holds_no_other_up(forgetful: Served) -> None:
+    api = forgetful
 
     async def work() -> tuple[int, list[bytes]]:
-        slow, quick = await open_watch(api), await open_watch(api)
+        slow, quick = await open_watch(api, pace=AT_ONCE), await open_watch(api, pace=AT_ONCE)
         seen = 0
 
         async def read() -> None:
@@ -261,6 +284,45 @@ def test_a_thousand_watchers_that_do_not_read_hold_nothing(api: Served) -> None:
     assert grown < 3_000_000  # 100 versions of 5 kB, some of them also as values
 
 
+def test_a_watch_keeps_nothing_of_a_long_query(api: Served) -> None:
+    """6,000 parameters were 1.4 MB for as long as the watch lasted."""
+
+    async def work() -> int:
+        leave = asyncio.Event()
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        junk = "&".join(f"x{number}=" for number in range(2000))
+        query = f"watch=1&resourceVersion={api.store.version}&{junk}"
+        watches = [asyncio.create_task(api.ask("GET", POD_PATH, query=query, leave=leave)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        del junk, query
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        leave.set()
+        await asyncio.gather(*watches)
+        return grown
+
+    assert api.run(work()) < 20 * 60_000
+
+
+@pytest.mark.parametrize("name", ["labelSelector", "fieldSelector"])
+def test_the_selectors_of_a_watch_are_short(api: Served, name: str) -> None:
+    """They stay as long as it does. A list forgets them."""
+    text = (
+        ",".join(["metadata.name!=x"] * 200)
+        if name == "fieldSelector"
+        else ",".join(f"!k{each}" for each in range(500))
+    )
+    answer = api.get(POD_PATH, query=f"watch=1&{name}={text}")
+    assert (answer.code, answer.message) == (
+        400,
+        f"the selectors of a watch have {len(text)} characters, at most 2000 are allowed",
+    )
+    assert api.get(POD_PATH, query=f"{name}={text}").code == 200
+
+
 def test_what_two_watchers_are_told_is_encoded_once(api: Served) -> None:
     async def work() -> None:
         query = b"watch=1&resourceVersion=%d" % api.store.version
@@ -272,17 +334,13 @@ def test_what_two_watchers_are_told_is_encoded_once(api: Served) -> None:
     api.run(work())
 
 
-def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(
-    api: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(api: Served) -> None:
     """A client that reads slowly: between any two pieces of its initial events others write."""
-    monkeypatch.setattr(watch, "PIECE_BYTES", 800)
-    monkeypatch.setattr(watch, "PACE_SECONDS", 0.0)
     for name in "bdfhj":
         api.pod(name)
 
     async def work() -> dict[str, str]:
-        watcher = await open_watch(api)
+        watcher = await open_watch(api, pace=WatchPace(piece_bytes=800, seconds=0))
         state: dict[str, str] = {}
         text = b""
         steps = iter(
@@ -315,14 +373,9 @@ def test_objects_that_change_while_they_are_told_end_up_as_a_list_shows_them(
     assert set(api.run(work())) == {"a", "d", "f", "g", "h"}
 
 
-def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(
-    api: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "PACE_SECONDS", 3.0)
-
+def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(api: Served) -> None:
     async def work() -> list[int]:
-        request = Request("GET", POD_PATH, b"watch=1", [])
-        watcher, _ = await watch.open_watch(api.store, api.clock, request, PODS, "default")
+        watcher = await open_watch(api, pace=WatchPace(seconds=3.0))
         told = []
         for each in range(6):
             await api.ask("POST", POD_PATH, pod_document(f"p{each}"))
@@ -364,9 +417,9 @@ def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
     assert not api.store.feed(PODS)._waiting
 
 
-def test_a_client_that_has_left_is_not_told_the_rest(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_has_left_is_not_told_the_rest(paced: Callable[[WatchPace], Served]) -> None:
     """uvicorn takes what is sent to it all the same, without waiting: thousands of watches would stop the server."""
-    monkeypatch.setattr(watch, "PIECE_BYTES", 100)
+    api = paced(WatchPace(piece_bytes=100))
 
     async def work() -> int:
         for each in range(1000):
@@ -416,3 +469,15 @@ def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
     start = time.monotonic()
     assert api.get(POD_PATH, query="watch=1&timeoutSeconds=1").content == b""
     assert time.monotonic() - start > 0.9
+
+
+def test_a_change_that_ends_an_object_is_shown_to_its_client_alone(api: Served) -> None:
+    """A watch is told of the object as it was last stored, as upstream."""
+    document = pod_document("p", metadata={"finalizers": ["example.com/hold"], "labels": {"a": "old"}})
+    assert api.post(POD_PATH, document).code == 201
+    version = api.delete(f"{POD_PATH}/p", query="gracePeriodSeconds=0").body["metadata"]["resourceVersion"]
+    change = {"metadata": {"finalizers": None, "labels": {"a": "new"}}}
+    assert api.patch(f"{POD_PATH}/p", change).body["metadata"]["labels"] == {"a": "new"}
+    last = events(watched(api, f"resourceVersion={version}"))[-1]
+    assert (last["type"], last["object"]["metadata"]["labels"]) == ("DELETED", {"a": "old"})
+    assert last["object"]["metadata"]["finalizers"] == ["example.com/hold"]

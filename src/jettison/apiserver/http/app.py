@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,23 +19,27 @@ import msgspec
 
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
 from jettison.apiserver.access.authorization import Authorizer, answer_review
-from jettison.apiserver.connections.limits import Answers, Receive, Scope, Send, read_body
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES, Answers, Receive, Scope, Send, read_body
 from jettison.apiserver.http import discovery, health
 from jettison.apiserver.http.bodies import read_object
-from jettison.apiserver.http.forms import JSON, PLAIN, YAML, form_of, wants_yaml
+from jettison.apiserver.http.forms import JSON, PLAIN, YAML, check_route, form_of, wants_yaml
 from jettison.apiserver.http.presenting import Response, encode, show_document
 from jettison.apiserver.http.requests import Request, Target, method_not_allowed, write_options
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
-from jettison.apiserver.http.texts import yaml_of
-from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS
+from jettison.apiserver.http.yaml_answers import yaml_of
+from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, POD_METRICS
 from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.storage.store import Store
-from jettison.apiserver.verbs.container_logs import ContainerLogs
+from jettison.apiserver.verbs.container_logs import ContainerLogs, NodeLogs
 from jettison.apiserver.verbs.eviction import Evictions, Settings
 from jettison.apiserver.verbs.log_query import LogSource
+from jettison.apiserver.verbs.node_client import NodeClient
+from jettison.apiserver.verbs.node_streams import STREAMS, NodeStreams
+from jettison.apiserver.verbs.resource_usage import PAUSE_SECONDS, ResourceUsage
 from jettison.apiserver.verbs.rest import Objects, expected
 from jettison.apiserver.verbs.subresources import Subresources
-from jettison.apiserver.verbs.watch import Watcher, open_watch
+from jettison.apiserver.verbs.token_requests import TokenRequests
+from jettison.apiserver.verbs.watch import PACE, Watcher, WatchPace, open_watch
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
@@ -43,8 +47,10 @@ Handler = Callable[[Request, Target], Awaitable[Response]]
 
 _log = logging.getLogger(__name__)
 # Inside a group that is served, an unknown version is told in JSON; elsewhere there is nothing but a plain 404.
-_GROUP_PATHS: Final = tuple(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group)
+_GROUP_PATHS: Final = ("/api/", *(f"/apis/{group}/" for group, _ in GROUP_VERSIONS if group))
 _PIECE_BYTES: Final = 64 * 1024
+_MOST_WARNING_CHARS: Final = 4096
+_LONGEST_CUT_WARNING: Final = 256
 # The key of a scope under which its user is kept.
 _USER: Final = "jettison.user"
 # A client that has stopped reading cannot be told that its watch is over; after this long the connection is closed.
@@ -61,16 +67,25 @@ class Application:
         authenticator: Authenticator,
         *,
         evictions: Settings | None = None,
-        local_logs: Mapping[str, LogSource] | None = None,
-        remote_logs: LogSource | None = None,
+        logs: LogSource | None = None,
+        nodes: NodeClient | None = None,
+        has_accounts: bool = False,
+        watch_pace: WatchPace = PACE,
+        usage_pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
+        """`nodes` asks nodes, and `logs` are asked in its place for logs. `has_accounts`: a controller gives every
+        namespace its `default` service account.
+        """
         self._store = store
         self._clock = clock
+        self._watch_pace = watch_pace
         self._authenticator = authenticator
         self._authorizer = Authorizer(store)
-        objects = Objects(store, clock, self._authorizer)
+        objects = Objects(store, clock, self._authorizer, has_accounts=has_accounts)
         subresources = Subresources(objects, Evictions(store, clock, evictions))
-        self._logs = ContainerLogs(store, clock, {} if local_logs is None else local_logs, remote_logs)
+        self._logs = ContainerLogs(store, clock, logs or (None if nodes is None else NodeLogs(nodes)))
+        self._usage = ResourceUsage(store, clock, nodes, usage_pause_seconds)
+        self._streams = NodeStreams(store, self._authorizer, nodes)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
             ("list", ""): objects.list_all,
@@ -82,12 +97,18 @@ class Application:
             ("get", "status"): objects.read,
             ("update", "status"): subresources.update_status,
             ("patch", "status"): objects.patch,
+            **{
+                (verb, part): handler
+                for part in ("ephemeralcontainers", "resize")
+                for verb, handler in (("get", objects.read), ("update", objects.update), ("patch", objects.patch))
+            },
             ("update", "finalize"): subresources.finalize,
             ("get", "scale"): subresources.read_scale,
             ("update", "scale"): subresources.write_scale,
             ("patch", "scale"): subresources.write_scale,
             ("create", "eviction"): subresources.evict,
             ("create", "binding"): subresources.bind,
+            ("create", "token"): TokenRequests(objects, authenticator.accounts).create,
         }
         self._bind = subresources.bind
         self._answers = Answers()
@@ -107,6 +128,8 @@ class Application:
                 return
             user = request.user
             response = await _written(request, response)
+            if request.warnings:
+                response = _warned(response, request.warnings)
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
@@ -121,12 +144,15 @@ class Application:
         if request.path == "*" and request.method == "OPTIONS":
             return Response(200, b"", PLAIN)  # as Go's server does, without authentication
         self._authorize(request, scope)
+        if request.method == "HEAD" and request.target is not None and request.target.subresource != "proxy":
+            raise method_not_allowed()
         if request.is_watch:
             await self._watch(request, receive, send)
             return None
         if request.target is not None and request.target.subresource == "log" and request.verb == "get":
-            await self._log(request, request.target, receive, send)
-            return None
+            return await self._log(request, request.target, receive, send)
+        if request.target is not None and request.target.subresource in STREAMS and request.verb in ("get", "create"):
+            return await self._streams.serve(request, request.target, scope, receive, send)
         return await self._respond(request, scope, receive)
 
     def identify(self, scope: Scope) -> User | None:
@@ -149,17 +175,20 @@ class Application:
         request.user = user
         self._authorizer.check(user, request.access)
         request.resolve()
+        most_bytes = self._authorizer.most_bytes(user, request.access)
+        request.most_bytes = MOST_BODY_BYTES if most_bytes is None else most_bytes
 
     async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:
         target = request.target
         if target is None:
             return self._respond_plain(request)
         handler = self._handler(target, request.verb)
-        if request.method not in ("GET", "HEAD"):
-            request.body = await read_body(scope, receive)
+        check_route(request)
+        if request.method != "GET":
+            request.body = await read_body(scope, receive, request.most_bytes)
         await self._answers.room(request.user)
-        response = await handler(request, target)
-        return response if request.method != "HEAD" else Response(response.code, b"", response.content_type)
+        request.warnings += filter(None, (target.resource.deprecation,))
+        return await handler(request, target)
 
     def _respond_plain(self, request: Request) -> Response:
         path = request.path
@@ -169,7 +198,7 @@ class Application:
             if path.startswith(_GROUP_PATHS):
                 raise unknown_path()
             return Response(404, b"404 page not found\n", PLAIN)
-        if request.method not in ("GET", "HEAD"):
+        if request.method != "GET" and not is_health and not discovery.takes_any_method(path):
             raise method_not_allowed()
         if found is None:
             return health.answer(path, self._store, is_verbose="verbose" in request.parameters)
@@ -189,6 +218,8 @@ class Application:
             raise method_not_allowed()
         if resource is BINDINGS:
             return self._bind
+        if resource in (NODE_METRICS, POD_METRICS):
+            return self._usage.read if verb == "get" else self._usage.list_all
         if not resource.is_stored:
             return self._review
         return self._handlers[verb, target.subresource]
@@ -197,7 +228,7 @@ class Application:
         form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
         what = expected(target.resource)
-        review, _ = read_object(request.body, request.content_type, what, options.validation)
+        review = read_object(request, what, options.validation)
         metadata = dict(review.get("metadata") or {})
         check_namespace(metadata, target.namespace)
         metadata.pop("namespace", None)
@@ -212,9 +243,11 @@ class Application:
         target = request.target
         if target is None or "watch" not in target.resource.verbs:
             raise method_not_allowed()
+        check_route(request)
         watcher, seconds = await open_watch(
-            self._store, self._clock, request, target.resource, target.namespace or None
+            self._store, self._clock, request, target.resource, target.namespace or None, self._watch_pace
         )
+        request.parameters.clear()  # they would stay as long as the watch, 600 kB at most
         leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
         try:
             # An answer that has begun cannot become an error: the connection is closed, and the client asks again.
@@ -225,10 +258,13 @@ class Application:
             leaving.cancel()
             watcher.close()
 
-    async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> None:
+    async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> Response | None:
         pieces = self._logs.open(request, target)
+        if pieces is None:
+            return Response(204, b"", "")
         # A refusal is raised here, while no answer has begun.
         first = await anext(pieces, b"")
+        request.parameters.clear()
         sending = asyncio.create_task(_send_pieces(first, pieces, send))
         leaving = asyncio.create_task(_wait_for_end(receive, partial(sending.cancel)))
         try:
@@ -238,6 +274,7 @@ class Application:
         finally:
             sending.cancel()
             leaving.cancel()
+        return None
 
 
 async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: Send) -> None:
@@ -286,6 +323,16 @@ def _failure(error: ApiError) -> Response:
     return Response(error.code, encode(failure_status(error)), headers=headers)
 
 
+def _warned(response: Response, warnings: list[str]) -> Response:
+    """The answer with a header for each warning. Where they are many, the beginning of each has to do, as upstream."""
+    listed = list(dict.fromkeys(filter(None, warnings)))
+    if sum(map(len, listed)) > _MOST_WARNING_CHARS:
+        listed = [each[:_LONGEST_CUT_WARNING] for each in listed[: _MOST_WARNING_CHARS // _LONGEST_CUT_WARNING]]
+    escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in listed)
+    headers = [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
+    return replace(response, headers=[*response.headers, *headers])
+
+
 async def _written(request: Request, response: Response) -> Response:
     """JSON as the client wants to read it."""
     if response.content_type != JSON or not response.body:
@@ -300,11 +347,13 @@ async def _written(request: Request, response: Response) -> Response:
 
 
 async def _send(send: Send, response: Response) -> None:
-    headers = [
-        (b"content-type", response.content_type.encode("latin-1")),
-        (b"content-length", str(response.size).encode()),
-        *response.headers,
-    ]
+    headers = [*response.headers]
+    # An answer without content says nothing about it.
+    if response.code != 204:
+        headers += [
+            (b"content-type", response.content_type.encode("latin-1")),
+            (b"content-length", str(response.size).encode()),
+        ]
     await send({"type": "http.response.start", "status": response.code, "headers": headers})
     if response.size <= _PIECE_BYTES:
         await send({"type": "http.response.body", "body": response.whole()})

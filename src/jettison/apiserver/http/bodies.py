@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+from jettison.apiserver.http.requests import Request
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.http.texts import duplicate_keys, parse_json, parse_yaml
 from jettison.apiserver.objects import protobuf
@@ -12,6 +12,8 @@ from jettison.apiserver.objects.resources import RESOURCES
 from jettison.apiserver.objects.schema import found_kind, read_document
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
+from jettison.manifests.files.kinds import structs
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
@@ -29,8 +31,15 @@ _KNOWN: Final = frozenset(
             for part in each.subresources
         ),
         *_FORMER,
+        ("v1", "List"),
     }
 )
+_STRUCTS: Final = {
+    (api_version, kind): next(
+        (each.struct for each in RESOURCES if (each.api_version, each.kind) == (api_version, kind)), kind
+    )
+    for api_version, kind in _KNOWN
+}
 # As upstream: each of them may become a header, and a body has room for half a million.
 _MOST_MISTAKES: Final = 100
 _LONGEST_SUMMARY: Final = 30
@@ -42,7 +51,7 @@ _KIND_STRUCT: Final = (
 _SCHEME: Final = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expected:
     """What a path takes: a kind, and the versions in which it may come; the first is the one assumed."""
 
@@ -58,12 +67,14 @@ class Expected:
         return f"{group or 'core'}.{self.kind}"
 
 
-def read_object(body: bytes, content_type: str, expected: Expected, validation: str) -> tuple[Json, list[str]]:
-    """The object without kind and apiVersion, and warnings for the client."""
-    document = parse_body(body, content_type, expected)
-    is_json = content_type.partition(";")[0].strip().lower() in ("", JSON)
-    duplicates = duplicate_keys(body, document) if is_json and validation != "Ignore" else []
-    return check_object(document, expected, validation, duplicates)
+def read_object(request: Request, expected: Expected, validation: str) -> Json:
+    """The object in the body without kind and apiVersion; what it should not have becomes warnings of the request."""
+    document = parse_body(request.body, request.content_type, expected)
+    is_json = request.content_type.partition(";")[0].strip().lower() in ("", JSON)
+    duplicates = duplicate_keys(request.body, document) if is_json and validation != "Ignore" else []
+    value, mistakes = check_object(document, expected, validation, duplicates)
+    request.warnings += mistakes
+    return value
 
 
 def check_object(
@@ -102,11 +113,11 @@ def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == YAML:
         return parse_yaml(body)
+    if media_type == protobuf.CONTENT_TYPE:
+        return protobuf.decode(body, expected.api_versions[0], expected.kind)
     try:
         if media_type in ("", JSON):
             return parse_json(body)
-        if media_type == protobuf.CONTENT_TYPE:
-            return protobuf.decode(body, expected.api_versions[0], expected.kind)
     except InputError as error:
         raise InputError(f"{_NO_KIND}{error}") from error
     accepted = ", ".join(_ACCEPTED)
@@ -157,6 +168,11 @@ def _check_kind(document: Any, expected: Expected) -> tuple[str, str]:
     short, label = version.rpartition("/")[2], _label(version, kind, expected)
     if (version, kind) not in _KNOWN:
         raise bad_request(f"{label}: no kind {quote(kind)} is registered for version {quote(version)} {_SCHEME}")
+    if (struct := _STRUCTS.get((version, kind))) is not None and struct in structs():
+        try:
+            read_document(struct, document)
+        except InputError as error:
+            raise bad_request(f"{label}: {error}") from error
     if kind == expected.kind:
         served = expected.api_versions[0]
         raise bad_request(f"the API version in the data ({version}) does not match the expected API version ({served})")

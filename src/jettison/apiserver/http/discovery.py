@@ -4,10 +4,10 @@ Of discovery there are the legacy documents, one per group version, and the aggr
 the legacy documents; 1.26 to 1.29 know the aggregated form as `v2beta1` and take a `v2` document for an empty one;
 later ones ask for `v2`.
 
-OpenAPI says which kinds take which parameters of `kubectl apply` and `create`, and has no schemas. kubectl from 1.27 on
-reads version 3 and looks for `fieldValidation` on the PATCH of a kind: where it is, the server validates, and kubectl
-does not. Older ones read version 2 in protobuf only; a kind without a schema is not validated by them, and `dryRun` on
-its PATCH tells that a dry run will not write.
+OpenAPI says which kinds take which parameters of `kubectl apply` and `create`; version 3 has the schemas that `kubectl
+explain` shows. kubectl from 1.27 on reads version 3 and looks for `fieldValidation` on the PATCH of a kind: where it
+is, the server validates, and kubectl does not. Older ones read version 2 in protobuf only; a kind without a schema is
+not validated by them, and `dryRun` on its PATCH tells that a dry run will not write.
 
 Everything follows from the table of resources, so the documents are built once.
 """
@@ -17,14 +17,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from jettison.apiserver.http.forms import JSON, parse_accept
+from jettison.apiserver.http.schemas import components
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES, Resource, Subresource
+from jettison.values import frozen
 
 KUBERNETES = "1.36.4"
 """The release whose behaviour we serve; clients choose by it what they ask for."""
@@ -41,7 +42,7 @@ _INFO = {"title": "Kubernetes", "version": "v1"}
 _ROOT = "/openapi/v3"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """An answer that never changes while the server runs. The tag lets a client keep its copy: 304 saves 10 kB."""
 
@@ -70,6 +71,12 @@ def document(path: str, accept: str) -> Document | None:
         if is_aggregated and wanted.get("v") in _AGGREGATED_VERSIONS:
             return _aggregated(path, wanted["v"])
     return None
+
+
+def takes_any_method(path: str) -> bool:
+    """The lists of groups are no resources of their group: Kubernetes does not look at the method there."""
+    parts = path.strip("/").split("/")
+    return parts[0] == "openapi" or (parts[0] == "apis" and len(parts) < 3)
 
 
 @cache
@@ -240,7 +247,8 @@ def _version_3() -> Mapping[str, Document]:
         rows = (row for row in _patched() if (row.group, row.version) == (group, version))
         paths = {_item_path(row): _operation(row, parameters) for row in rows}
         part = f"apis/{group}/{version}" if group else f"api/{version}"
-        content = encoded({"openapi": "3.0.0", "info": _INFO, "paths": paths})
+        schemas = {"schemas": components(list(_rows(group, version)))}
+        content = encoded({"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": schemas})
         # Clients keep a document as long as its hash is the same.
         tag = content.etag.strip('"')
         index[part] = {"serverRelativeURL": f"{_ROOT}/{part}?hash={tag}"}

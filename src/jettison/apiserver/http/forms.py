@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from jettison.apiserver.http.requests import Request
 from jettison.errors import ApiError
+from jettison.values import frozen
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -23,9 +23,10 @@ _OFFERED: Final = (JSON, YAML, "application/vnd.kubernetes.protobuf")
 _WATCHABLE: Final = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 _VERSIONS: Final = ("v1", "v1beta1")
 _CONVERSION: Final = ("as", "g", "v")
+_ANYTHING: Final = "*/*"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """`shape` is empty for the object as it is, else one of the three kinds above, in their own `api_version`."""
 
@@ -35,6 +36,7 @@ class Form:
 
 
 AS_IT_IS: Final = Form()
+_WITHOUT_TABLE: Final = ("ephemeralcontainers", "resize")
 
 
 def form_of(request: Request, *, has_table: bool = True) -> Form:
@@ -46,6 +48,7 @@ def form_of(request: Request, *, has_table: bool = True) -> Form:
     if not request.accept or request.accept == JSON:
         return AS_IT_IS
     choices = parse_accept(request.accept)
+    has_table = has_table and (request.target is None or request.target.subresource not in _WITHOUT_TABLE)
     for choice in choices:
         form = _form(choice, has_table=has_table)
         if form is None:
@@ -56,6 +59,12 @@ def form_of(request: Request, *, has_table: bool = True) -> Form:
     if any(choice.content_type for choice in choices):
         raise _unknown_form(_OFFERED)
     raise _not_acceptable(request)
+
+
+def check_route(request: Request) -> None:
+    """406 for a client that takes none of our types at all; this comes before everything about the resource."""
+    if request.accept and not _has_route(request.accept):
+        raise _not_acceptable(request)
 
 
 def metadata_of(value: Mapping[str, Any], api_version: str) -> dict[str, Any]:
@@ -81,8 +90,10 @@ def wants_yaml(request: Request, *, is_refusal: bool) -> bool:
 
 
 def _form(choice: MediaType, *, has_table: bool) -> Form | None:
-    content_type = choice.content_type
-    if not content_type or (content_type == YAML and choice.parameters.get("stream")):
+    content_type, stream = choice.content_type, choice.parameters.get("stream")
+    if not content_type or (stream and (content_type == YAML or stream != "watch")):
+        return None
+    if choice.parameters.get("sv", "v1") != "v1":
         return None
     shape, group, version = (choice.parameters.get(each) for each in _CONVERSION)
     if (shape, group, version) == (None, None, None):
@@ -107,34 +118,77 @@ def _not_acceptable(request: Request) -> ApiError:
     return ApiError(message, code=406, reason="NotAcceptable", details={})
 
 
-# Accept headers, as far as clients of Kubernetes use them: a list in order of preference, with parameters.
+# Accept headers as Kubernetes reads them: names are compared letter by letter, and a quality orders only neighbours.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MediaType:
     """One choice of the list: `application/json;as=Table;v=v1;g=meta.k8s.io`."""
 
     name: str
     parameters: Mapping[str, str]
+    quality: float = 1.0
 
     @property
     def content_type(self) -> str:
         """What we answer it with, empty if we cannot; `as=` asks for another shape, the caller looks at that."""
-        return JSON if self.name in (JSON, "application/*", "*/*") else YAML if self.name == YAML else ""
+        return JSON if self.name in (JSON, "application/*", _ANYTHING) else YAML if self.name == YAML else ""
+
+    def goes_before(self, other: MediaType) -> bool:
+        """No order in the strict sense: of two that differ in quality and in wildcards, each may go before the other.
+
+        What comes of it depends on how it is sorted, see `parse_accept`.
+        """
+        (kind, part), (other_kind, other_part) = self.name.split("/"), other.name.split("/")
+        return (
+            self.quality > other.quality or (kind != "*" and other_kind == "*") or (part != "*" and other_part == "*")
+        )
 
 
 # A client sends the same few headers all the time; hostile ones are cut by the limit on headers.
 @lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """Every choice, in order of preference. No header at all means anything.
-
-    Quality values are ignored: every known client of Kubernetes lists by preference.
-    """
-    choices = []
+    """Every choice that is well formed, the best first. No header at all means anything."""
+    if not header:
+        return (MediaType(_ANYTHING, MappingProxyType({})),)
+    choices: list[MediaType] = []
     for part in header.split(","):
-        name, *rest = (piece.strip() for piece in part.split(";"))
-        pairs = (piece.partition("=") for piece in rest)
-        parameters = {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
-        if name:
-            choices.append(MediaType(name.lower(), MappingProxyType(parameters)))
-    return tuple(choices) or (MediaType("*/*", MappingProxyType({})),)
+        choice = _choice(part.strip(" "))
+        if choice is None:
+            continue
+        # Insertion from the right, as Go sorts up to 12 elements.
+        at = len(choices)
+        while at and choice.goes_before(choices[at - 1]):
+            at -= 1
+        choices.insert(at, choice)
+    return tuple(choices)
+
+
+def _choice(text: str) -> MediaType | None:
+    """None for what is no media type. A parameter without a value does not count."""
+    head, *rest = text.split(";")
+    kind, *parts = (each.strip(" ") for each in head.split("/"))
+    if parts in ([], [""]):
+        parts = ["*"] if kind == "*" else []
+    if len(parts) != 1:
+        return None
+    pairs = (each.split("=") for each in rest)
+    parameters = {pair[0].strip(" "): pair[1] for pair in pairs if len(pair) == 2 and pair[1]}
+    quality = parameters.pop("q", "1")
+    known = {key: value.strip(" ") for key, value in parameters.items()}
+    return MediaType(f"{kind}/{parts[0]}", MappingProxyType(known), _quality(quality))
+
+
+def _quality(text: str) -> float:
+    """What is no number is worth nothing."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+@lru_cache(maxsize=256)
+def _has_route(header: str) -> bool:
+    """Whether a choice names one of our types. This is asked first, and `application/*` is none of them."""
+    names = (part.partition(";")[0].strip(" ") for part in header.split(","))
+    return any(name == _ANYTHING or name in _OFFERED for name in names)

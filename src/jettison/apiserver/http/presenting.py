@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import msgspec
@@ -12,15 +12,17 @@ from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import JSON, form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.objects import tables
+from jettison.apiserver.objects.ownership.records import Entries, documents
 from jettison.apiserver.objects.resources import NEW_EVENTS, Resource, shown_event
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.listing import Page
+from jettison.values import frozen
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """An answer that is no stream. A list has the stored bodies as its `parts`: they are not copied for each client."""
 
@@ -61,15 +63,19 @@ def show_object(request: Request, resource: Resource, stored: Stored, now_ns: in
     """One object."""
     if not form_of(request).shape:
         return Response(code, document(resource, stored))
-    return show_value(request, resource, stored.object, now_ns, code)
+    return show_value(request, resource, stored.object, now_ns, code, managed=stored.managed)
 
 
-def show_value(request: Request, resource: Resource, value: Json, now_ns: int, code: int = 200) -> Response:
-    """An object that is not stored: a dry run, or what has just been deleted."""
+def show_value(
+    request: Request, resource: Resource, value: Json, now_ns: int, code: int = 200, managed: Entries = ()
+) -> Response:
+    """An object that is not stored: a dry run, or what has just been deleted. Rows of tables are without `managed`."""
     if form_of(request).shape == forms.TABLE:
         metadata = {key: value["metadata"][key] for key in ("resourceVersion",) if key in value["metadata"]}
         return Response(code, _table(request, resource, [value], metadata, now_ns))
     shown = shown_event(value) if resource is NEW_EVENTS else value
+    if managed:
+        shown = {**shown, "metadata": {**shown["metadata"], "managedFields": documents(managed)}}
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
     return show_document(request, resource.group, document, code)
 
@@ -95,7 +101,7 @@ def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> 
         case forms.METADATA:
             raise not_of_this_shape(resource.group, resource.kind, form.shape)
         case forms.METADATA_LIST:
-            items = [metadata_of(item.object, form.api_version) for item in page.items] or None
+            items = [metadata_of(_owned(item), form.api_version) for item in page.items] or None
             head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
             return Response(200, encode({**head, "items": items}))
     start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
@@ -103,6 +109,14 @@ def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> 
     for item in page.items:
         parts += (b",", _item(resource, item))
     return Response(200, start[:-1] + b',"items":[', parts=(*parts[1:], b"]}"))
+
+
+def _owned(stored: Stored) -> Json:
+    """The object with its entries."""
+    value = stored.object
+    if not stored.managed:
+        return value
+    return {**value, "metadata": {**value["metadata"], "managedFields": documents(stored.managed)}}
 
 
 def document(resource: Resource, stored: Stored) -> bytes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
 from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.access.roles import Access
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES
 from jettison.apiserver.http.statuses import bad_request, unknown_path
-from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, Resource, find_resource
+from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, NODES, Resource, find_resource
 from jettison.apiserver.objects.validation.metadata import path_segment_name
 from jettison.apiserver.objects.validation.mistakes import (
     Mistake,
@@ -25,6 +25,7 @@ from jettison.apiserver.objects.validation.mistakes import (
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
 from jettison.engine.numbers.strconv import atoi
 from jettison.errors import ApiError, InputError
+from jettison.values import frozen
 
 _ITEM_VERBS: Final = {
     "GET": "get",
@@ -50,7 +51,7 @@ _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """What a path names: a collection, an object (with a name) or a part of one (with a subresource)."""
 
@@ -58,6 +59,8 @@ class Target:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    # What follows a `proxy`, with its slash.
+    rest: str = ""
 
 
 class Request:
@@ -65,7 +68,7 @@ class Request:
 
     __slots__ = (
         *("_problem", "accept", "agent", "body", "content_type", "known_tag", "method", "parameters", "path"),
-        *("target", "user", "verb"),
+        *("most_bytes", "target", "user", "verb", "warnings"),
     )
 
     def __init__(self, method: str, path: str, query: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -79,6 +82,10 @@ class Request:
             if name in _HEADERS:
                 setattr(self, _HEADERS[name], content.decode("latin-1"))
         self.body = b""
+        # Of the body, and of what a patch copies.
+        self.most_bytes = MOST_BODY_BYTES
+        # What the client is told beside the answer, also where that is a refusal; kubectl prints it.
+        self.warnings: list[str] = []
         self.user: User = ANONYMOUS
         self._problem: ApiError | None = None
         self.target: Target | None = None
@@ -179,13 +186,19 @@ def parse_path(path: str) -> Target | None:
 
 
 def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
-    if "" in rest:
+    # Behind `proxy` is a path of the node's, whatever it looks like. Elsewhere a slash at the end means nothing.
+    is_proxy = rest[0] == NODES.plural and rest[2:3] == ["proxy"]
+    if not is_proxy and not rest[-1]:
+        rest = rest[:-1]
+    if "" in (rest[:3] if is_proxy else rest):
         raise unknown_path()
     namespace = ""
     is_core_namespace = rest[0] == "namespaces" and not group
     if rest[0] == "namespaces" and len(rest) > 2 and not (is_core_namespace and _is_namespace_part(rest)):
         namespace, rest = rest[1], rest[2:]
     resource = find_resource(group, version, rest[0])
+    if resource is NODES and len(rest) > 2 and rest[2] == "proxy":
+        return Target(resource, "", rest[1], "proxy", "".join(f"/{each}" for each in rest[3:]))
     if resource is None or len(rest) > 3 or (namespace and not resource.is_namespaced):
         raise unknown_path()
     name = rest[1] if len(rest) > 1 else ""
@@ -208,7 +221,7 @@ def method_not_allowed() -> ApiError:
     return ApiError(message, code=405, reason="MethodNotAllowed", details={})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteOptions:
     """Checked options of a create, update or patch."""
 

@@ -51,10 +51,13 @@ def unknown_path() -> NotFound:
     return NotFound("the server could not find the requested resource", details={})
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    """The name is taken."""
-    message = f"{resource.qualified} {quote(name)} already exists"
-    return ApiError(message, code=409, reason="AlreadyExists", details=_named(resource, name))
+def already_exists(resource: Resource, name: str, *, is_generated: bool = False) -> ApiError:
+    """The name is taken. With `generateName` the client may try again, even if it chose the name itself."""
+    message, details = f"{resource.qualified} {quote(name)} already exists", _named(resource, name)
+    if is_generated:
+        message += ", the server was not able to generate a unique name for the object"
+        details["retryAfterSeconds"] = 1
+    return ApiError(message, code=409, reason="AlreadyExists", details=details)
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:

@@ -6,7 +6,7 @@ The server does not time a pod's grace: the node that runs the pod says that it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, decode_body, kind_of
@@ -21,6 +21,7 @@ from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import Conflict, InputError
 from jettison.manifests.times import parse_time, time_text
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
@@ -35,7 +36,7 @@ _SCHEME: Final = 'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27
 _LATEST_NS: Final = 253_402_300_799 * _SECOND_NS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteOptions:
     """What a client may say about a deletion. None is what it left out."""
 
@@ -107,7 +108,7 @@ def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOp
         version, kind = kind_of(document)
         if kind not in ("", "DeleteOptions"):
             raise InputError(f"no kind {quote(kind)} is registered for version {quote(version or 'v1')} {_SCHEME}")
-        value, _ = read_document("DeleteOptions", document)
+        value, _ = read_document("DeleteOptions", {} if document is None else document)
     except InputError as error:
         raise bad_request(str(error)) from error
     return DeleteOptions.of(value)

@@ -4,7 +4,7 @@ The decision is the engine's (`judge_guarded`). Carrying it out takes two or thr
 gets a condition that says why, the pod is deleted. Upstream loses half a second whenever another client writes the
 budget in between. Here all three are made on the head of the store without an `await`, so no other write comes between:
 the loop that Kubernetes needs around the budget's write has nothing to repeat, and all three share one wait for the
-disk.
+disk. Evictions that wait for it together share the write of their budget as well.
 
 The other loop, around pods that need no budget, is kept, because a client sees the difference: a uid that does not
 match is tried again for ten seconds, although it cannot succeed. With `strict_evictions` it is answered at once.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, read_object
@@ -43,6 +43,7 @@ from jettison.errors import ApiError, Conflict, InputError
 from jettison.manifests.budgets import budget_from, budget_status_data
 from jettison.manifests.pod_view import PodView
 from jettison.manifests.times import time_text
+from jettison.values import frozen
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -58,7 +59,7 @@ _NO_OPTIONS: Final = DeleteOptions()
 _IGNORES_ERRORS: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """How long evictions wait and retry, and where they differ from Kubernetes'."""
 
@@ -77,7 +78,7 @@ class Settings:
         return self.switches.strict_evictions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """A checked request: which pod, and how to delete it."""
 
@@ -96,9 +97,9 @@ class Order:
         return self.options.version is not None
 
 
-def read_eviction(request: Request, options: WriteOptions) -> tuple[Json, list[str]]:
-    """The body, and warnings about it."""
-    return read_object(request.body, request.content_type, EVICTION, options.validation)
+def read_eviction(request: Request, options: WriteOptions) -> Json:
+    """The body."""
+    return read_object(request, EVICTION, options.validation)
 
 
 def check_eviction(body: Json, namespace: str, name: str, query: WriteOptions) -> Order:
@@ -119,9 +120,9 @@ def check_eviction(body: Json, namespace: str, name: str, query: WriteOptions) -
 
 
 class _Known(NamedTuple):
-    """A budget as a value, and the version it was read from."""
+    """A budget as a value, and what it was read from, or written as when it was spent."""
 
-    version: int
+    stored: Stored
     budget: Budget
     selector: LabelSelector
 
@@ -137,6 +138,8 @@ class Evictions:
         self.turns = Turns(self._settings.turn_seconds)
         # Budgets as values, by name: reading one takes longer than judging by it.
         self._known: dict[tuple[str, str], _Known] = {}
+        # How each was written when it was last spent. Evictions that come together spend it in one write.
+        self._spent: dict[tuple[str, str], Stored] = {}
         # Which generation of a budget's spec is the newest, and since when.
         self._specified: dict[tuple[str, str], tuple[int, int]] = {}
         store.follow(BUDGETS, store.version, self._notice)
@@ -259,7 +262,7 @@ class Evictions:
             if stored is None:
                 continue
             known = self._known.get(stored.key)
-            if known is None or known.version != stored.version:
+            if known is None or known.stored is not stored:
                 known = self._known[stored.key] = _read_budget(stored)
             if known.selector.matches(pod.labels):
                 yield known.budget
@@ -277,13 +280,17 @@ class Evictions:
             status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
         else:
             status = {**old, **budget_status_data(spent)}
-        stored = self._store.put(BUDGETS, *key, {**value.object, "status": status}, is_for_removal=True)
-        self._known[key] = known._replace(version=stored.version, budget=replace(budget, status=spent))
+        spending = {**value.object, "status": status}
+        over = self._spent.get(key)
+        stored = self._store.put(BUDGETS, *key, spending, is_for_removal=True, over=over)
+        self._spent[key] = stored
+        self._known[key] = known._replace(stored=stored, budget=replace(budget, status=spent))
 
     def _notice(self, change: Change) -> None:
         key, generation = change.stored.key, change.stored.metadata.get("generation", 0)
         if change.type is ChangeType.DELETED:
             self._known.pop(key, None)
+            self._spent.pop(key, None)
             self._specified.pop(key, None)
         elif self._specified.get(key, (0, 0))[0] != generation:
             self._specified[key] = (generation, self._clock.monotonic_ns())
@@ -295,7 +302,7 @@ def _read_budget(stored: Stored) -> _Known:
         selector = select(budget.selector)
     except InputError:
         selector = NOTHING
-    return _Known(stored.version, budget, selector)
+    return _Known(stored, budget, selector)
 
 
 def _with_condition(pod: Json, now_ns: int) -> Json:

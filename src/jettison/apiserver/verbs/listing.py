@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +19,15 @@ from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.http.texts import parse_json
 from jettison.apiserver.objects.resources import EVENTS, JOBS, NEW_EVENTS, NODES, PODS, Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
+from jettison.apiserver.storage.indexes import Lookup
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
-from jettison.engine.labels.selectors import LabelSelector, parse_label_selector
+from jettison.engine.labels.matching import FieldMatcher, LabelMatcher
+from jettison.engine.labels.selectors import LabelSelector, Operator, parse_label_selector
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
+from jettison.values import frozen
 
 Json = Mapping[str, Any]
 
@@ -45,18 +47,22 @@ _ABSENT: Final = {(PODS, "spec.hostNetwork"): "false", (NODES, "spec.unschedulab
 _METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
 _TEXTS: Final = {True: "true", False: "false", None: ""}
 
+_EQUALITIES: Final = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MATCHES: Final = ("Exact", "NotOlderThan", "")
-_PATIENCE_SECONDS: Final = 3.0
+_SHORT: Final = 500
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105  no secret: the name of a format
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """Both selectors must match. Without any, all objects do."""
 
     resource: Resource
     labels: LabelSelector
     fields: FieldSelector
+    label_matcher: LabelMatcher
+    field_matcher: FieldMatcher
 
     @property
     def is_everything(self) -> bool:
@@ -71,26 +77,42 @@ class Selection:
                 return term.value
         return None
 
+    @property
+    def lookup(self) -> Lookup | None:
+        """What all that is selected have in common, for an index: a field comes first, because few objects share it."""
+        for term in self.fields.terms:
+            if not term.is_negated and term.field not in _METADATA_FIELDS:
+                return Lookup(f"field {term.field}", partial(field_text, self.resource, path=term.field), term.value)
+        for each in self.labels.requirements or ():
+            if each.operator in _EQUALITIES and len(each.values) == 1:
+                return Lookup(f"label {each.key}", partial(_label, key=each.key), each.values[0])
+        return None
+
     def takes(self, value: Json) -> bool:
         """Whether the object matches."""
         if not self.fields.is_empty:
-            found = {term.field: field_text(self.resource, value, term.field) for term in self.fields.terms}
-            if not self.fields.matches(found):
+            found = {field: field_text(self.resource, value, field) for field in self.field_matcher.fields}
+            if not self.field_matcher.matches(found):
                 return False
-        return self.labels.is_empty or self.labels.matches(value["metadata"].get("labels") or {})
+        return self.labels.is_empty or self.label_matcher.matches(value["metadata"].get("labels") or {})
 
 
-@lru_cache(maxsize=1024)
-def select(resource: Resource, labels: str, fields: str) -> Selection:
-    """Read both selectors; 400 for what makes no sense. Clients repeat themselves, so answers are kept."""
+def _select(resource: Resource, label_text: str, field_text: str) -> Selection:
     try:
-        selection = Selection(resource, parse_label_selector(labels), parse_field_selector(fields))
+        labels, fields = parse_label_selector(label_text), parse_field_selector(field_text)
     except InputError as error:
         raise bad_request(str(error)) from error
-    for term in selection.fields.terms:
-        if term.field not in resource.selectable_fields:
-            raise bad_request(_unsupported(resource, term.field))
-    return selection
+    return Selection(resource, labels, fields, LabelMatcher(labels), FieldMatcher(fields))
+
+
+_remembered = lru_cache(maxsize=1024)(_select)
+
+
+def select(resource: Resource, labels: str, fields: str) -> Selection:
+    """Read both selectors; 400 for what makes no sense. Clients repeat themselves, so answers to short ones are kept:
+    a long one takes megabytes.
+    """
+    return (_remembered if len(labels) + len(fields) <= _SHORT else _select)(resource, labels, fields)
 
 
 def _unsupported(resource: Resource, field: str) -> str:
@@ -116,7 +138,11 @@ def field_text(resource: Resource, value: Json, path: str) -> str:
     return found if isinstance(found, str) else str(found)
 
 
-@dataclass(frozen=True, slots=True)
+def _label(value: Json, key: str) -> str | None:
+    return (value["metadata"].get("labels") or {}).get(key)
+
+
+@frozen
 class Page:
     """A part of a list. `token` is empty where it is the last, `remaining` unknown under a selector."""
 
@@ -136,16 +162,24 @@ class Page:
         return metadata
 
 
-def selection_of(request: Request, resource: Resource) -> Selection:
-    """What the query selects."""
-    return select(resource, request.parameter("labelSelector"), request.parameter("fieldSelector"))
+def selection_of(request: Request, resource: Resource, check: Callable[[Request], object]) -> Selection:
+    """What the query selects. As upstream, the other options are checked after the selectors were read, and before
+    their fields are looked up."""
+    selection = select(resource, request.parameter("labelSelector"), request.parameter("fieldSelector"))
+    check(request)
+    for term in selection.fields.terms:
+        if term.field not in resource.selectable_fields:
+            raise bad_request(_unsupported(resource, term.field))
+    return selection
 
 
-async def read_page(store: Store, request: Request, resource: Resource, namespace: str | None) -> Page:
-    """What a GET of a collection shows."""
+async def read_page(
+    store: Store, request: Request, resource: Resource, namespace: str | None, *, is_paged: bool = False
+) -> Page:
+    """What a GET of a collection shows. `is_paged`: as if it came in parts, also without a limit."""
+    integer(request, "timeoutSeconds")
     limit = integer(request, "limit") or 0
-    selection = selection_of(request, resource)
-    _check_match(request)
+    selection = selection_of(request, resource, _check_match)
     version = resource_version(request)
     token = request.parameter("continue")
     if token:
@@ -155,30 +189,41 @@ async def read_page(store: Store, request: Request, resource: Resource, namespac
             raise bad_request("specifying resource version is not allowed when using continue")
         items = store.list_at(resource, namespace, version)
         items = [item for item in items if item.key > start]
-        return _cut(items, selection, limit, version)
-    if request.parameter("resourceVersionMatch") == "Exact":
-        return _cut(store.list_at(resource, namespace, version), selection, limit, version)
+        return _cut(items, selection, limit, version, lambda: items)
+    match = request.parameter("resourceVersionMatch")
+    # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
+    if match == "Exact" or (not match and version and (limit > 0 or is_paged) and selection.name is None):
+        await wait_for_version(store, version)
+        items = store.list_at(resource, namespace, version)
+        return _cut(items, selection, limit, version, lambda: items)
     await wait_for_version(store, version)
-    items, now = store.list(resource, namespace)
+    items, now = store.list(resource, namespace, selection.lookup)
     # A client that takes any version gets all of it, as from Kubernetes' cache.
-    return _cut(items, selection, 0 if request.parameter("resourceVersion") == "0" else limit, now)
+    limit = 0 if request.parameter("resourceVersion") == "0" else limit
+    return _cut(items, selection, limit, now, lambda: store.list(resource, namespace)[0])
 
 
-def _cut(items: list[Stored], selection: Selection, limit: int, version: int) -> Page:
+def _cut(
+    items: list[Stored], selection: Selection, limit: int, version: int, everything: Callable[[], list[Stored]]
+) -> Page:  # fmt: skip
     if not selection.is_everything:
         if (name := selection.name) is not None:
             items = [item for item in items if item.key[1] == name]
         items = [item for item in items if selection.takes(item.object)]
-    if limit <= 0 or len(items) <= limit:
+    if limit <= 0 or len(items) < limit:
         return Page(items, version)
     shown = items[:limit]
+    # A full page is followed by another one if there is any object left, whether or not it is selected.
+    is_last = selection.name is not None or everything()[-1].key == shown[-1].key
+    if len(items) == limit and (selection.is_everything or is_last):
+        return Page(items, version)
     token = _token(shown[-1], version)
     return Page(shown, version, token, len(items) - limit if selection.is_everything else None)
 
 
 async def wait_for_version(store: Store, version: int) -> None:
     """A client may have seen a later version, from a server that is gone; wait a little, then refuse."""
-    deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + store.patience_seconds
     while version > store.version:
         if asyncio.get_running_loop().time() >= deadline:
             message = f"Too large resource version: {version}, current: {store.version}"
@@ -231,12 +276,20 @@ def _token(last: Stored, version: int) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode("ascii")
 
 
+def _decoded(token: str) -> bytes:
+    """Base64 without padding, refused in Go's words: where the first wrong byte is."""
+    wrong = _NOT_BASE64.search(token)
+    at = wrong.start() if wrong else len(token) - 1 if len(token) % 4 == 1 else -1
+    if at >= 0:
+        raise InputError(f"illegal base64 data at input byte {len(token[:at].encode('utf-8', 'replace'))}")
+    return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+
+
 def _read_token(token: str, namespace: str | None) -> tuple[int, tuple[str, str]]:
     refused = "invalid continue token: continue key is not valid"
     try:
-        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        found = parse_json(text)
-    except (binascii.Error, ValueError, InputError) as error:
+        found = parse_json(_decoded(token))
+    except InputError as error:
         raise bad_request(f"{refused}: {error}") from error
     if not isinstance(found, dict) or found.get("v") != _TOKEN_VERSION:
         raise bad_request(f"{refused}: server does not recognize this encoded version")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
@@ -12,7 +13,7 @@ CERTIFICATE_ANNOTATION: Final = "jettison.dev/serving-certificate"
 """On a Node: the certificate of its log server. No authority signs it; the API server trusts this one alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogQuery:
     """Which log, and how much of it."""
 

@@ -3,53 +3,142 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.http.bodies import YAML, Expected, check_object, parse_body
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES
+from jettison.apiserver.http.bodies import Expected, check_object
 from jettison.apiserver.http.presenting import encode
 from jettison.apiserver.http.statuses import bad_request, undecodable_patch
-from jettison.apiserver.http.texts import parse_json
-from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, STRATEGIC_PATCH
-from jettison.apiserver.objects.schema import found_kind, read_document
+from jettison.apiserver.http.texts import duplicate_keys, go_text, parse_json, parse_yaml
+from jettison.apiserver.objects.ownership.tracking import unconvertible
+from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCHERS, STRATEGIC_PATCH
+from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.schema import found_kind, in_go_order, read_document
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
+from jettison.manifests.files.kinds import Struct, structs
 
 Json = dict[str, Any]
 
 _MISMATCH: Final = re.compile(r"json: cannot unmarshal (\w+)(?: (\S+))? into Go .* of type (\S+)")
+_PLACE: Final = re.compile(r"into Go struct field (\w+)\.(?:\w+\.)*(\w+) of type")
+# Types that read JSON themselves in Go, and what they then take it for.
+_OWN_READERS: Final = {"intOrString": "int32", "time": "string", "microtime": "string"}
+_NO_BASE64: Final = "illegal base64 data"
+_OPERATION: Final = "handlers.jsonPatchOp"
 _BASES: Final = ("string", "bool", "int32", "int64")
 
 
-def read_patch(body: bytes, media_type: str, expected: Expected) -> Any:
+def read_patch(body: bytes, media_type: str) -> Any:
     """What the patch says. An apply is named YAML, of which JSON is a part."""
     if media_type == APPLY_PATCH:
-        return parse_body(body, YAML, expected)
+        return _read_applied(body)
     wanted, shape = (list, "[]handlers.jsonPatchOp") if media_type == JSON_PATCH else (dict, "map[string]interface {}")
     try:
         patch = parse_json(body)
         if patch is not None and not isinstance(patch, wanted):
             raise InputError(f"json: cannot unmarshal {found_kind(patch)} into Go value of type {shape}")
+        if isinstance(patch, list):
+            _check_operations(patch)
     except InputError as error:
         raise bad_request(str(error)) if media_type == STRATEGIC_PATCH else undecodable_patch(str(error)) from error
-    return patch
+    if patch is None and media_type == MERGE_PATCH:
+        raise bad_request("Invalid JSON Patch")
+    return wanted() if patch is None else patch
 
 
-def check_patched(merged: Any, patch: Any, old: Json, media_type: str, expected: Expected, validation: str) -> Any:
-    """The object and the warnings about it. Of unknown fields, those of the old object do not count.
-
-    A patch that makes an object invalid is refused with the whole object or, where the patch is strategic, with the
-    patch as Go prints it.
-    """
-    is_strategic = media_type == STRATEGIC_PATCH
+def _read_applied(body: bytes) -> Json:
+    """YAML, also where it is named otherwise; JSON is a part of it."""
     try:
-        value, mistakes = check_object(merged, expected, "Ignore" if validation == "Ignore" else "Warn")
+        applied = parse_yaml(body)
+    except InputError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from error
+    if applied is not None and not isinstance(applied, dict):
+        why = f"json: cannot unmarshal {found_kind(applied)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    return applied or {}
+
+
+def _check_operations(patch: list[Any]) -> None:
+    for operation in patch:
+        if operation is None:
+            continue
+        if not isinstance(operation, dict):
+            raise InputError(f"json: cannot unmarshal {found_kind(operation)} into Go value of type {_OPERATION}")
+        for key in ("op", "path", "from"):
+            if not isinstance(operation.get(key), str | None):
+                found = found_kind(operation[key])
+                raise InputError(
+                    f"json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"
+                )
+
+
+def patch_mistakes(body: bytes, patch: Any, media_type: str) -> list[str]:
+    """What is wrong with the patch itself and does not keep it from being applied."""
+    twice = [f"duplicate field {quote(each)}" for each in duplicate_keys(body, patch)]
+    if media_type != JSON_PATCH:
+        return twice
+    unknown = (
+        f'unknown field "[{index}].{key}"'
+        for index, operation in enumerate(patch or ())
+        for key in operation or ()
+        if key not in ("op", "path", "from", "value")
+    )
+    return [f"json patch {each}" for each in (*twice, *unknown)]
+
+
+def check_applied_kind(resource: Resource, patch: Any) -> None:
+    """What is applied must say what it is."""
+    found = (patch.get("apiVersion"), patch.get("kind"))
+    version, kind = (each if isinstance(each, str) else "" for each in found)
+    if (version, kind) != (resource.api_version, resource.kind):
+        group, _, short = version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{short}, Kind={kind}")
+
+
+def check_applied(value: Json, patch: Json, resource: Resource, expected: Expected) -> Json:
+    """The object that an apply makes."""
+    document = {**value, "apiVersion": resource.api_version, "kind": resource.kind}
+    try:
+        return check_object(document, expected, "Ignore")[0]
     except ApiError as error:
         why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
-        shown = go_text(patch) if is_strategic else encode(merged).decode("utf-8", "replace")
-        raise _unfit(shown, _conversion(why) if is_strategic else why) from error
-    if mistakes:
+        raise unconvertible(resource, patch, _conversion(why)) from error
+
+
+def check_patched(
+    merged: Any,
+    patch: Any,
+    old: Json,
+    media_type: str,
+    expected: Expected,
+    validation: str,
+    own: list[str],
+    whole: Callable[[], Json],
+) -> tuple[Json, list[str]]:
+    """The object and the warnings about it, after the patch's `own`. Unknown fields of the old object do not count.
+
+    A patch that makes an object invalid is refused with all that it makes of the `whole` object or, where the patch is
+    strategic, with the patch as Go prints it.
+    """
+    is_strategic = media_type == STRATEGIC_PATCH
+    if is_strategic:
+        # A strategic patch cannot make an object one of another kind, and upstream does not look.
+        merged = {key: value for key, value in merged.items() if key not in ("kind", "apiVersion")}
+    try:
+        if not is_strategic and _is_versionless(merged, expected):
+            # Upstream reads it as the kind that it has inside, whose fields have no names in JSON.
+            merged = {key: item for key, item in merged.items() if key not in ("apiVersion", "kind")}
+            value: Json = {"metadata": {}}
+            mistakes = [] if validation == "Ignore" else [f"unknown field {quote(key)}" for key in merged]
+        else:
+            value, mistakes = check_object(merged, expected, "Ignore" if validation == "Ignore" else "Warn")
+    except ApiError as error:
+        why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
+        raise _unfit(_shown(patch, media_type, expected, whole), _conversion(why) if is_strategic else why) from error
+    if mistakes and value["metadata"]:
         mentioned = frozenset(_names(patch))
         kept = (each for each in read_document(expected.fields, old)[1] if each.rpartition(".")[2] not in mentioned)
         known = {f"unknown field {quote(each)}" for each in kept}
@@ -57,21 +146,22 @@ def check_patched(merged: Any, patch: Any, old: Json, media_type: str, expected:
     if is_strategic:
         # Here upstream looks at what is inside first.
         mistakes.sort(key=lambda each: -each.count("."))
+    mistakes = [*own, *mistakes]
     if mistakes and validation == "Strict":
-        shown = go_text(patch) if is_strategic else encode(merged).decode("utf-8", "replace")
+        shown = _shown(patch, media_type, expected, whole)
         raise _unfit(shown, f"strict decoding error: {', '.join(mistakes)}")
     return value, mistakes
 
 
-def go_text(value: Any) -> str:
-    """A value as Go prints it with `%+v`."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_text, value))}]"
-    if value is None:
-        return "<nil>"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _shown(patch: Any, media_type: str, expected: Expected, whole: Callable[[], Json]) -> str:
+    if media_type == STRATEGIC_PATCH:
+        return go_text(patch)
+    patched = PATCHERS[media_type](in_go_order(expected.fields, whole()), patch, expected.fields, MOST_BODY_BYTES)
+    return encode(patched).decode("utf-8", "replace")
+
+
+def _is_versionless(merged: Any, expected: Expected) -> bool:
+    return isinstance(merged, dict) and not merged.get("apiVersion") and merged.get("kind") in (None, "", expected.kind)
 
 
 def _names(patch: Any) -> Iterator[str]:
@@ -92,16 +182,25 @@ def _unfit(shown: str, why: str) -> ApiError:
 
 def _conversion(why: str) -> str:
     """What upstream says of a wrong type when it did not read it from JSON itself."""
+    if why.startswith(_NO_BASE64):
+        return f"error decoding from json: {why}"
     if (found := _MISMATCH.fullmatch(why)) is None:
         return why
     kind, number, wanted = found.groups()
+    base = wanted
+    if (place := _PLACE.search(why)) is not None:
+        field = structs().get(place[1], Struct("")).fields.get(place[2])
+        if field is not None and not wanted.startswith(("[]", "map[")):
+            base = field.type.base
+        if field is not None and field.type.base in _OWN_READERS and not field.type.shape:
+            shown = f"number {number}" if number else kind
+            return f"json: cannot unmarshal {shown} into Go value of type {_OWN_READERS[field.type.base]}"
     source = {"array": "slice", "object": "map"}.get(kind, kind)
     if kind == "number":
         source = "float64" if number and "." in number else "int64"
-    if wanted in _BASES:
-        is_convertible = kind == "number" and wanted != "bool"
-        target = "string" if wanted == "string" else wanted
-        return f"cannot convert {source} to {target}" if is_convertible else f"unrecognized type: {wanted}"
+    if base in _BASES:
+        is_convertible = kind == "number" and base != "bool"
+        return f"cannot convert {source} to {wanted}" if is_convertible else f"unrecognized type: {base}"
     if wanted.startswith("[]"):
         return f"cannot restore slice from {source}"
     if wanted.startswith("map["):

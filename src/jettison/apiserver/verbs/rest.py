@@ -12,17 +12,20 @@ from typing import Any, Final
 
 from jettison.apiserver.access.authorization import Authorizer
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
-from jettison.apiserver.http.bodies import Expected, check_object, read_object
+from jettison.apiserver.http.bodies import Expected, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, encode, show_object, show_page, show_value
-from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
-from jettison.apiserver.http.statuses import already_exists, success_status
+from jettison.apiserver.http.requests import Request, Target, WriteOptions, boolean, patch_options, write_options
+from jettison.apiserver.http.statuses import already_exists, conflict, success_status
 from jettison.apiserver.objects.admission import Admission, check_class_deletion, check_namespace_deletion
+from jettison.apiserver.objects.ownership.records import Entries, documents
+from jettison.apiserver.objects.ownership.tracking import Applied, Writer, apply, blank, manager_name, track
 from jettison.apiserver.objects.patches import APPLY_PATCH, PATCHERS
 from jettison.apiserver.objects.resources import (
     GROUP_VERSIONS,
     NAMESPACES,
     NEW_EVENTS,
+    NODES,
     Resource,
     shown_event,
     stored_event,
@@ -32,7 +35,9 @@ from jettison.apiserver.objects.writing import (
     check_address,
     check_identity,
     check_namespace,
+    check_unborn,
     check_version,
+    distinct_owners,
     prepare_changed,
     prepare_new,
 )
@@ -40,12 +45,19 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.verbs.listing import read_page, wait_for_version, watched_version
-from jettison.apiserver.verbs.patching import check_patched, read_patch
+from jettison.apiserver.verbs.patching import (
+    check_applied,
+    check_applied_kind,
+    check_patched,
+    patch_mistakes,
+    read_patch,
+)
 from jettison.clock import Clock
 from jettison.errors import ApiError
+from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
-Change = Callable[[Json], Json]
+Change = Callable[[Stored], Json | Applied]
 
 _DELETE_VERSIONS: Final = ("v1", *(f"{group}/{version}" for group, version in GROUP_VERSIONS if group))
 
@@ -56,14 +68,19 @@ _PODS_STAY: Final = (
 )
 
 
+_NO_DEBUGGING: Final = (
+    "the container is kept in the pod and not started: the pod's node is one of Jettison's, which does not do that"
+)
+
+
 class Objects:
     """The handlers; each takes a request that is authorized."""
 
-    def __init__(self, store: Store, clock: Clock, authorizer: Authorizer) -> None:
+    def __init__(self, store: Store, clock: Clock, authorizer: Authorizer, *, has_accounts: bool = False) -> None:
         self.store = store
         self.clock = clock
         self.authorizer = authorizer
-        self.admission = Admission(store)
+        self.admission = Admission(store, has_accounts=has_accounts)
         self._deletions = Deletions(store)
 
     async def read(self, request: Request, target: Target) -> Response:
@@ -86,12 +103,12 @@ class Objects:
         form_of(request)
         options = write_options(request, "CreateOptions")
         resource = target.resource
-        value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
+        value = read_object(request, expected(resource), options.validation)
         check_namespace(value["metadata"], target.namespace)
-        return await self.insert(request, target, value, options, warnings)
+        return await self.insert(request, target, value, options)
 
     async def insert(
-        self, request: Request, target: Target, value: Json, options: WriteOptions, warnings: list[str]
+        self, request: Request, target: Target, value: Json, options: WriteOptions, applied: Applied | None = None
     ) -> Response:
         """Store a new object. To make one by PUT or PATCH takes the right to create it, too."""
         resource, namespace = target.resource, target.namespace
@@ -103,79 +120,136 @@ class Objects:
         if resource.is_namespaced:
             self.admission.check_namespace(resource, namespace, name)
         self.authorizer.check_write(request.user, request.access, name, None, value)
-        admit = self.admission.admit_new
-        value = prepare_new(resource, value, namespace, self.clock.now_ns(), lambda new: admit(resource, new, name))
-        warnings += resource.rules.warn(value)
+        request.warnings += distinct_owners(value["metadata"], is_patched=applied is not None)
+        given = value["metadata"].get("managedFields")
+        managed: Entries = applied.entries if applied is not None else ()
+
+        def admit(new: Json) -> None:
+            nonlocal managed
+            if applied is None and not resource.stored_as:
+                managed = track(self._writer(request, target, options), (), blank(resource), new, given)
+            self.admission.admit_new(resource, new, name)
+
+        value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit)
+        request.warnings += resource.rules.warn(value)
+        self.admission.check_new(resource, value, name)
         name = value["metadata"]["name"]
+        if not options.is_dry_run:
+            check_unborn(value["metadata"])
         taken = self.store.head(resource, namespace, name)
         if taken is not None:
-            raise _taken(resource, taken)
+            raise _taken(resource, taken, is_generated=bool(value["metadata"].get("generateName")))
         if options.is_dry_run:
-            return warned(show_value(request, resource, value, self.clock.now_ns(), 201), warnings)
-        written = self.store.put(resource, namespace, name, value, most_bytes=MOST_BODY_BYTES)
+            return show_value(request, resource, value, self.clock.now_ns(), 201, managed=managed)
+        written = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
         stored = await self.store.durable(written)
-        return warned(show_object(request, resource, stored, self.clock.now_ns(), 201), warnings)
+        return show_object(request, resource, stored, self.clock.now_ns(), 201)
 
     async def update(self, request: Request, target: Target) -> Response:
         """PUT of an object, or of its status."""
         form_of(request)
         options = write_options(request, "UpdateOptions")
         resource = target.resource
-        value, warnings = read_object(request.body, request.content_type, expected(resource), options.validation)
+        value = read_object(request, expected(resource), options.validation)
         check_address(value["metadata"], target.namespace, target.name)
         found = self.store.head(resource, target.namespace, target.name)
         if found is None and resource.is_created_by_put and not target.subresource:
             value["metadata"].pop("resourceVersion", None)
-            return await self.insert(request, target, value, options, warnings)
+            return await self.insert(request, target, value, options)
 
-        def put(old: Json) -> Json:
-            check_identity(resource, value["metadata"], old)
+        def put(found: Stored) -> Json:
+            old = found.object
+            check_identity(resource, value["metadata"], old, is_dry_run=options.is_dry_run)
             check_version(resource, value["metadata"], old)
             return stored_event(value) if resource is NEW_EVENTS else value
 
-        return await self.change(request, target, put, options, warnings)
+        return await self.change(request, target, put, options)
 
     async def patch(self, request: Request, target: Target) -> Response:
         """PATCH of an object, or of its status."""
         form_of(request)
         media_type = request.content_type.partition(";")[0].strip().lower()
-        if media_type not in PATCHERS:
+        if media_type not in PATCHERS and media_type != APPLY_PATCH:
             raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
         is_apply = media_type == APPLY_PATCH
         options = patch_options(request, is_apply=is_apply)
         resource = target.resource
-        patch = read_patch(request.body, media_type, expected(resource))
-        warnings: list[str] = []
-        if is_apply and self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
-            value, warnings = check_object(patch, expected(resource), options.validation)
-            check_address(value["metadata"], target.namespace, target.name)
-            return await self.insert(request, target, value, options, warnings)
+        # Only an apply of the whole may make it.
+        if not is_apply or target.subresource:
+            self._check_there(target)
+        patch = read_patch(request.body, media_type)
+        if is_apply:
+            return await self._apply_patch(request, target, patch, options)
+        own = [] if options.validation == "Ignore" else patch_mistakes(request.body, patch, media_type)
 
-        def merge(old: Json) -> Json:
+        def merge(found: Stored) -> Json:
+            old = found.object
             shown = {"apiVersion": resource.api_version, "kind": resource.kind, **_shown(resource, old)}
-            merged = PATCHERS[media_type](shown, patch, resource.struct)
+            merged = PATCHERS[media_type](shown, patch, resource.struct, request.most_bytes)
             kind = expected(resource)
-            value, found = check_patched(merged, patch, shown, media_type, kind, options.validation)
-            warnings.extend(found)
+
+            def whole() -> Json:
+                managed = {"managedFields": documents(found.managed)} if found.managed else {}
+                return {**shown, "metadata": {**shown["metadata"], **managed}}
+
+            value, mistakes = check_patched(merged, patch, shown, media_type, kind, options.validation, own, whole)
+            request.warnings += mistakes
             check_address(value["metadata"], target.namespace, target.name)
             check_version(resource, value["metadata"], old)
             return stored_event(value) if resource is NEW_EVENTS else value
 
-        return await self.change(request, target, merge, options, warnings)
+        return await self.change(request, target, merge, options)
 
-    async def change(
-        self, request: Request, target: Target, make: Change, options: WriteOptions, warnings: list[str]
-    ) -> Response:
+    def _check_there(self, target: Target) -> None:
+        if self.store.head(target.resource, target.namespace, target.name) is None:
+            raise self.store.missing(target.resource, target.namespace, target.name)
+
+    async def _apply_patch(self, request: Request, target: Target, patch: Any, options: WriteOptions) -> Response:
+        """Server-side apply, of an object that is there or not."""
+        resource, writer = target.resource, self._writer(request, target, options)
+        check_applied_kind(resource, patch)
+        is_forced = bool(boolean(request, "force"))
+
+        def made(live: Json, entries: Entries) -> Applied:
+            result = apply(writer, entries, live, patch, is_forced=is_forced)
+            value = check_applied(result.value, patch, resource, expected(resource))
+            check_address(value["metadata"], target.namespace, target.name)
+            return Applied(value, result.entries)
+
+        if self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
+            new = made(blank(resource), ())
+            metadata = new.value["metadata"]
+            metadata.pop("resourceVersion", None)
+            if uid := metadata.get("uid"):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise conflict(resource, target.name, why)
+            return await self.insert(request, target, new.value, options, new)
+
+        def merge(found: Stored) -> Applied:
+            result = made(found.object, found.managed)
+            check_identity(resource, result.value["metadata"], found.object, is_dry_run=options.is_dry_run)
+            check_version(resource, result.value["metadata"], found.object)
+            return result
+
+        return await self.change(request, target, merge, options)
+
+    def _writer(self, request: Request, target: Target, options: WriteOptions) -> Writer:
+        now = time_text(self.clock.now_ns())
+        return Writer(target.resource, manager_name(options.manager, request.agent), target.subresource, now)
+
+    async def change(self, request: Request, target: Target, make: Change, options: WriteOptions) -> Response:
         """Store what `make` makes of the object. An object that was only waiting for this change is removed by it."""
-        stored, value = self.apply(request, target, make, is_dry_run=options.is_dry_run)
+        stored, value = self.write(request, target, make, options)
         if stored is None:
-            return warned(show_value(request, target.resource, value, self.clock.now_ns()), warnings)
+            return show_value(request, target.resource, value, self.clock.now_ns())
         await self.store.durable(stored)
-        return warned(show_object(request, target.resource, stored, self.clock.now_ns()), warnings)
+        if _is_finished(target.resource, value):
+            return show_value(request, target.resource, value, self.clock.now_ns(), managed=stored.managed)
+        return show_object(request, target.resource, stored, self.clock.now_ns())
 
-    def apply(
-        self, request: Request, target: Target, make: Change, *, is_dry_run: bool = False
-    ) -> tuple[Stored | None, Json]:
+    def write(
+        self, request: Request, target: Target, make: Change, options: WriteOptions
+    ) -> tuple[Stored | None, Json]:  # fmt: skip
         """As `change`, without waiting for the disk; the value alone if it is a dry run."""
         resource, namespace, name = target.resource, target.namespace, target.name
         found = self.store.head(resource, namespace, name)
@@ -185,23 +259,40 @@ class Objects:
         user, access = request.user, request.access
         # Before the change is validated: the mistakes in it would reveal the object.
         self.authorizer.check_write(user, access, name, old, old)
-        is_status = target.subresource == "status"
+
+        made = make(found)
+        if target.subresource == "ephemeralcontainers":
+            request.warnings += self._debugging_warnings(old)
+        new, managed = (made.value, made.entries) if isinstance(made, Applied) else (made, found.managed)
+        request.warnings += distinct_owners(new["metadata"], is_patched=request.verb == "patch")
+        # A user that may change a few fields only cannot say which client owns the others.
+        given = None if self.authorizer.is_limited(user, access) else new["metadata"].get("managedFields")
 
         def admit(changed: Json) -> None:
-            if not is_status:
+            nonlocal managed
+            if not isinstance(made, Applied) and not resource.stored_as:
+                managed = track(self._writer(request, target, options), managed, old, changed, given)
+            if target.subresource != "status":
                 self.admission.admit_change(resource, changed, old)
             self.authorizer.check_fields(user, access, old, changed)
 
-        new = make(old)
         self.authorizer.check_write(user, access, name, old, new)
         if resource is NAMESPACES and target.subresource != "finalize":
             new["spec"] = old["spec"]
-        value = prepare_changed(resource, new, old, admit, is_status=is_status)
-        if is_dry_run:
+        value = prepare_changed(resource, new, old, admit, target.subresource)
+        if options.is_dry_run:
             return None, value
         if _is_finished(resource, value):
-            return self.store.remove(resource, namespace, name, value), value
-        return self.store.put(resource, namespace, name, value, most_bytes=MOST_BODY_BYTES), value
+            # Watches are shown what was stored, and the client what it has made of it.
+            return self.store.remove(resource, namespace, name), value
+        stored = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
+        return stored, value
+
+    def _debugging_warnings(self, pod: Json) -> list[str]:
+        """A kubelet starts containers that are added for debugging, a node of ours does not."""
+        node = self.store.head(NODES, "", pod["spec"].get("nodeName", ""))
+        info = (node.object["status"].get("nodeInfo") or {}) if node is not None else {}
+        return [_NO_DEBUGGING] if "jettison" in info.get("kubeletVersion", "") else []
 
     async def delete(self, request: Request, target: Target) -> Response:
         """DELETE of an object."""
@@ -209,6 +300,7 @@ class Objects:
         resource, name = target.resource, target.name
         options = read_delete_options(request, _DELETE_VERSIONS)
         options.check()
+        request.warnings += _deletion_warnings(resource, options)
         check_class_deletion(resource, name)
 
         def admit(value: Json) -> None:
@@ -220,18 +312,18 @@ class Objects:
             await self.store.durable(deleted.stored)
         code = 202 if options.orphans is False and not deleted.is_removed else 200
         if not deleted.is_removed or (resource.answers_with_object and not deleted.is_dismissed):
-            response = show_value(request, resource, deleted.value, self.clock.now_ns(), code)
-        else:
-            response = Response(code, encode(_deletion_status(resource, deleted)))
-        return warned(response, _deletion_warnings(resource, options))
+            managed = () if deleted.stored is None else deleted.stored.managed
+            return show_value(request, resource, deleted.value, self.clock.now_ns(), code, managed=managed)
+        return Response(code, encode(_deletion_status(resource, deleted)))
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """DELETE of a collection: one by one; an object that is gone meanwhile counts as deleted."""
         form_of(request)
         resource = target.resource
-        page = await read_page(self.store, request, resource, target.namespace or None)
+        page = await read_page(self.store, request, resource, target.namespace or None, is_paged=True)
         options = read_delete_options(request, _DELETE_VERSIONS)
         options.check()
+        request.warnings += _deletion_warnings(resource, options)
 
         def admit(value: Json) -> None:
             name = value["metadata"]["name"]
@@ -244,8 +336,7 @@ class Objects:
             self._deletions.delete(resource, *item.key, options, self.clock.now_ns(), admit)
         await self.store.settled()
         # As they were before: so does Kubernetes.
-        shown = show_page(request, resource, page, self.clock.now_ns())
-        return warned(shown, _deletion_warnings(resource, options))
+        return show_page(request, resource, page, self.clock.now_ns())
 
 
 def expected(resource: Resource) -> Expected:
@@ -257,8 +348,8 @@ def _shown(resource: Resource, value: Json) -> Json:
     return shown_event(value) if resource is NEW_EVENTS else value
 
 
-def _taken(resource: Resource, stored: Stored) -> ApiError:
-    error = already_exists(resource, stored.key[1])
+def _taken(resource: Resource, stored: Stored, *, is_generated: bool) -> ApiError:
+    error = already_exists(resource, stored.key[1], is_generated=is_generated)
     if "deletionTimestamp" in stored.metadata:
         return ApiError(
             f"object is being deleted: {error.message}", code=error.code, reason=error.reason, details=error.details
@@ -288,12 +379,3 @@ def _deletion_warnings(resource: Resource, options: DeleteOptions) -> list[str]:
     if not orphans_by_default(resource, options):
         return []
     return [_PODS_STAY]
-
-
-def warned(response: Response, warnings: list[str]) -> Response:
-    """The answer with a header for each warning; kubectl prints them."""
-    if not warnings:
-        return response
-    escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in warnings)
-    headers = [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
-    return replace(response, headers=[*response.headers, *headers])

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from jettison.apiserver.http.bodies import Expected, check_object, read_object
 from jettison.apiserver.http.forms import form_of
-from jettison.apiserver.http.presenting import Response, encode, show_document
+from jettison.apiserver.http.presenting import Response, encode, show_value
 from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
 from jettison.apiserver.objects.patches import PATCHERS
-from jettison.apiserver.objects.resources import BUDGETS, PODS
+from jettison.apiserver.objects.resources import BUDGETS, PODS, SCALES
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal, required, unsupported
 from jettison.apiserver.objects.writing import check_address, check_namespace, check_unchanged, check_version
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
 from jettison.apiserver.verbs.patching import read_patch
-from jettison.apiserver.verbs.rest import Objects, warned
+from jettison.apiserver.verbs.rest import Objects
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.engine.numbers.durations import parse_duration
 from jettison.engine.numbers.strconv import quote
@@ -44,13 +43,13 @@ class Subresources:
         form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
         seconds = _timeout(request)
-        body, warnings = read_eviction(request, options)
+        body = read_eviction(request, options)
         check_namespace(body["metadata"], target.namespace)
         self._objects.admission.check_namespace(PODS, target.namespace, target.name)
         order = check_eviction(body, target.namespace, target.name, options)
         self._check_evictor(request, target)
         await self._evictions.evict(order, seconds)
-        return warned(_EVICTED, warnings)
+        return _EVICTED
 
     def _check_evictor(self, request: Request, target: Target) -> None:
         """A node evicts the pods that are bound to it, and no others."""
@@ -78,9 +77,12 @@ class Subresources:
         """POST of a binding: the pod belongs to that node from now on."""
         form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
-        binding, warnings = read_object(request.body, request.content_type, BINDING, options.validation)
+        binding = read_object(request, BINDING, options.validation)
         name = target.name or binding["metadata"].get("name", "")
         check_namespace(binding["metadata"], target.namespace)
+        if not target.name:
+            # The older path forgets it.
+            binding["metadata"].pop("uid", None)
         if target.name and binding["metadata"].get("name", "") != target.name:
             raise bad_request("name in URL does not match name in Binding object")
         self._objects.admission.check_namespace(PODS, target.namespace, name)
@@ -89,26 +91,28 @@ class Subresources:
         found = store.head(PODS, target.namespace, name)
         if found is None:
             raise not_found(PODS, name)
+        check_unchanged(PODS, binding["metadata"], found.object, is_dry_run=options.is_dry_run)
         bound = _bound(found, binding, node, self._objects.clock.now_ns())
         if not options.is_dry_run:
             await store.durable(store.put(PODS, *found.key, bound))
-        return warned(_EVICTED, warnings)
+        return _EVICTED
 
     async def read_scale(self, request: Request, target: Target) -> Response:
         """GET of a scale."""
-        form_of(request, has_table=False)
+        form_of(request)
         found = self._objects.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise not_found(target.resource, target.name)
-        return _show_scale(request, found.object)
+        return self._show_scale(request, found.object)
 
     async def write_scale(self, request: Request, target: Target) -> Response:
         """PUT or PATCH of a scale: it changes the replicas of the object, and nothing else."""
-        form_of(request, has_table=False)
+        form_of(request)
         is_put = request.method == "PUT"
         options = write_options(request, "UpdateOptions") if is_put else patch_options(request, is_apply=False)
 
-        def scale(old: Json) -> Json:
+        def scale(found: Stored) -> Json:
+            old = found.object
             wanted = self._wanted_scale(request, options, old, is_put=is_put)
             check_address(wanted["metadata"], target.namespace, target.name)
             check_version(target.resource, wanted["metadata"], old)
@@ -117,21 +121,24 @@ class Subresources:
                 raise refusal("autoscaling", "Scale", target.name, [invalid("spec.replicas", replicas, _NOT_NEGATIVE)])
             return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
 
-        whole = replace(target, subresource="")
-        stored, value = self._objects.apply(request, whole, scale, is_dry_run=options.is_dry_run)
+        stored, value = self._objects.write(request, target, scale, options)
         if stored is not None:
             await self._objects.store.durable(stored)
             value = stored.object
-        return _show_scale(request, value)
+        return self._show_scale(request, value)
 
     def _wanted_scale(self, request: Request, options: WriteOptions, old: Json, *, is_put: bool) -> Json:
         if is_put:
-            return read_object(request.body, request.content_type, SCALE, options.validation)[0]
+            return read_object(request, SCALE, options.validation)
         media_type = request.content_type.partition(";")[0].strip().lower()
         if media_type not in PATCHERS:
             raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
-        patch = read_patch(request.body, media_type, SCALE)
-        return check_object(PATCHERS[media_type](_scale(old), patch, SCALE.fields), SCALE, options.validation)[0]
+        patch = read_patch(request.body, media_type)
+        scaled = PATCHERS[media_type](_kinded(_scale(old)), patch, SCALE.fields, request.most_bytes)
+        return check_object(scaled, SCALE, options.validation)[0]
+
+    def _show_scale(self, request: Request, value: Json) -> Response:
+        return show_value(request, SCALES, _scale(value), self._objects.clock.now_ns())
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """PUT of a namespace without the finalizers that have done their work."""
@@ -166,7 +173,6 @@ def _check_binding(binding: Json) -> str:
 
 def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
     pod, name = found.object, found.key[1]
-    check_unchanged(PODS, binding["metadata"], pod)
     if "deletionTimestamp" in pod["metadata"]:
         raise _unbindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod["spec"].get("nodeName"):
@@ -180,10 +186,10 @@ def _bound(found: Stored, binding: Json, node: str, now_ns: int) -> Json:
         "lastProbeTime": None,
         "lastTransitionTime": time_text(now_ns),
     }
-    given_annotations = binding["metadata"].get("annotations")
     metadata = pod["metadata"]
-    if given_annotations:
-        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given_annotations}}
+    for key in ("annotations", "labels"):
+        if given := binding["metadata"].get(key):
+            metadata = {**metadata, key: {**(metadata.get(key) or {}), **given}}
     # The node that preemption had chosen does not matter any more.
     status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
     return {
@@ -204,16 +210,15 @@ def _scale(value: Json) -> Json:
     metadata, spec, status = value["metadata"], value["spec"], value["status"]
     shared = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
-        "kind": SCALE.kind,
-        "apiVersion": SCALE.api_versions[0],
         "metadata": {key: metadata[key] for key in shared if key in metadata},
-        "spec": {"replicas": spec.get("replicas", 0)},
+        # Go leaves out a zero here, and writes it below.
+        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0), "selector": _selector_text(spec.get("selector") or {})},
     }
 
 
-def _show_scale(request: Request, value: Json) -> Response:
-    return show_document(request, "autoscaling", _scale(value))
+def _kinded(scale: Json) -> Json:
+    return {"kind": SCALE.kind, "apiVersion": SCALE.api_versions[0], **scale}
 
 
 def _selector_text(selector: Json) -> str:

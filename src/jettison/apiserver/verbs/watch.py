@@ -12,13 +12,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.presenting import document, encode
 from jettison.apiserver.http.requests import Request, boolean, integer, invalid_options
-from jettison.apiserver.http.statuses import expired, failure_status
+from jettison.apiserver.http.statuses import bad_request, expired, failure_status
 from jettison.apiserver.objects import tables
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
@@ -28,34 +28,53 @@ from jettison.apiserver.verbs.listing import Selection, selection_of, wait_for_v
 from jettison.clock import Clock
 from jettison.errors import ApiError
 
-PIECE_BYTES: Final = 12 * 1024
-"""What is taken from the feed at once, and a little more. A connection buffers at most two pieces."""
-
 MOST_PIECE_BYTES: Final = 16 * 1024
 """One record of TLS."""
-
-BOOKMARK_SECONDS: Final = 60.0
-PACE_SECONDS: Final = 0.02
-"""Changes that come every millisecond are sent every twenty: a piece costs as much as twenty events. The first event
-after a pause is sent at once."""
 
 UNHURRIED_WATCHERS: Final = 100
 """Beyond so many, pieces are sent less often, in proportion: 2,000 watchers would leave no time to write."""
 
+
+class WatchPace(NamedTuple):
+    """How much is told at once, and how often."""
+
+    # What is taken from the feed at once, and a little more. A connection buffers at most two pieces.
+    piece_bytes: int = 12 * 1024
+    # Changes that come every millisecond are sent every twenty: a piece costs as much as twenty events. The first event
+    # after a pause is sent at once.
+    seconds: float = 0.02
+    bookmark_seconds: float = 60.0
+
+
+PACE: Final = WatchPace()
+
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _SECOND_NS: Final = 10**9
+_LONGEST_SELECTORS: Final = 2000
 
 
 class Watcher:
     """One watch. Make it with `open_watch`; then `chunks` until they end, then `close`."""
 
-    def __init__(self, store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        request: Request,
+        resource: Resource,
+        namespace: str | None,
+        pace: WatchPace = PACE,
+    ) -> None:
+        self._pace = pace
         self._store = store
         self._clock = clock
         self._resource = resource
         self._namespace = namespace
-        self._selection: Selection = selection_of(request, resource)
+        _check_selectors(request)
+        self._selection: Selection = selection_of(request, resource, _check_options)
         self._name = self._selection.name
+        # What the version says is looked at before the form, as upstream.
+        self.asked_version = watched_version(request)
         self._include = request.parameter("includeObject")
         self._form = form_of(request)
         if self._form.shape == forms.TABLE:
@@ -98,7 +117,7 @@ class Watcher:
         """The stream, as fast as the client reads it; ends after some time, or when the client lags too far."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        next_bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, 1))
+        next_bookmark = loop.time() + min(self._pace.bookmark_seconds, max(seconds - 2, 1))
         next_chunk = loop.time()
         self._feed.watchers += 1
         try:
@@ -108,15 +127,15 @@ class Watcher:
                     await asyncio.sleep(next_chunk - now)
                     continue
                 lines = self._lines()
-                while loop.time() < end and (piece := _piece(lines)):
+                while loop.time() < end and (piece := _piece(lines, self._pace.piece_bytes)):
                     for start in range(0, len(piece), MOST_PIECE_BYTES):
                         yield piece[start : start + MOST_PIECE_BYTES]
-                    next_chunk = loop.time() + PACE_SECONDS * max(1.0, self._feed.watchers / UNHURRIED_WATCHERS)
+                    next_chunk = loop.time() + self._pace.seconds * max(1.0, self._feed.watchers / UNHURRIED_WATCHERS)
                 now = loop.time()
                 if self._is_over or now >= end or self._refusal is not None:
                     return
                 if self._is_bookmarked and now >= next_bookmark:
-                    next_bookmark = now + BOOKMARK_SECONDS
+                    next_bookmark = now + self._pace.bookmark_seconds
                     yield self._bookmark({})
                 elif not self._has_more:
                     await self._wait((min(end, next_bookmark) if self._is_bookmarked else end) - now)
@@ -189,7 +208,9 @@ class Watcher:
                 yield self._text(
                     ChangeType.DELETED,
                     version,
-                    lambda: self._line(ChangeType.DELETED, Stored.of(last.storage, last.key, version, last.object)),
+                    lambda: self._line(
+                        ChangeType.DELETED, Stored.of(last.storage, last.key, version, last.object, last.managed)
+                    ),
                 )
                 return
             kind = ChangeType.DELETED if not is_now else ChangeType.MODIFIED if was else ChangeType.ADDED
@@ -246,30 +267,37 @@ class Watcher:
         return b'{"type":"BOOKMARK","object":%s}\n' % shown
 
 
-def _piece(lines: Iterator[bytes]) -> bytes:
+def _piece(lines: Iterator[bytes], least_bytes: int) -> bytes:
     """The next lines, as many as make a piece; a long one is a piece of its own."""
     parts, size = [], 0
     for line in lines:
         parts.append(line)
         size += len(line)
-        if size >= PIECE_BYTES:
+        if size >= least_bytes:
             break
     return b"".join(parts)
 
 
 async def open_watch(
-    store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None
+    store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None, pace: WatchPace = PACE
 ) -> tuple[Watcher, float]:
     """A watch that has begun, and how long it lasts; or what is wrong with the request."""
+    watcher = Watcher(store, clock, request, resource, namespace, pace)
     wants_initial = _check_options(request)
-    since = watched_version(request)
-    watcher = Watcher(store, clock, request, resource, namespace)
+    since = watcher.asked_version
     seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
     if wants_initial:
         await wait_for_version(store, since)
     is_fresh = since == 0 if wants_initial is None else wants_initial
     watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
     return watcher, float(max(seconds, 0))
+
+
+def _check_selectors(request: Request) -> None:
+    """A watch keeps its selectors for an hour, and a user may have 2,000 watches."""
+    size = len(request.parameter("labelSelector")) + len(request.parameter("fieldSelector"))
+    if size > _LONGEST_SELECTORS:
+        raise bad_request(f"the selectors of a watch have {size} characters, at most {_LONGEST_SELECTORS} are allowed")
 
 
 def _check_options(request: Request) -> bool | None:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.controllers.daemon_set import (
-    FIRST_WAIT_NS,
-    LONGEST_WAIT_NS,
-    FailedDaemons,
-    daemon_template,
-    pinned,
-    target_node,
-)
+from jettison.controllers.daemon_set import FailedDaemons, daemon_template, pinned, target_node
+from jettison.engine.workloads.daemon_sync import FIRST_WAIT_NS, LONGEST_WAIT_NS
 from jettison.manifests.pod_view import PodView
 from tests.controllers.staging import ForwardClock, Json
 

@@ -9,7 +9,6 @@ A pod is always made in the latest revision: the former ones are kept only for a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from jettison.clock import Clock
@@ -28,6 +27,7 @@ from jettison.engine.workloads.daemon_sync import (
     HOST_NETWORK_TOLERATION,
     Counts,
     DaemonGoal,
+    DaemonWait,
     Placement,
     Update,
     counts_of,
@@ -43,6 +43,7 @@ from jettison.manifests.pod_view import PodView
 from jettison.runtimes.kube.cache import Cache, Change, Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import DAEMON_SETS, NODES, PODS
+from jettison.values import frozen
 
 SOURCE: Final = "daemonset-controller"
 OWNER_KIND: Final = OwnerKind(DAEMON_SETS, "DaemonSet")
@@ -54,40 +55,27 @@ _ROLLING: Final = "RollingUpdate"
 _ALWAYS_WRITTEN: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
-FIRST_WAIT_NS: Final = 10**9
-LONGEST_WAIT_NS: Final = 900 * 10**9
-
 Failing = tuple[str, int, str]
 """Uid and observed generation of the set, and the node: a changed set gets a new chance."""
 
 
-class _Wait(NamedTuple):
-    since_ns: int
-    length_ns: int
-
-
 class FailedDaemons:
-    """How soon a failed daemon pod may be replaced: a node that rejects its pod would else get one after the other.
-
-    A second after the first failure, twice as long after each further, 15 minutes at most; anew after a restart.
-    """
+    """How soon a failed daemon pod may be replaced (`DaemonWait`), by set and node; anew after a restart."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waits: dict[Failing, _Wait] = {}
+        self._waits: dict[Failing, DaemonWait] = {}
 
     def left_ns(self, failing: Failing) -> int:
         """How long the failed pod must stay; 0: not any more."""
         wait = self._waits.get(failing)
-        return 0 if wait is None else max(wait.since_ns + wait.length_ns - self._clock.monotonic_ns(), 0)
+        return 0 if wait is None else wait.left_ns(self._clock.monotonic_ns())
 
     def note(self, failing: Failing) -> None:
         """It is being replaced: the next failure waits longer. What has been quiet for long is forgotten."""
         now_ns = self._clock.monotonic_ns()
-        self._waits = {key: each for key, each in self._waits.items() if now_ns - each.since_ns <= 2 * LONGEST_WAIT_NS}
-        known = self._waits.get(failing)
-        length_ns = FIRST_WAIT_NS if known is None else min(2 * known.length_ns, LONGEST_WAIT_NS)
-        self._waits[failing] = _Wait(now_ns, length_ns)
+        self._waits = {key: each for key, each in self._waits.items() if not each.is_forgotten(now_ns)}
+        self._waits[failing] = DaemonWait.after(self._waits.get(failing), now_ns)
 
 
 class _Revision(NamedTuple):
@@ -113,7 +101,7 @@ class _Strategy(NamedTuple):
         return scaled(rolling.get(field) or 0, total, round_up=True) if self.is_rolling else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """A set, the nodes and its pods at one instant. Nodes that are gone have no placement and may still have pods."""
 

@@ -23,9 +23,10 @@ from jettison.controllers.machinery.owned_pods import (
     selector_of,
 )
 from jettison.controllers.machinery.pod_control import MOST_AT_ONCE, Failure, NewPod, PodBatches
-from jettison.controllers.machinery.quick_failures import CreationAllowance, QuickFailures, told
+from jettison.controllers.machinery.quick_failures import QuickFailures, told
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.engine.labels.selectors import LabelSelector
+from jettison.engine.workloads.quick_failures import CreationAllowance
 from jettison.engine.workloads.replica_pods import deletion_order, next_available_ns
 from jettison.manifests.pod_view import PodView
 from jettison.manifests.times import time_text

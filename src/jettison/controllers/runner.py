@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jettison.clock import Clock, SystemClock
+from jettison.controllers.accounts import RootCertificateController, ServiceAccountController
 from jettison.controllers.daemon_set import DaemonSetController
 from jettison.controllers.deployment.deployment import DeploymentController
 from jettison.controllers.disruption import DisruptionController
@@ -16,6 +17,7 @@ from jettison.controllers.job.job import JobController
 from jettison.controllers.job.leftovers import FinishedJobController
 from jettison.controllers.machinery.event_recorder import EventRecorder
 from jettison.controllers.machinery.reconciler import Controller, Surroundings
+from jettison.controllers.namespace import NamespaceController
 from jettison.controllers.nodes.lifecycle import NodeLifecycleController
 from jettison.controllers.nodes.taint_eviction import TaintEvictionController
 from jettison.controllers.replica_set import ReplicaSetController
@@ -25,16 +27,24 @@ from jettison.controllers.stateful_set import StatefulSetController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 
+NAMESPACES: Final = "namespace-controller"
+"""Our own API server empties namespaces itself; this one is for other servers."""
+ACCOUNTS: Final = "serviceaccount-controller"
+ROOT_CERTIFICATES: Final = "root-ca-certificate-publisher-controller"
+
 MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
     "daemonset-controller": DaemonSetController,
     "deployment-controller": DeploymentController,
     "disruption-controller": DisruptionController,
     "garbage-collector-controller": GarbageCollector,
     "job-controller": JobController,
+    NAMESPACES: NamespaceController,
     "node-lifecycle-controller": NodeLifecycleController,
     "pod-garbage-collector-controller": PodGarbageController,
     "replicaset-controller": ReplicaSetController,
+    ROOT_CERTIFICATES: RootCertificateController,
     "scheduler": Scheduler,
+    ACCOUNTS: ServiceAccountController,
     "statefulset-controller": StatefulSetController,
     "taint-eviction-controller": TaintEvictionController,
     "ttl-after-finished-controller": FinishedJobController,

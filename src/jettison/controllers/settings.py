@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jettison.engine.budgets.budget import EXACT, ApiSwitches
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControllerSettings:
     """How many ended pods are kept for people to look at, and where budgets are better than Kubernetes'."""
 

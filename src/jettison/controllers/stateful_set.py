@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jettison.controllers.deployment.revisions import replicas_of
@@ -57,6 +56,7 @@ from jettison.manifests.pod_view import PodView
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import PODS, STATEFUL_SETS
+from jettison.values import frozen
 
 SOURCE: Final = "statefulset-controller"
 OWNER_KIND: Final = OwnerKind(STATEFUL_SETS, "StatefulSet")
@@ -83,7 +83,7 @@ class _Lineage(NamedTuple):
     collisions: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """A set and its pods at one instant, by ordinal."""
 

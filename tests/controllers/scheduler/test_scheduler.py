@@ -36,6 +36,8 @@ async def _node(ground: Playground, name: str, labels: Json | None = None, pods:
     room = {"cpu": "4", "memory": "4Gi", "pods": str(pods)}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full, "labels": labels or {}}, "spec": spec}
     await ground.client.create(NODES, body)
+    # What a new node is tainted with, the node lifecycle controller would take away.
+    await ground.client.patch(NODES, full, {"spec": {"taints": spec.get("taints")}}, how=PatchType.MERGE)
     status = {"status": {"capacity": room, "allocatable": room}}
     await ground.client.patch(NODES, full, status, how=PatchType.MERGE, subresource="status")
     return full

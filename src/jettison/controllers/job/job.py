@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from jettison.controllers.job.documents import (
@@ -60,6 +59,7 @@ from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import JOBS, PODS
+from jettison.values import frozen
 
 MANAGER: Final = "kubernetes.io/job-controller"
 """What `spec.managedBy` says where it means this controller."""
@@ -69,7 +69,7 @@ _WORKERS: Final = 5
 _UNKEPT: Final = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """A Job and its pods at one instant, those first that are missed least."""
 

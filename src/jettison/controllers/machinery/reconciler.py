@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from jettison.clock import Clock
@@ -15,6 +14,7 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.errors import ApiError, Conflict, RuntimeFailure
 from jettison.runtimes.kube.cache import Cache, Caches, Change
 from jettison.runtimes.kube.client import KubeClient
+from jettison.values import frozen
 
 FIRST_BACK_OFF_SECONDS: Final = 0.005
 LONGEST_BACK_OFF_SECONDS: Final = 60.0
@@ -99,7 +99,7 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """What every controller is given."""
 

@@ -17,9 +17,10 @@ from jettison.controllers.machinery.reconciler import Surroundings, repeat
 from jettison.controllers.scheduler.queue import SchedulingQueue
 from jettison.controllers.scheduler.world import World
 from jettison.engine.budgets.budget import Budget
-from jettison.engine.scheduling.choice import Placed, Unplaced, place
+from jettison.engine.scheduling.choice import Placed, Unplaced
 from jettison.engine.scheduling.pods import Key, PlaceablePod
 from jettison.engine.scheduling.preemption import Preemption, preempt
+from jettison.engine.scheduling.shortlists import Shortlists
 from jettison.errors import ApiError, Conflict, NotFound, RuntimeFailure
 from jettison.manifests.budgets import budget_from
 from jettison.manifests.pod_view import PREEMPTED
@@ -51,6 +52,7 @@ class Scheduler:
         self._client = around.client
         self._queue = SchedulingQueue()
         self._world = World(around.caches.of(PODS), around.caches.of(NODES), self._queue)
+        self._shortlists = Shortlists(self._world.cluster)
         self._budgets: View[Budget] = View(around.caches.of(BUDGETS), budget_from)
         self._writers = asyncio.Semaphore(_WRITERS)
         # What was wanted in vain since something last happened: of 500 replicas one needs to try.
@@ -107,7 +109,7 @@ class Scheduler:
                 self._tell(pod, pod, "FailedScheduling", message, WARNING)
             self._queue.park(pod.key)
             return
-        outcome = place(pod, self._world.cluster)
+        outcome = self._shortlists.place(pod)
         if isinstance(outcome, Placed):
             await self._bind(pod, outcome.node)
             self._queue.done(pod.key)

@@ -16,6 +16,7 @@ from jettison.agent.safe_text import printable
 from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.placement import Taint
 from jettison.events import Fact
+from jettison.membership.missing_pods import CONFIRM_SECONDS
 from jettison.node.member import run_member
 from jettison.node.node import Node
 from jettison.node.settings import NodeSettings
@@ -123,13 +124,19 @@ def play(scenario: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def joined(
-    served: Served, name: str, directory: Path, *taints: Taint, keeps_pods: bool = False, **more: Any
+    served: Served,
+    name: str,
+    directory: Path,
+    *taints: Taint,
+    keeps_pods: bool = False,
+    confirm_seconds: float = CONFIRM_SECONDS,
+    **more: Any,
 ) -> AsyncIterator[Joined]:
     """A node that guards and reports during the body. Its pods end with it unless they are to be found again."""
     said = Said()
     async with client_of(served) as admin, client_of(served, name) as client:
         node = await Node(settings_of(name, directory, *taints, **more), said).open()
-        running = asyncio.create_task(run_member(node, client, ADDRESS))
+        running = asyncio.create_task(run_member(node, client, ADDRESS, confirm_seconds=confirm_seconds))
         try:
             yield Joined(name, admin, node, said)
             assert not running.done(), running

@@ -40,7 +40,10 @@ def test_the_node_makes_itself_known(served: Served, tmp_path: Path) -> None:
                 ("kubernetes.io/os", "linux"),
                 ("disk", "ssd"),
             }
-            assert node["spec"]["taints"] == [{"key": "only", "value": "tests", "effect": "NoSchedule"}]
+            assert node["spec"]["taints"] == [
+                {"key": "only", "value": "tests", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+            ]
             status = node["status"]
             assert (status["capacity"]["memory"], status["allocatable"]["memory"]) == ("512Mi", "511Mi")
             assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
@@ -111,7 +114,7 @@ def test_a_bound_pod_runs_and_its_status_comes_back(served: Served, tmp_path: Pa
             assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
             assert status["observedGeneration"] == pod["metadata"]["generation"]
             assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
-                ("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
+                ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
             )
             assert all(parse_time(each["lastTransitionTime"]) for each in status["conditions"])
             container = status["containerStatuses"][0]

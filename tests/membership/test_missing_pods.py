@@ -16,7 +16,6 @@ from jettison import events
 from jettison.clock import SystemClock
 from jettison.errors import ApiError, JettisonError, NotFound
 from jettison.manifests.pods import pod_from
-from jettison.membership import member as membership
 from jettison.membership.missing_pods import FILE, MissingPods
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Listing
@@ -181,15 +180,14 @@ def test_a_cluster_of_which_nothing_runs_here_is_forgotten(tmp_path: Path) -> No
     on_node(tmp_path, scenario)
 
 
-def test_pods_outlive_a_server_that_has_lost_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_outlive_a_server_that_has_lost_everything(tmp_path: Path) -> None:
     """With a real server: the store is gone, the operator begins anew, and the pods run on until told otherwise."""
-    monkeypatch.setattr(membership, "CONFIRM_SECONDS", 0.2)
     folder = tmp_path / "served"
     first = start(folder, "--node", "m1", "--controllers=-")
     command = (sys.executable, "-m", "jettison", "store", "repair", "--begin-anew", "--state-dir", str(folder))
 
     async def scenario() -> None:
-        async with joined(first, "m1", tmp_path / "node") as member:
+        async with joined(first, "m1", tmp_path / "node", confirm_seconds=0.2) as member:
             await member.create("p", ["sleep", "1000"])
             await member.until_phase("p", "Running")
             memory = member.node.settings.node_state / FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import NodeCondition
-from jettison.membership.node_object import conditions_of, next_conditions
+from jettison.membership.node_object import NodeImage, conditions_of, listed_images, next_conditions
 
 NONE: frozenset[Condition] = frozenset()
 
@@ -50,3 +50,18 @@ def test_conditions_are_read_as_the_api_has_them() -> None:
     lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastHeartbeatTime": "yesterday"}
     assert conditions_of({"status": {"conditions": [lost]}}) == [NodeCondition("Ready", "Unknown", "NodeStatusUnknown")]
     assert conditions_of(None) == []
+
+
+def test_the_largest_images_are_listed_first_and_so_many() -> None:
+    """Five names of each; of two that are as large, the one with the later id."""
+    images = [
+        NodeImage("a", ("one",), 10),
+        NodeImage("b", tuple("abcdef"), 30),
+        NodeImage("c", ("three",), 10),
+    ]
+    assert listed_images(images, 2) == [
+        {"names": ["a", "b", "c", "d", "e"], "sizeBytes": 30},
+        {"names": ["three"], "sizeBytes": 10},
+    ]
+    assert len(listed_images(images, -1)) == 3
+    assert listed_images(images, 0) == []

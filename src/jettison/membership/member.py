@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,23 +24,30 @@ from jettison.membership.mirrors import LOOK_SECONDS as MIRROR_SECONDS
 from jettison.membership.mirrors import Mirrors
 from jettison.membership.missing_pods import CONFIRM_SECONDS, MissingPods
 from jettison.membership.missing_pods import FILE as CLUSTER_FILE
-from jettison.membership.node_object import NodeProfile
+from jettison.membership.node_object import NodeImage, NodeProfile
 from jettison.membership.pod_reports import LOOK_SECONDS as POD_SECONDS
 from jettison.membership.pod_reports import PodReports
 from jettison.membership.pod_source import ApiPods
 from jettison.membership.registration import RENEW_SECONDS, NodeLease, Registration
+from jettison.membership.serving_certificate import ServingCertificate, ServingPort
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.event_posts import EventPosts
 from jettison.runtimes.kube.kinds import NODES, PODS
 from jettison.runtimes.protocol import Hosting
+from jettison.values import frozen
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 7.0
 """As a kubelet that cannot renew its lease."""
 
 
-@dataclass(frozen=True, slots=True)
+async def no_images() -> Sequence[NodeImage]:
+    """Of a node without a container runtime."""
+    return ()
+
+
+@frozen
 class Guarded:
     """What the cluster is told about the node."""
 
@@ -54,13 +60,23 @@ class Guarded:
     emit: Emit
     # The directory of its state.
     state: Path
+    images: Callable[[], Awaitable[Sequence[NodeImage]]] = no_images
 
 
 class Member:
     """To be created before the keeper looks for the first time: until the API has been listed, none of its pods may be
     taken for unwanted. `reports` is a sink of the node's facts."""
 
-    def __init__(self, client: KubeClient, profile: NodeProfile, node: Guarded, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        profile: NodeProfile,
+        node: Guarded,
+        clock: Clock,
+        port: ServingPort | None = None,
+        *,
+        confirm_seconds: float = CONFIRM_SECONDS,
+    ) -> None:
         self._profile = profile
         self._keeper = node.keeper
         self._caches = Caches(client, clock)
@@ -77,6 +93,7 @@ class Member:
             node.complaint,
             lambda event: node.events.say(event, clock.now_ns()),
             clock,
+            node.images,
         )
         mirrors = Mirrors(client, pods, nodes, node.runtime, profile.name)
         self._mirror_rounds = Rounds("mirror static pods", mirrors.report, MIRROR_SECONDS, node.emit)
@@ -89,7 +106,12 @@ class Member:
         missing = MissingPods(client, profile.name, pods, node.runtime.statuses, node.state / CLUSTER_FILE)
         source = ApiPods(pods, node.keeper.wake, node.runtime.is_finished, node.emit, missing.wishes)
         missing.wake = source.look_again
-        self._missing_rounds = Rounds("confirm that pods are gone", missing.confirm, CONFIRM_SECONDS, node.emit)
+        self._missing_rounds = Rounds("confirm that pods are gone", missing.confirm, confirm_seconds, node.emit)
+        self._certificate_rounds: Rounds | None = None
+        if port is not None:
+            certificate = ServingCertificate(client, profile.name, port, node.emit, clock)
+            what = "look after the node's serving certificate"
+            self._certificate_rounds = Rounds(what, certificate.look, RENEW_SECONDS, node.emit)
         node.keeper.add(source)
         node.events.consumer = self._post
 
@@ -101,6 +123,8 @@ class Member:
             group.create_task(self._pod_rounds.run())
             group.create_task(self._mirror_rounds.run())
             group.create_task(self._missing_rounds.run())
+            if self._certificate_rounds is not None:
+                group.create_task(self._certificate_rounds.run())
             group.create_task(self._posts.run())
             group.create_task(self._caches.run())
 
@@ -136,13 +160,14 @@ class Member:
 class Rounds:
     """Work that is repeated for as long as the node runs: at intervals, at once when woken, later while it fails.
 
-    A failure is reported once, until the work succeeds or fails for another reason.
+    A failure is reported once, until the work succeeds or fails for another reason. Work may say itself after how many
+    seconds it is to be repeated.
     """
 
-    def __init__(self, what: str, work: Callable[[], Awaitable[None]], seconds: float, emit: Emit) -> None:
+    def __init__(self, what: str, work: Callable[[], Awaitable[float | None]], seconds: float, emit: Emit) -> None:
         self._what = what
         self._work = work
-        self._seconds = seconds
+        self._usual = self._seconds = seconds
         self._emit = emit
         self._woken = asyncio.Event()
         self._complaint = ""
@@ -165,12 +190,13 @@ class Rounds:
 
     async def _attempt(self) -> bool:
         try:
-            await self._work()
+            asked = await self._work()
         except JettisonError as error:
             return self._failed(str(error))
         except Exception as error:  # noqa: BLE001  a bug in here must not end the pods of a node that is cut off
             return self._failed(f"{type(error).__name__}: {error}")
         self._complaint = ""
+        self._seconds = self._usual if asked is None else asked
         return True
 
     def _failed(self, why: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from jettison.errors import ObservationError
 from jettison.manifests.pod_writer import present
 from jettison.manifests.times import time_or_none, time_text
 from jettison.runtimes.linux.files import kernel_files
+from jettison.values import frozen
 
 Document = dict[str, Any]
 
@@ -29,6 +30,8 @@ NODE_NOT_READY: Final = "NodeNotReady"
 KUBERNETES: Final = "v1.36.4"
 """The release of the kubelet that this node stands for: schedulers and clients choose by it what a node can do."""
 
+# Of one image, as in a kubelet's status.
+_MOST_NAMES: Final = 5
 _GO_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
 
@@ -77,7 +80,7 @@ def _architecture() -> str:
     return _GO_ARCHITECTURES.get(machine, machine)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeProfile:
     """What does not change while the node runs."""
 
@@ -89,13 +92,31 @@ class NodeProfile:
     # Set when the Node is created; later they belong to the cluster.
     taints: Sequence[Taint] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    # Where it answers questions about logs, if it does.
+    # Where it answers as a kubelet does, if it does.
     port: int | None = None
     info: Mapping[str, str] = field(default_factory=node_info)
     # nodeStatusUpdateFrequency: how often it is looked whether anything has changed.
     look_ns: int = 10 * SECOND_NS
     # nodeStatusReportFrequency: how often an unchanged status is told all the same.
     report_ns: int = 5 * MINUTE_NS
+    # nodeStatusMaxImages.
+    most_images: int = 50
+
+
+@frozen
+class NodeImage:
+    """One that the node has; digests come before tags."""
+
+    id: str
+    names: tuple[str, ...]
+    size: int
+
+
+def listed_images(images: Iterable[NodeImage], most: int) -> list[Document]:
+    """`status.images`: the largest first, `most` of them, or all where it is below 0."""
+    found = sorted(images, key=lambda each: (each.size, each.id), reverse=True)
+    chosen = found if most < 0 else found[:most]
+    return [{"names": list(each.names[:_MOST_NAMES]), "sizeBytes": each.size} for each in chosen]
 
 
 def node_document(profile: NodeProfile, status: Document) -> Document:
@@ -108,9 +129,11 @@ def node_document(profile: NodeProfile, status: Document) -> Document:
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
 
 
-def status_document(profile: NodeProfile, conditions: Iterable[NodeCondition]) -> Document:
+def status_document(
+    profile: NodeProfile, conditions: Iterable[NodeCondition], images: Iterable[NodeImage] = ()
+) -> Document:
     """The whole status."""
-    status = {
+    status: Document = {
         "capacity": _texts(profile.resources.capacity),
         "allocatable": _texts(profile.resources.allocatable),
         "conditions": [_condition(each) for each in conditions],
@@ -120,6 +143,8 @@ def status_document(profile: NodeProfile, conditions: Iterable[NodeCondition]) -
         ],
         "nodeInfo": dict(profile.info),
     }
+    if listed := listed_images(images, profile.most_images):
+        status["images"] = listed
     if profile.port is not None:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": profile.port}}
     return status

@@ -12,11 +12,12 @@ from jettison.errors import ManifestError
 from jettison.events import Emit
 from jettison.manifests.files.bounds import REFUSED, check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
+from jettison.runtimes.configuration import API_ORIGIN
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.protocol import PodManifest
 
-ORIGIN = "api"
+ORIGIN = API_ORIGIN
 
 _OUR_NOTES = "jettison.dev/"
 

@@ -7,18 +7,20 @@ counts as lost after 50 seconds and its pods as not ready; so the lease has a lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from jettison.clock import Clock
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import Event
-from jettison.errors import Conflict, NotFound, UnreachableError
-from jettison.manifests.times import exact_time_text
+from jettison.engine.numbers.durations import SECOND_NS
+from jettison.errors import Conflict, NotFound, RuntimeFailure, UnreachableError
 from jettison.membership.node_object import (
     NODE_NOT_READY,
     NODE_READY,
     READY,
+    NodeImage,
     NodeProfile,
     conditions_of,
     next_conditions,
@@ -28,9 +30,13 @@ from jettison.membership.node_object import (
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODE_LEASES, NODES
+from jettison.runtimes.kube.leases import micro_time
 
 LEASE_SECONDS: Final = 40
 RENEW_SECONDS: Final = 10.0
+
+# How often a kubelet looks at its images.
+_IMAGES_NS: Final = 30 * SECOND_NS
 
 
 class Registration:
@@ -45,7 +51,11 @@ class Registration:
         complaint: Callable[[], str | None],
         tell: Callable[[Event], None],
         clock: Clock,
+        images: Callable[[], Awaitable[Sequence[NodeImage]]],
     ) -> None:
+        self._ask_for_images = images
+        self._images: Sequence[NodeImage] = ()
+        self._images_asked_ns: int | None = None
         self._client = client
         self._nodes = nodes
         self._profile = profile
@@ -59,12 +69,21 @@ class Registration:
 
     async def report(self) -> None:
         """One round. A Node that was deleted is created again at the agent's next start, as with a kubelet."""
+        await self._look_at_images()
         if not self._is_registered:
             await self._register()
             self._is_registered = True
         node = self._nodes.get(("", self._profile.name))
         if node is not None:
             await self._update(node)
+
+    async def _look_at_images(self) -> None:
+        """A runtime that does not answer is no reason to be silent: the last answer counts."""
+        now_ns = self._clock.monotonic_ns()
+        if self._images_asked_ns is None or now_ns - self._images_asked_ns >= _IMAGES_NS:
+            self._images_asked_ns = now_ns
+            with suppress(RuntimeFailure):
+                self._images = await self._ask_for_images()
 
     async def _register(self) -> None:
         try:
@@ -101,7 +120,7 @@ class Registration:
             conditions_of(node), self._pressure(), self._complaint(), self._clock.now_ns(), self._profile.name
         )
         own = {READY, *Condition}
-        status = status_document(self._profile, [each for each in conditions if each.type in own])
+        status = status_document(self._profile, [each for each in conditions if each.type in own], self._images)
         return status, said
 
     def _note(self, status: Document) -> None:
@@ -160,13 +179,10 @@ class NodeLease:
         if self.node_uid:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self.node_uid}
             metadata["ownerReferences"] = [owner]
-        # A MicroTime has six digits after the point, no more and no fewer.
-        microseconds = self._clock.now_ns() // 1000 * 1000
-        text = exact_time_text(microseconds).removesuffix("Z").partition(".")
         spec = {
             **(before.get("spec") or {}),
             "holderIdentity": self._name,
             "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": f"{text[0]}.{text[2][:6].ljust(6, '0')}Z",
+            "renewTime": micro_time(self._clock.now_ns()),
         }
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -73,6 +73,8 @@ class Playground:
         }
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full, "labels": self.home}, "spec": spec}
         await self.client.create(NODES, body)
+        # What a new node is tainted with, the node lifecycle controller would take away.
+        await self.client.patch(NODES, full, {"spec": {"taints": spec.get("taints")}}, how=PatchType.MERGE)
         status = {"status": {"conditions": [ready], "capacity": {"pods": "110"}, "allocatable": {"pods": "110"}}}
         await self.client.patch(NODES, full, status, how=PatchType.MERGE, subresource="status")
         return full

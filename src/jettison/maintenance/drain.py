@@ -9,31 +9,32 @@ node that was to be emptied. (kubectl mentions the failure and goes on.)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jettison.clock import Clock
-from jettison.engine.drain.filters import DrainSelection, aggregated
+from jettison.engine.drain.filters import DaemonSetTrouble, DrainSelection, aggregated, daemon_set_of, select_pods
 from jettison.engine.drain.plan import DrainPlan, plan_drain, stranded_pods
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod
-from jettison.errors import ApiError, RuntimeFailure
+from jettison.errors import ApiError, NotFound, RuntimeFailure
 from jettison.maintenance.eviction import Deadline, Evictor, Progress
-from jettison.maintenance.nodes import filtered, read_pods, read_selection, set_unschedulable
-from jettison.maintenance.settings import DrainSettings, DryRun, Voice, server_text
+from jettison.maintenance.nodes import set_unschedulable
+from jettison.maintenance.settings import DrainSettings, DryRun, Voice
 from jettison.manifests.budgets import budget_from
 from jettison.manifests.pod_view import checked_pod
 from jettison.manifests.scheduling import node_offer_from, placeable_pod_from
-from jettison.runtimes.kube.client import Document, KubeClient
-from jettison.runtimes.kube.kinds import BUDGETS, NODES, PODS, Kind
+from jettison.runtimes.kube.answers import server_text
+from jettison.runtimes.kube.client import Document, KubeClient, together
+from jettison.runtimes.kube.kinds import BUDGETS, DAEMON_SETS, NODES, PODS, Kind
+from jettison.values import frozen
 
 _LAST_LOOK_SECONDS: Final = 5.0
 
 _FORBIDDEN: Final = 403
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Trouble:
     """Why a node is not empty: as one line among others, and as the last lines of all."""
 
@@ -213,5 +214,36 @@ def _is_ready(node: Document) -> bool:
 
 
 async def _in_all(client: KubeClient, kind: Kind, namespaces: Sequence[str], chunk: int) -> list[Document]:
-    listings = await asyncio.gather(*(client.list(kind, namespace, chunk=chunk) for namespace in namespaces))
+    listings = await together(*(client.list(kind, namespace, chunk=chunk) for namespace in namespaces))
     return [item for listing in listings for item in listing.items]
+
+
+async def read_selection(client: KubeClient, node: str, settings: DrainSettings, clock: Clock) -> DrainSelection:
+    """All pods of the node, of every namespace, with what the filters say to each."""
+    return await filtered(client, await read_pods(client, node, settings), settings, clock)
+
+
+async def read_pods(client: KubeClient, node: str, settings: DrainSettings) -> list[Document]:
+    """Those that the operator asked for."""
+    listing = await client.list(
+        PODS, labels=settings.pod_selector, fields=f"spec.nodeName={node}", chunk=settings.chunk
+    )
+    return listing.items
+
+
+async def filtered(
+    client: KubeClient, documents: Iterable[Document], settings: DrainSettings, clock: Clock
+) -> DrainSelection:
+    """What the filters say to these pods."""
+    pods = [checked_pod(each) for each in documents]
+    wanted = list(dict.fromkeys(key for pod in pods if (key := daemon_set_of(pod)) is not None))
+    troubles = await asyncio.gather(*(_daemon_set_trouble(client, *key) for key in wanted))
+    return select_pods(pods, settings.rules, dict(zip(wanted, troubles, strict=True)), clock.now_ns())
+
+
+async def _daemon_set_trouble(client: KubeClient, namespace: str, name: str) -> DaemonSetTrouble | None:
+    try:
+        await client.get(DAEMON_SETS, name, namespace)
+    except (ApiError, RuntimeFailure) as error:
+        return DaemonSetTrouble(str(error), isinstance(error, NotFound))
+    return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -18,10 +17,12 @@ from jettison.engine.numbers.durations import SECOND_NS, duration_text
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod
 from jettison.errors import ApiError, Conflict, JettisonError, NotFound, RuntimeFailure
-from jettison.maintenance.settings import DryRun, EvictionSettings, Voice, causes, has_cause, server_text
+from jettison.maintenance.settings import DryRun, EvictionSettings, Voice
 from jettison.manifests.pod_view import checked_pod
+from jettison.runtimes.kube.answers import causes, has_cause, server_text
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient
 from jettison.runtimes.kube.kinds import PODS
+from jettison.values import frozen
 
 POLL_SECONDS: Final = 1.0
 _MOST_POLLS_A_SECOND: Final = 50
@@ -106,7 +107,7 @@ class Progress:
             yield f"{self._label}: {count} refused in {cause}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """Why a pod is still there. A refusal is a budget's, so that another try may succeed."""
 

@@ -1,14 +1,14 @@
-"""What the operator asked for, where the answers go, and errors of an API in kubectl's words."""
+"""What the operator asked for, and where the answers go."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
-from jettison.engine.drain.filters import DrainRules
-from jettison.errors import ApiError, JettisonError
+from jettison.engine.drain.rules import DrainRules
 from jettison.runtimes.kube.client import CHUNK
+from jettison.values import frozen
 
 
 class DryRun(StrEnum):
@@ -24,7 +24,7 @@ class DryRun(StrEnum):
         return {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}[self]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvictionSettings:
     """How single pods are made to go. None seconds of grace: the pod's own; 0 ns: no deadline."""
 
@@ -37,7 +37,7 @@ class EvictionSettings:
     waits: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrainSettings:
     """How nodes are emptied."""
 
@@ -59,29 +59,3 @@ class Voice(Protocol):
 
     def report(self, text: str) -> None:
         """A line of progress; kubectl has none."""
-
-
-def server_text(error: JettisonError) -> str:
-    """As the last line of a failed command. Errors that are not the server's speak for themselves."""
-    if not isinstance(error, ApiError):
-        return str(error)
-    if error.reason == "Unauthorized":
-        return f"error: You must be logged in to the server ({error.message})"
-    return f"Error from server ({error.reason}): {error.message}" if error.reason else f"Error from server: {error}"
-
-
-def causes(error: ApiError) -> str:
-    """What kubectl hides: which budget refuses, and why. The message alone where there is nothing more."""
-    listed = (error.details or {}).get("causes")
-    texts = [
-        each["message"]
-        for each in (listed if isinstance(listed, list) else ())
-        if isinstance(each, dict) and isinstance(each.get("message"), str)
-    ]
-    return "; ".join(texts) or error.message
-
-
-def has_cause(error: ApiError, reason: str) -> bool:
-    """Does the error give this reason among its causes?"""
-    listed = (error.details or {}).get("causes")
-    return isinstance(listed, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in listed)

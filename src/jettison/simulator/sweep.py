@@ -1,0 +1,224 @@
+"""Many runs of one scenario: every combination of settings, each with many seeds; over processes or a Dask cluster.
+
+A job is small and complete: the scenario's text, settings and a seed. Results come back in the order of the jobs, so a
+sweep's table does not depend on which process was quicker. It is written as CSV, or as Parquet for what reads columns.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import multiprocessing
+import os
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jettison.engine.config.policy import PROFILES, Policy
+from jettison.errors import InputError, JettisonError, WriteError
+from jettison.manifests.files.decoding import shortened
+from jettison.manifests.files.plain_files import replace_file
+from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.simulator.run import run
+from jettison.simulator.scenario import Scenario, scenario_of
+from jettison.simulator.sections import ScenarioFile
+from jettison.simulator.settings_changes import row_of, with_profile, with_settings
+from jettison.values import frozen
+
+MOST_RUNS = 100_000
+
+Row = dict[str, Any]
+Progress = Callable[[int], None]
+"""Told how many more runs are done."""
+
+
+@frozen
+class Job:
+    """One run."""
+
+    text: str
+    name: str
+    directory: str
+    settings: tuple[tuple[str, str], ...]
+    seed: int
+
+
+@frozen
+class Variation:
+    """A key, and the values that it takes."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+_OWN = {"profile": list(PROFILES), "alarms": ["true", "false"]}
+"""Keys of a scenario's nodes that can be varied besides the fields of a KubeletConfiguration."""
+
+
+def parse_variation(text: str) -> Variation:
+    """`key=a,b,c`."""
+    key, separator, values = text.partition("=")
+    found = tuple(each.strip() for each in values.split(","))
+    if not separator or not key or not all(found):
+        raise InputError(f"`{shortened(text)}`: expected KEY=VALUE,VALUE, as evictionHard.memory.available=100Mi,500Mi")
+    if key in _OWN:
+        wrong = next((each for each in found if each not in _OWN[key]), None)
+        if wrong is not None:
+            raise InputError(f"{key} is `{shortened(wrong)}`, expected one of {', '.join(_OWN[key])}")
+    else:
+        row_of(key)
+    return Variation(key, found)
+
+
+def varied(scenario: Scenario, settings: Sequence[tuple[str, str]], source: str = "--vary") -> Scenario:
+    """With these settings on all nodes; `source` is the option that a complaint names."""
+    own = dict(each for each in settings if each[0] in _OWN)
+    fields = [each for each in settings if each[0] not in _OWN]
+
+    def change(policy: Policy) -> Policy:
+        changed = with_profile(policy, own["profile"]) if "profile" in own else policy
+        return with_settings(changed, fields, source)
+
+    changed = scenario.with_policies(change) if settings else scenario
+    if "profile" in own:
+        changed = replace(changed, profile=own["profile"])
+    if "alarms" in own:
+        has_alarms = own["alarms"] == "true"
+        changed = replace(changed, nodes=[replace(each, has_alarms=has_alarms) for each in changed.nodes])
+    return changed
+
+
+def jobs_of(path: Path, variations: Sequence[Variation], seeds: Iterable[int]) -> list[Job]:
+    """All of them; every combination is tried once, so that a mistake is told before anything runs."""
+    file = ScenarioFile.read(path)
+    text = path.read_text(encoding="utf-8")
+    seeds = list(seeds)
+    combinations = list(itertools.product(*([(each.key, value) for value in each.values] for each in variations)))
+    if len(combinations) * len(seeds) > MOST_RUNS:
+        raise InputError(f"these are {len(combinations) * len(seeds)} runs, expected {MOST_RUNS} at most")
+    scenario = scenario_of(file, path.stem)
+    for each in combinations:
+        varied(scenario, each)
+    directory = str(path.parent.resolve())
+    return [Job(text, path.stem, directory, each, seed) for each in combinations for seed in seeds]
+
+
+def run_job(job: Job) -> Row:
+    """In whatever process."""
+    scenario = _scenario(job.text, job.name, job.directory)
+    result = run(varied(scenario, job.settings), job.seed)
+    return {**dict(job.settings), **result.row()}
+
+
+@lru_cache(maxsize=4)
+def _scenario(text: str, name: str, directory: str) -> Scenario:
+    return scenario_of(ScenarioFile(text, name, Path(directory)), name)
+
+
+def run_here(jobs: Sequence[Job], processes: int | None, progress: Progress) -> list[Row]:
+    """Over processes of this machine; with one, in this one."""
+    count = min(processes or os.cpu_count() or 1, len(jobs))
+    if count == 1:
+        return list(_one_by_one(jobs, progress))
+    rows: list[Row] = [{}] * len(jobs)
+    # Not forked: a child would share the locks of this process's threads.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        waiting = {pool.submit(run_job, job): index for index, job in enumerate(jobs)}
+        for done in as_completed(waiting):
+            rows[waiting[done]] = done.result()
+            progress(1)
+    return rows
+
+
+def _one_by_one(jobs: Iterable[Job], progress: Progress) -> Iterator[Row]:
+    for job in jobs:
+        yield run_job(job)
+        progress(1)
+
+
+def run_on_dask(jobs: Sequence[Job], address: str, progress: Progress) -> list[Row]:
+    """On the workers of an existing Dask scheduler, which must have the same version of this program."""
+    import distributed  # noqa: PLC0415  an extra
+
+    try:
+        client = distributed.Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise JettisonError(f"no Dask scheduler answers at `{shortened(address)}`: {error}") from error
+    with client:
+        futures = client.map(run_job, jobs, pure=False)
+        for _ in distributed.as_completed(futures, loop=client.loop):
+            progress(1)
+        rows: list[Row] = client.gather(futures)
+    return rows
+
+
+def plain(key: str) -> str:
+    """A key as a head of a column: `evictionHard.memory.available` is `memory.available`."""
+    return key.partition(".")[2] or key
+
+
+def summary(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
+    """One row for each combination of settings: how many runs, and mean, least and most of what matters."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [{**dict(zip(keys, values, strict=True)), **_figures(group)} for values, group in groups.items()]
+
+
+FIGURES = (
+    "evictions",
+    "oom_kills",
+    "rejections",
+    "api_evictions",
+    "drained",
+    "drains_timed_out",
+    "condition_changes",
+    "pressure_seconds",
+)
+"""What a sweep is judged by, in the order of a table."""
+
+
+def telling_figures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that are not zero in all runs; evictions always."""
+    return [name for name in FIGURES if name == FIGURES[0] or any(row[name] for row in rows)]
+
+
+def _figures(rows: Sequence[Mapping[str, Any]]) -> Row:
+    found: Row = {"runs": len(rows)}
+    for name in FIGURES:
+        values = [row[name] for row in rows]
+        found[name] = {"mean": statistics.fmean(values), "least": min(values), "most": max(values)}
+    return found
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A head and one line for each run; what is not known is empty."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _write(path, text.getvalue().encode())
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """One column for each key, typed by its values."""
+    import pyarrow as pa  # noqa: PLC0415  an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    buffer = pa.BufferOutputStream()
+    parquet.write_table(pa.table(columns), buffer)
+    _write(path, buffer.getvalue().to_pybytes())
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        replace_file(path, data, 0o644)
+    except OSError as error:
+        raise WriteError(f"cannot write `{path}`: {reason(error)}") from error

@@ -1,0 +1,137 @@
+"""Sweeps: the same table from one process, from several and from a Dask cluster; and what is made of it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jettison.cli.program import program
+from jettison.simulator.sweep import Row, jobs_of, parse_variation, run_here, run_on_dask
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "scenarios"
+STORY = """
+duration: 4m
+nodes: [{name: n1, memory: 1Gi, config: {evictionHard: {memory.available: 100Mi}}}]
+pods: [{name: p, node: n1, count: 3, usage: {memory: {kind: leak, from: 10Mi, rate: 2Mi, jitter: 0.5}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sweep") / "leaks.yaml"
+    path.write_text(STORY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(scenario: Path) -> list[Row]:
+    return run_here(jobs(scenario), 1, lambda _: None)
+
+
+def jobs(scenario: Path) -> list:  # type: ignore[type-arg]
+    return jobs_of(scenario, [parse_variation("evictionHard.memory.available=100Mi,400Mi")], range(3))
+
+
+def test_every_combination_has_every_seed(expected: list[Row]) -> None:
+    found = [(row["evictionHard.memory.available"], row["seed"]) for row in expected]
+    assert found == [(amount, seed) for amount in ("100Mi", "400Mi") for seed in range(3)]
+    assert len({row["first_eviction_seconds"] for row in expected}) == 6
+
+
+def test_several_processes_give_the_same_table(scenario: Path, expected: list[Row], tmp_path: Path) -> None:
+    """In a process of its own: what Python starts beside a pool stays as long as the process that began it."""
+    table = tmp_path / "table.csv"
+    words = [str(Path(sys.executable).with_name("jettison")), "simulate", str(scenario), "--csv", str(table)]
+    words += ["--vary", "evictionHard.memory.available=100Mi,400Mi", "--seed", "0", "--seeds", "3", "--processes", "2"]
+    subprocess.run([*words, "--progress"], capture_output=True, check=True)
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [{key: str(value) for key, value in row.items()} for row in expected]
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A scheduler and a worker, in processes of their own, on the loopback."""
+    directory = tmp_path_factory.mktemp("dask")
+    environment = {**os.environ, "HOME": str(directory), "PYTHONWARNINGS": "ignore"}
+    words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    words += ["--no-dashboard", "--no-show"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, cwd=directory) as scheduler:
+        assert scheduler.stderr is not None
+        said = ""
+        while (found := re.search(r"tcp://127\.0\.0\.1:\d+", said)) is None:
+            line = scheduler.stderr.readline()
+            assert line, said
+            said += line
+        words = [sys.executable, "-m", "distributed.cli.dask_worker", found[0], "--nthreads", "1", "--no-dashboard"]
+        words += ["--local-directory", str(directory), "--no-nanny"]
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL, env=environment, cwd=directory) as worker:
+            yield found[0]
+            worker.terminate()
+        scheduler.terminate()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_gives_the_same_table(scenario: Path, expected: list[Row], dask: str) -> None:
+    done: list[int] = []
+    assert run_on_dask(jobs(scenario), dask, done.append) == expected
+    assert sum(done) == 6
+
+
+def test_tables_and_pictures_are_written(scenario: Path, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    files = {name: tmp_path / f"out.{name}" for name in ("csv", "parquet", "svg", "png")}
+    words = ["simulate", str(scenario), "--vary", "alarms=true,false", "--seeds", "2", "--processes", "1"]
+    words += ["--csv", str(files["csv"]), "--parquet", str(files["parquet"])]
+    words += ["--picture", str(files["svg"]), "--picture", str(files["png"])]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    with files["csv"].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = parquet.read_table(files["parquet"]).to_pydict()
+    assert [row["alarms"] for row in rows] == columns["alarms"] == ["true", "true", "false", "false"]
+    assert [float(row["pressure_seconds"]) for row in rows] == columns["pressure_seconds"]
+    assert files["svg"].read_bytes().startswith(b"<?xml")
+    assert files["png"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_a_run_shows_what_happened_and_is_always_the_same(tmp_path: Path) -> None:
+    path = EXAMPLES / "kubelet-against-alarm.yaml"
+    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
+    for each in (one, two):
+        done = CliRunner().invoke(program, ["simulate", str(path), "--picture", str(each)])
+        assert done.exit_code == 0, done.output
+    text = one.read_text()
+    assert text == two.read_text()
+    for word in ("alarm: memory.available of 2Gi", "quick-a", "OOM kill", "memory.available&lt;200Mi"):
+        assert word in text
+
+
+WRONG = {
+    ("--vary", "evictionHard.memory.available"): "expected KEY=VALUE,VALUE",
+    ("--vary", "evictionHrad.x=1"): "did you mean `evictionHard`",
+    ("--vary", "alarms=maybe"): "expected one of true, false",
+    ("--vary", "evictionHard.memory.available=1Zi"): "1Zi",
+    ("--vary", "maxPods=1,2", "--vary", "maxPods=3"): "given twice",
+    ("--set", "evictionHard.memory.available=1Zi"): "--set evictionHard.memory.available=1Zi",
+    ("--picture", "x.gif"): "a picture ends in .svg or .png",
+    ("--scheduler", "tcp://127.0.0.1:1"): "--scheduler is for a sweep",
+    ("--seeds", "2", "--story", "x"): "for one run",
+    ("--seeds", "100000", "--vary", "maxPods=1,2"): "expected 100000 at most",
+}
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_a_wrong_sweep_is_refused_before_it_runs(scenario: Path, words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(program, ["simulate", str(scenario), *words])
+    assert done.exit_code == 2
+    assert WRONG[words] in done.stderr

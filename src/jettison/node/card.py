@@ -6,8 +6,8 @@ them once the agent is gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,11 +15,12 @@ from jettison.errors import ManifestError, ObservationError, WriteError
 from jettison.manifests.files.decoding import read_json
 from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 NAME = "node.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeCard:
     """Written at every start of the agent."""
 
@@ -36,6 +37,11 @@ class NodeCard:
     readmits: bool = False
     # The directories that its pods come from.
     manifests: tuple[str, ...] = ()
+    # Where the container runtime keeps images and writable layers; empty where there is none, or it did not answer.
+    images_dir: str = ""
+    layers_dir: str = ""
+    # The policy of that start, as the journal has it.
+    policy: dict[str, Any] | None = None
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

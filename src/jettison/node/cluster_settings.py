@@ -5,19 +5,22 @@ Apart from `settings`, because an agent on its own loads none of this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 
 from jettison.controllers.settings import ControllerSettings
 from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.errors import InputError
-from jettison.node.settings import NodeSettings, absolute, default_state_dir
+from jettison.node.places import absolute, default_state_dir
+from jettison.node.settings import NodeSettings
+from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.host.settings import checked_node_name
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardSettings:
     """The watch, of which a dry run only observes, and what it is to guard."""
 
@@ -30,7 +33,29 @@ class GuardSettings:
         return (self.node,)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ReliefSettings:
+    """The watch beside a kubelet, of which a dry run only observes, and the API of the node."""
+
+    node: NodeSettings
+    # Empty: KUBECONFIG, or ~/.kube/config, or the service account of the pod.
+    kubeconfig: str = ""
+    context: str = ""
+    # Thresholds of its own, as in evictionHard; empty: twice the kubelet's for memory.
+    at: Mapping[str, str] = field(default_factory=dict)
+    # The cgroup that is the node, where that is not the machine; where the kubelet keeps its pods is below it.
+    within: str = ""
+    most_a_minute: int = MOST_A_MINUTE
+    # Where its Lease is.
+    lease_namespace: str = "kube-system"
+
+    @property
+    def every_node(self) -> tuple[NodeSettings, ...]:
+        """The one beside it."""
+        return (self.node,)
+
+
+@frozen
 class MemberSettings:
     """One node of this machine, and the Kubernetes API that it joins."""
 
@@ -52,9 +77,9 @@ class MemberSettings:
         return (self.node,)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterSettings:
-    """A Kubernetes API on this machine, its controllers, and nodes in the same process."""
+    """A Kubernetes API on this machine, its controllers, and nodes that join it."""
 
     state_dir: Path = field(default_factory=default_state_dir)
     # Host and port; port 0 takes a free one.
@@ -77,8 +102,18 @@ class ClusterSettings:
 
     @property
     def every_node(self) -> tuple[NodeSettings, ...]:
-        """Those in the same process."""
+        """Those of this machine that the same command guards."""
         return self.nodes
+
+    def kubeconfig(self, name: str = "admin") -> Path:
+        """Of a user or a node, by its name; the API server writes it."""
+        return self.state_dir / f"{name}.kubeconfig"
+
+    def greeting(self, url: str) -> str:
+        """What to try first."""
+        names = ", ".join(each.node_name for each in self.nodes)
+        served = f"serving {url}, try: kubectl --kubeconfig {self.kubeconfig()} get"
+        return f"{served} nodes\nnodes: {names}" if names else f"{served} namespaces"
 
 
 def _check_own_labels(node: NodeSettings) -> None:
@@ -92,8 +127,8 @@ def _check_own_labels(node: NodeSettings) -> None:
         )
 
 
-Settings = NodeSettings | MemberSettings | ClusterSettings | GuardSettings
+Settings = NodeSettings | MemberSettings | ClusterSettings | GuardSettings | ReliefSettings
 """What a process that stays is started with."""
 
 HandOver = Callable[[Settings], None]
-"""What a command does with the settings that it has read; see `handover`."""
+"""What a command does with the settings that it has read; see `process/handover`."""

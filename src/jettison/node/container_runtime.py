@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 USUAL_SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.sock"))
 
+# There where systemd is process 1.
+_SYSTEMD = Path("/run/systemd/system")
 _PATIENCE = 5.0
 _LOAD_SECONDS = 1800
+_MOST_NAMES, _LONGEST_NAME = 64, 512
 # The one in which containerd keeps what CRI sees.
 _NAMESPACE = "k8s.io"
 
@@ -32,6 +36,8 @@ class Containers(NamedTuple):
     driver: CriDriver | None = None
     offer: ImageOffer | None = None
     lack: str = ""
+    # Of containers whose cgroups systemd makes; empty where the runtime makes them itself.
+    scope_prefix: str = ""
 
 
 async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
@@ -44,10 +50,7 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
     if settings.runtime == HOST or socket is None:
         return Containers()
     if importlib.util.find_spec("h2") is None:
-        why = "containers need h2, which is not installed: pip install 'jettison[cri]'"
-        if settings.runtime == CRI:
-            raise ServeError(why)
-        return Containers(lack=f"{why}; pods with images run as processes")
+        return _refused(settings, "containers need h2, which is not installed: pip install 'jettison[cri]'")
     # Loaded only where it is needed: it costs 2 MB.
     from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
     from jettison.runtimes.cri.driver import CriDriver  # noqa: PLC0415
@@ -61,9 +64,27 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
             client.close()
             raise ServeError(f"--runtime cri: {failure}") from failure
         lack = f"{failure}; pods with images wait for it"
-    driver = CriDriver(client, name, settings.node_cgroup, emit)
+    driver, uses_systemd = CriDriver(client, name, settings.node_cgroup, emit), False
+    if not lack:
+        try:
+            uses_systemd = await client.uses_systemd()
+            await driver.look_at_network()
+        except RuntimeFailure as failure:
+            lack = f"{failure}; whether pods can have a network of their own is looked at again"
+    if uses_systemd and not _SYSTEMD.is_dir():
+        client.close()
+        return _refused(
+            settings, f"{name} leaves cgroups to systemd, which does not run here: set SystemdCgroup = false"
+        )
+    scope_prefix = ("crio" if name.startswith("cri-o ") else "cri-containerd") if uses_systemd else ""
     driver.open()
-    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack)
+    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack, scope_prefix)
+
+
+def _refused(settings: NodeSettings, why: str) -> Containers:
+    if settings.runtime == CRI:
+        raise ServeError(why)
+    return Containers(lack=f"{why}; pods with images run as processes")
 
 
 def _socket(settings: NodeSettings) -> Path | None:
@@ -120,8 +141,13 @@ async def list_images(socket: Path) -> tuple[ImageRow, ...]:
     finally:
         client.close()
     return tuple(
-        ImageRow(each.tags or each.digests or ("<none>",), each.id.removeprefix("sha256:"), each.size) for each in found
+        ImageRow(_shown(each.tags or each.digests), each.id.removeprefix("sha256:"), each.size) for each in found
     )
+
+
+def _shown(names: Sequence[str]) -> tuple[str, ...]:
+    """What a runtime says may be anything; the longest name that a registry takes has some 330 characters."""
+    return tuple(name[:_LONGEST_NAME] for name in names[:_MOST_NAMES]) or ("<none>",)
 
 
 def load_images(socket: Path, archive: Path) -> tuple[str, ...]:

@@ -11,11 +11,19 @@ import msgspec
 from jettison import events
 from jettison.agent.http.server import Answer, Query, Route
 from jettison.clock import SystemClock
+from jettison.errors import ContainerRuntimeError, UnreachableError
 from jettison.node.cluster_settings import GuardSettings, Settings
 from jettison.node.guarding import watch_until_told
 from jettison.node.watch import Watch
 from jettison.runtimes.adopted.runtime import AdoptedRuntime
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy
+from jettison.runtimes.linux.proc import Machine
+from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.workloads import WorkloadSource
 
+_CONTAINERD = "containerd"
+# Seconds that the start waits for a container runtime to say which it is.
+_PATIENCE = 5.0
 # Seconds in which the answer to the last order leaves.
 _FAREWELL = 0.05
 
@@ -30,7 +38,34 @@ class Guard(Watch):
         self._adopted = settings.adopted
 
     async def _open_runtime(self) -> AdoptedRuntime:
-        return await AdoptedRuntime.open(self._adopted, self.settings.policy, SystemClock(), self.emit)
+        more = None if self._adopted.runtime is None else self._runtime_sources
+        return await AdoptedRuntime.open(self._adopted, self.settings.policy, SystemClock(), self.emit, more)
+
+    async def _runtime_sources(self, memory: Hierarchy) -> list[WorkloadSource]:
+        """Pods by CRI, and of containerd what CRI does not show. Either may answer later; each says what it lacks."""
+        # Loaded only where there is such a runtime: it costs 2 MB.
+        from jettison.runtimes.containerd.workloads import ContainerdWorkloads  # noqa: PLC0415
+        from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
+        from jettison.runtimes.cri.workloads import CriWorkloads  # noqa: PLC0415
+
+        path, client = self._adopted.runtime, None
+        assert path is not None
+        client, has_pods, is_containerd = CriClient(path), True, True
+        try:
+            is_containerd = (await client.version(_PATIENCE)).name == _CONTAINERD
+        except ContainerRuntimeError:
+            # containerd as Docker brings it, without CRI.
+            has_pods = False
+        except UnreachableError as failure:
+            self.emit(events.ActionFailed(f"ask `{path}` what it is", str(failure)))
+        finally:
+            client.close()
+        found: list[WorkloadSource] = []
+        if has_pods:
+            found.append(CriWorkloads(path, memory, Machine().memory().total))
+        if is_containerd:
+            found.append(ContainerdWorkloads(path, memory, has_pods=has_pods))
+        return found
 
     def _orders(self) -> Mapping[str, Route]:
         return {"/orders/down": self._down}
@@ -45,6 +80,9 @@ class Guard(Watch):
         """The rules; engines and cgroups that are named anew take a restart."""
         if isinstance(settings, GuardSettings):
             self.runtime.use_rules(settings.adopted.rules)
+
+    def _image_dirs(self) -> StorageDirs:
+        return self.runtime.places.named or super()._image_dirs()
 
     def _guarded(self) -> str:
         pods = self.runtime.pods()

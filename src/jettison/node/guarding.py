@@ -18,9 +18,9 @@ from jettison.agent.journal.policy_records import SettingChange, policy_changes,
 from jettison.agent.sinks.log import LogSink
 from jettison.engine.numbers.quantity import Quantity
 from jettison.errors import JettisonError
-from jettison.node.handover import read_again
 from jettison.node.node import Node
-from jettison.node.process import greet, until_told
+from jettison.node.process.frame import greet, until_told
+from jettison.node.process.handover import read_again
 from jettison.node.settings import NodeSettings
 from jettison.node.watch import Watch
 

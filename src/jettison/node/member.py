@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from urllib.parse import urlsplit
 
@@ -15,17 +18,26 @@ from jettison.clock import SystemClock
 from jettison.engine.config.allocatable import node_allocatable
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.errors import ApiError, RuntimeFailure
+from jettison.membership.api_objects import ApiObjects
 from jettison.membership.member import Guarded, Member
-from jettison.membership.node_object import NodeProfile, machine_labels
+from jettison.membership.missing_pods import CONFIRM_SECONDS
+from jettison.membership.node_object import NodeImage, NodeProfile, machine_labels
+from jettison.membership.serving_certificate import ServingPort
 from jettison.node.cluster_settings import MemberSettings
 from jettison.node.guarding import Reloader, say_where
-from jettison.node.logs.log_server import LogOffer, LogService
+from jettison.node.kubelet.certificate import IssuedCertificates
+from jettison.node.kubelet.port import KubeletOffer, KubeletPort
 from jettison.node.node import Node
-from jettison.node.process import Tell, greet, until_one_ends, until_told
+from jettison.node.process.frame import Tell, greet, until_told
 from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+from jettison.runtimes.machine.background_tasks import until_one_ends
 
+_OURS = "+jettison"
+"""How the version of our own API ends. It may call nodes on the loopback, where no other machine reaches them."""
+
+_CERTIFICATE_FILE = "serving.pem"
 _KNOCK_SECONDS = 2.0
 _LOOKUP_SECONDS = 2.0
 # What is loaded by others when they first need it.
@@ -42,23 +54,25 @@ def carry_out(settings: MemberSettings) -> None:
 async def _join(settings: MemberSettings, log: LogSink, nodes: list[Node]) -> None:
     access = load_access(Overrides(kubeconfig=settings.kubeconfig, context=settings.context))
     # Whatever loads code comes before the agent is ready.
-    address = settings.address or await _address(access.server)
-    logs = LogService(None if access.is_insecure else access.authority_pem)
-    logs.prepare()
+    address = settings.address or await own_address(access.server)
+    kubelet = KubeletPort(None if access.is_insecure else access.authority_pem)
+    kubelet.prepare()
     async with KubeClient(access, answers=BoundedAnswers()) as client:
-        await knock(client)
+        is_ours = (await knock(client)).endswith(_OURS)
+        if not settings.address and not is_ours:
+            address = _called_address(address)
         node = await Node(settings.node, log, owns_process=True, is_member=True).open()
         nodes.append(node)
         try:
             say_where(node)
-            offer = logs.open(node, address, settings.port)
+            offer = kubelet.open(node, address, settings.port)
             await run_member(node, client, address, offer, lambda greeting: greet(greeting, sys.stdout))
         finally:
-            await logs.close()
+            await kubelet.close()
             await node.close()
 
 
-async def _address(server: str) -> str:
+async def own_address(server: str) -> str:
     """Ours, as seen on the way to the server: a datagram socket is connected without a word being sent."""
     parts = urlsplit(server)
     lookup = asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
@@ -71,19 +85,48 @@ async def _address(server: str) -> str:
     return "127.0.0.1"
 
 
-async def knock(client: KubeClient) -> None:
-    """The first request loads code, whether it is answered or not; that must not happen once an agent is ready."""
+def _called_address(found: str) -> str:
+    """One that an API server of Kubernetes calls: never the loopback, also where it is on the same machine.
+
+    Instead ours on the way to the world, where there is one. Nothing is sent: the other address belongs to no machine.
+    """
+    if not ipaddress.ip_address(found).is_loopback:
+        return found
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return found
+
+
+async def knock(client: KubeClient) -> str:
+    """The first request loads code, whether it is answered or not; that must not happen once an agent is ready.
+
+    Returns the version of the API; empty where it does not answer.
+    """
     for name in _LATE:
         import_module(name)
     with suppress(ApiError, RuntimeFailure, TimeoutError):
         async with asyncio.timeout(_KNOCK_SECONDS):
-            await client.request("GET", "/version")
+            return str((await client.request("GET", "/version")).get("gitVersion", ""))
+    return ""
+
+
+async def _images(node: Node) -> Sequence[NodeImage]:
+    return [NodeImage(each.id, (*each.digests, *each.tags), each.size) for each in await node.images()]
 
 
 async def run_member(
-    node: Node, client: KubeClient, address: str, offer: LogOffer | None = None, tell: Tell = lambda _: None
+    node: Node,
+    client: KubeClient,
+    address: str,
+    offer: KubeletOffer | None = None,
+    tell: Tell = lambda _: None,
+    *,
+    confirm_seconds: float = CONFIRM_SECONDS,
 ) -> None:
-    """Guard the node and keep the cluster informed, until cancelled. `tell` gets the node's greeting."""
+    """Guard the node and keep the cluster informed, until cancelled. `tell` gets the node's greeting. A pod that is
+    missing from a list is asked for again after `confirm_seconds`.
+    """
     settings = node.settings
     name = settings.node_name
     profile = NodeProfile(
@@ -97,6 +140,7 @@ async def run_member(
         # Whatever a configuration says, an API is not asked more often than every second.
         look_ns=max(settings.policy.config.node_status_update_frequency, SECOND_NS),
         report_ns=settings.policy.config.node_status_report_frequency,
+        most_images=settings.policy.config.node_status_max_images,
     )
     guarded = Guarded(
         node.runtime,
@@ -106,7 +150,16 @@ async def run_member(
         node.complaint,
         node.emit,
         settings.node_state,
+        partial(_images, node),
     )
-    member = Member(client, profile, guarded, SystemClock())
+    node.runtime.configuration.api = ApiObjects(client, SystemClock())
+    node.runtime.configuration.addresses = (address,)
+    server = urlsplit(client.access.server)
+    node.runtime.configuration.server = (server.hostname or "", server.port or 443)
+    port = None
+    if offer is not None:
+        certificates = IssuedCertificates(settings.node_state / _CERTIFICATE_FILE, (name, address))
+        port = ServingPort(CERTIFICATE_ANNOTATION, offer.certificate_pem, certificates, offer.take)
+    member = Member(client, profile, guarded, SystemClock(), port, confirm_seconds=confirm_seconds)
     node.emit.add(member.reports)
     await until_one_ends(node.run(tell), member.run())

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jettison.agent.admission import Admitter, NodeIdentity
@@ -17,6 +19,7 @@ from jettison.agent.pods import holds
 from jettison.agent.pods.directories import ManifestDirectory
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.keeper import Keeper
+from jettison.agent.pods.manifest_objects import ManifestObjects
 from jettison.agent.pods.readmission import Readmitter
 from jettison.agent.pods.sources import Manifests
 from jettison.clock import SystemClock
@@ -24,16 +27,18 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import Quantity
 from jettison.events import Sink
 from jettison.node.container_runtime import Containers, find_containers
-from jettison.node.process import ended
+from jettison.node.process.frame import ended
 from jettison.node.settings import NodeSettings
 from jettison.node.watch import Watch
-from jettison.runtimes.host.processes.processes import encode_entrance
+from jettison.runtimes.host.processes.processes import encode_way_in
 from jettison.runtimes.host.runtime import HostRuntime
 from jettison.runtimes.host.specs.spec import pod_spec
-from jettison.runtimes.protocol import PodStatus
+from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.protocol import PodStatus, ProbeCount
 
 if TYPE_CHECKING:
     from jettison.node.cluster_settings import Settings
+    from jettison.runtimes.cri.client import StoredImage
 
 
 class Node(Watch):
@@ -52,13 +57,23 @@ class Node(Watch):
         super().__init__(settings, *sinks, owns_process=owns_process)
         self.is_member = is_member
         self._containers = Containers()
+        self._directories: list[ManifestDirectory] = []
 
     async def _open_runtime(self) -> HostRuntime:
         settings = self.settings
         self._containers = await find_containers(settings, self.emit)
-        driver, offer, lack = self._containers
+        driver, offer, lack, scope_prefix = self._containers
+        settings = replace(settings, scope_prefix=scope_prefix)
         try:
-            runtime = await HostRuntime.open(settings, settings.policy, SystemClock(), self.emit, driver, offer)
+            runtime = await HostRuntime.open(
+                settings,
+                settings.policy,
+                SystemClock(),
+                self.emit,
+                driver,
+                offer,
+                removes_images=not settings.is_dry_run,
+            )
         except BaseException:
             await self._close_containers()
             raise
@@ -68,23 +83,44 @@ class Node(Watch):
     async def close(self) -> None:
         """Let go; pods that run go on running."""
         await super().close()
+        for directory in self._directories:
+            directory.close()
         await self._close_containers()
 
     async def _close_containers(self) -> None:
         if self._containers.driver is not None:
             await self._containers.driver.close()
 
+    def _probe_counts(self) -> Sequence[ProbeCount]:
+        return self.runtime.probe_counts()
+
     def _orders(self) -> Mapping[str, Route]:
         self.keeper = self._keeper(SystemClock())
-        return Controls(
+        orders = Controls(
             self.settings.node_name,
             self.runtime,
             self.keeper,
             self.agent,
-            lambda uid, container: encode_entrance(self.runtime.entrance(uid, container)),
+            self._enter,
             self._is_told_to_stop.set,
             is_member=self.is_member,
         ).routes()
+        if not self.is_member:
+            return orders
+        # Only an API has a use for it.
+        finder = import_module("jettison.node.kubelet.finding").PodFinder
+        found: dict[str, Route] = finder(
+            self.settings.node_name, self.runtime.statuses, self._enter, self.emit
+        ).routes()
+        return orders | found
+
+    def _enter(self, uid: str, container: str) -> bytes:
+        return encode_way_in(self.runtime.way_in(uid, container))
+
+    async def images(self) -> Sequence[StoredImage]:
+        """Of its container runtime. Raises RuntimeFailure."""
+        driver = self._containers.driver
+        return () if driver is None else await driver.client.images()
 
     def _work(self) -> Sequence[Coroutine[Any, Any, Any]]:
         return (self.keeper.run(),)
@@ -123,13 +159,20 @@ class Node(Watch):
         )
         directories = self._directories = [ManifestDirectory(path, emit) for path in settings.manifests]
         directories += [ManifestDirectory(path, emit, is_static=True) for path in settings.static_manifests]
+        self.runtime.configuration.files = ManifestObjects(directories)
         readmitter = Readmitter(self.runtime, clock, self.conditions, readmits=settings.readmits)
         manifests = Manifests(directories, emit, readmitter, self.runtime.statuses())
         return Keeper(self.runtime, admitter, [manifests], emit, Holds(settings.node_state / holds.NAME, emit))
 
+    def _image_dirs(self) -> StorageDirs:
+        return self.runtime.places.named or super()._image_dirs()
+
     def _places(self) -> list[str]:
         driver = self._containers.driver
-        return [] if driver is None else [f"  images   run on {driver.name}"]
+        if driver is None:
+            return []
+        network = "a network of its own for each pod" if driver.has_network else "the network of the host"
+        return [f"  images   run on {driver.name}, with {network}"]
 
     def _guarded(self) -> str:
         settings, statuses = self.settings, self.runtime.statuses()

@@ -2,54 +2,28 @@
 
 Flags, configuration files and programs that import Jettison fill the same value, and every part of a node is made from
 it. It is checked when it is made, so a mistake is told before anything is started. Settings of a cluster, and of a node
-that joins one, are in `cluster_settings`; how settings travel to the process that carries them out is in `handover`.
+that joins one, are in `cluster_settings`; how settings travel to the process that carries them out is in
+`process/handover`.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
+from jettison.node.places import absolute, default_node_name, default_state_dir
 from jettison.runtimes.host.settings import HostSettings, checked_node_name
+from jettison.values import frozen
 
 # Told apart by its identity: an empty path is the working directory.
 _BELOW_STATE_DIR = Path()
 HOST, CRI, AUTO = RUNTIMES = ("host", "cri", "auto")
 _UNIX = "unix://"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
-def default_state_dir() -> Path:
-    """/var/lib for root, the user's own state directory for every other user."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/jettison")
-    own = os.environ.get("XDG_STATE_HOME")
-    try:
-        return (Path(own) if own else Path.home() / ".local" / "state") / "jettison"
-    except RuntimeError as error:
-        raise InputError(
-            "there is no home directory: give the directory of the node's state with --state-dir"
-        ) from error
-
-
-def default_node_name() -> str:
-    """The host's name, made to fit."""
-    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "node"
-
-
-def absolute(path: Path) -> Path:
-    """Paths end up in records that outlive the working directory."""
-    try:
-        return path.expanduser().resolve()
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"cannot use `{path}`: {error}") from error
 
 
 def checked_endpoint(endpoint: str) -> Path:
@@ -60,7 +34,7 @@ def checked_endpoint(endpoint: str) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeSettings(HostSettings):
     """One node of this machine. The runtime's own settings are among them, so a `HostRuntime` takes this value."""
 

@@ -9,15 +9,17 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from jettison import events
 from jettison.agent.agent import TICK_SECONDS, Agent, Broadcast
 from jettison.agent.http.endpoints import Sources, public_routes, routes
+from jettison.agent.http.recordings import Recordings
 from jettison.agent.http.server import HttpServer, Route
 from jettison.agent.journal.journal import Journal
+from jettison.agent.journal.policy_records import policy_record
 from jettison.agent.journal.recorder import JournalRecorder, take_over_history
 from jettison.agent.sinks.journal import JournalSink
 from jettison.agent.sinks.kubernetes_events import KubernetesEvents
@@ -32,12 +34,17 @@ from jettison.engine.numbers.quantity import Quantity
 from jettison.errors import WriteError
 from jettison.events import Fact, Sink
 from jettison.node.card import NodeCard, short_path, write_card
-from jettison.node.process import ended, started, until_one_ends
-from jettison.node.protection import HostProtection
+from jettison.node.process.frame import ended, started
+from jettison.node.process.protection import HostProtection
 from jettison.node.settings import NodeSettings
+from jettison.runtimes.linux.cgroups.mounts import discover
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
-from jettison.runtimes.protocol import PodStatus, Runtime
+from jettison.runtimes.machine.background_tasks import until_one_ends
+from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.machine.stats_reader import StatsReader, StatsSource
+from jettison.runtimes.protocol import PodStatus, ProbeCount, Runtime
+from jettison.runtimes.stats import NodeSubject
 
 if TYPE_CHECKING:
     from jettison.node.cluster_settings import Settings
@@ -63,6 +70,9 @@ class MachineRuntime(Runtime, Protocol):
 
     def use(self, policy: Policy) -> None:
         """Watch for these thresholds from now on."""
+
+    def subject(self) -> NodeSubject:
+        """What there is to measure in detail."""
 
     @property
     def memory_alarm(self) -> str:
@@ -160,6 +170,10 @@ class Watch(ABC):
     def _orders(self) -> Mapping[str, Route]:
         """What the owner of the socket may order; the agent is there by now."""
 
+    def _probe_counts(self) -> Sequence[ProbeCount]:
+        """What probes have answered; nothing where pods have none."""
+        return ()
+
     def _work(self) -> Sequence[Coroutine[Any, Any, Any]]:
         """What goes on beside the agent."""
         return ()
@@ -167,6 +181,10 @@ class Watch(ABC):
     async def _is_ready(self) -> None:
         """Returns once everything that was to be done at the start was tried."""
         await self.agent.has_looked.wait()
+
+    def _image_dirs(self) -> StorageDirs:
+        """Where images and writable layers are; empty where there are none."""
+        return StorageDirs("", "")
 
     def _places(self) -> list[str]:
         """Lines of the greeting about what else it has to run pods on."""
@@ -200,12 +218,17 @@ class Watch(ABC):
         self._service = HostService(
             self.agent,
             runtime.statuses,
+            runtime.subject,
             self.metrics,
             self.kubernetes_events,
             settings.node_state / "journal",
             clock,
             orders,
+            lambda executor: Recordings(self.agent, recorder, journal, clock, settings.node_name, executor),
+            recorder.recent_readings,
+            self._probe_counts,
         )
+        self._recorder = recorder
 
     def conditions(self) -> frozenset[Condition]:
         """As reported, which is longer than as observed."""
@@ -248,6 +271,8 @@ class Watch(ABC):
                 self.is_member,
                 settings.readmits,
                 tuple(map(str, (*settings.manifests, *settings.static_manifests))),
+                *self._image_dirs(),
+                policy_record(settings.policy),
             ),
         )
 
@@ -298,6 +323,7 @@ class Watch(ABC):
         if self._protection is not None:
             self._protection.end()
         await self.runtime.close()
+        self._recorder.close()
         self._journal.close()
 
 
@@ -320,11 +346,15 @@ class HostService:
         self,
         agent: Agent,
         statuses: Callable[[], Sequence[PodStatus]],
+        subject: Callable[[], NodeSubject],
         metrics: Metrics,
         events: KubernetesEvents,
         journal: Path,
         clock: Clock,
         orders: Mapping[str, Route],
+        recordings: Callable[[Executor], Recordings],
+        readings: Callable[[], Mapping[str, Any]],
+        probes: Callable[[], Sequence[ProbeCount]],
     ) -> None:
         self._agent = agent
         self._clock = clock
@@ -332,14 +362,19 @@ class HostService:
         sources = Sources(
             lambda: agent.policy,
             self._snapshot,
+            StatsSource(subject, StatsReader(discover(), clock), self._executor).details,
             statuses,
             metrics.text,
             self.complaint,
             journal,
             events,
             self._executor,
+            readings,
+            probes,
         )
-        self._server = HttpServer(routes(sources), public_routes(sources), orders)
+        recorded = recordings(self._executor)
+        every = {**routes(sources), **recorded.routes()}
+        self._server = HttpServer(every, public_routes(sources), {**orders, **recorded.orders()})
 
     async def open(self, socket: Path, listen: tuple[str, int] | None) -> int | None:
         """The TCP port, if one was asked for."""

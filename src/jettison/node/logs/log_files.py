@@ -12,7 +12,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +24,7 @@ from jettison.node.logs.box_lines import BoxLines
 from jettison.runtimes.host.volumes.log_times import Marks
 from jettison.runtimes.host.volumes.logs import BOX_SUFFIX, SUFFIX, files_of, log_file
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 _BLOCK = 64 * 1024
 
@@ -33,7 +33,7 @@ _PAUSE = 0.2
 _LOOK_NS = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodLogs:
     """The logs of one pod."""
 

@@ -14,9 +14,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from jettison.agent.safe_text import printable
-from jettison.errors import JettisonError
-
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -30,26 +27,34 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # OpenSSL, and what a base installation has not got; each of these is optional for the modules below.
 _LEFT_OUT = ("ssl", "_ssl", "_hashlib", "typing_extensions")
 _LOADED_WITHOUT = ("asyncio", "hashlib", "msgspec")
-_RUNS = {"NodeSettings": "guarding", "GuardSettings": "guard", "MemberSettings": "member", "ClusterSettings": "cluster"}
+_RUNS = {
+    "NodeSettings": "guarding",
+    "GuardSettings": "guard",
+    "ReliefSettings": "relief",
+    "MemberSettings": "member",
+    "ClusterSettings": "cluster.processes",
+}
 
 
 def main() -> NoReturn:
     """Carry out the settings that were handed over, and end the process."""
     kind, _, descriptor = os.environ.pop(FROM).partition(":")
     if kind in ("NodeSettings", "GuardSettings"):
-        load_without_openssl()
+        load_lean()
+    errors = import_module("jettison.errors")
     with os.fdopen(int(descriptor), "rb") as file:
-        settings = import_module("jettison.node.handover").decode_settings(file.read())
+        settings = import_module("jettison.node.process.handover").decode_settings(file.read())
     try:
         import_module(f"jettison.node.{_RUNS[kind]}").carry_out(settings)
-    except JettisonError as error:
+    except errors.JettisonError as error:
+        printable = import_module("jettison.agent.safe_text").printable
         print(printable(f"error: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
     sys.exit()
 
 
-def load_without_openssl() -> None:
-    """Load asyncio and hashlib as where Python was built without OpenSSL, which both support: 4.5 MB of an agent's 30.
+def load_lean() -> None:
+    """Load asyncio and hashlib as where Python was built without OpenSSL, which both support: 4.5 MB less.
 
     Such an agent speaks no TLS, and Python has a SHA-256 of its own. A probe over HTTPS loads OpenSSL by itself.
     msgspec does without typing_extensions in the same way, 0.4 MB.

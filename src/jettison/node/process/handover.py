@@ -25,7 +25,7 @@ from jettison.agent.journal.policy_records import policy_from, policy_record
 from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import Quantity, parse
 from jettison.errors import InputError, JettisonError
-from jettison.node.entry import FROM, SIGNALS
+from jettison.node.process.entry import FROM, SIGNALS
 from jettison.node.settings import NodeSettings
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.processes import set_oom_score_adj
@@ -41,6 +41,7 @@ TO = "JETTISON_SETTINGS_TO"
 _MODULES = {
     "NodeSettings": "settings",
     "GuardSettings": "cluster_settings",
+    "ReliefSettings": "cluster_settings",
     "MemberSettings": "cluster_settings",
     "ClusterSettings": "cluster_settings",
 }
@@ -50,6 +51,7 @@ _LEAN = {"MALLOC_ARENA_MAX": "1", "PYTHONNODEBUGRANGES": "1"}
 _ENVIRONMENT = {
     "NodeSettings": _LEAN,
     "GuardSettings": _LEAN,
+    "ReliefSettings": _LEAN,
     "ClusterSettings": {"PYTHONMALLOC": "malloc"},
 }
 _SECONDS = 60.0

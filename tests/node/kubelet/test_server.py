@@ -1,4 +1,4 @@
-"""A node that is asked for logs: which clients are answered, what they get, and that no client can hold it up."""
+"""The kubelet's port: which clients are answered, what they get, and that no client can hold it up."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from jettison.agent.http.server import HttpServer, plain
 from jettison.apiserver.access import certificates
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
 from jettison.apiserver.access.identity import CLIENT_NAME, ServerIdentity
 from jettison.engine.pods.pod import Pod
 from jettison.errors import ServeError
-from jettison.node.logs import log_server
+from jettison.node.kubelet import server as kubelet_server
+from jettison.node.kubelet.agent_questions import AgentQuestions
+from jettison.node.kubelet.certificate import CertificateInTheMaking, certificate_part
+from jettison.node.kubelet.finding import PodFinder
+from jettison.node.kubelet.port import KubeletPort, listening
+from jettison.node.kubelet.server import KubeletServer, server_context
 from jettison.node.logs.host_logs import HostLogs
-from jettison.node.logs.log_server import LogServer, LogService, server_context
-from jettison.node.logs.node_certificate import CertificateInTheMaking, certificate_part
 from jettison.runtimes.host.volumes.logs import log_file, pod_log_dir
 from jettison.runtimes.protocol import ContainerStatus, PodStatus
 
@@ -43,8 +47,12 @@ class Node:
         # What a trick might reach.
         (directory / "logs" / "0.log").write_text("secret\n")
         self.chain = self_signed("node")
-        logs = HostLogs("n1", directory / "logs", lambda: self.statuses)
-        self.server = LogServer(logs, server_context(self.chain, authority.authority_pem), **limits)
+        self.socket = directory / "agent.sock"
+        questions = AgentQuestions(self.socket)
+        logs = HostLogs(directory / "logs", questions)
+        self.server = KubeletServer(questions, logs, server_context(self.chain, authority.authority_pem), **limits)
+        finder = PodFinder("n1", lambda: self.statuses, lambda *_: b"", lambda _: None)
+        self.agent = HttpServer({"/healthz": lambda _: plain("ok")}, orders=finder.routes())
         self.port = 0
 
     def trust(self, chain: Path | None) -> ssl.SSLContext:
@@ -73,7 +81,7 @@ class Node:
 
     async def until_idle(self) -> None:
         async with asyncio.timeout(30):
-            while self.server._streams:
+            while self.server._open[True]:
                 await asyncio.sleep(0.02)
 
 
@@ -95,11 +103,15 @@ def whole(body: bytes) -> bytes:
 @asynccontextmanager
 async def serving(directory: Path, **limits: Any) -> AsyncIterator[Node]:
     node = Node(directory, ensure_identity(directory / "pki"), **limits)
-    node.port = node.server.listen("127.0.0.1", 0)
-    try:
-        yield node
-    finally:
-        await node.server.close()
+    await node.agent.listen_unix(node.socket)
+    with listening("127.0.0.1", 0) as listener:
+        node.port = listener.getsockname()[1]
+        node.server.accept_from(listener)
+        try:
+            yield node
+        finally:
+            await node.server.close()
+            await node.agent.close()
 
 
 def play(scenario: Coroutine[Any, Any, None]) -> None:
@@ -194,7 +206,12 @@ def test_a_client_without_a_certificate_of_the_authority_is_not_talked_to(tmp_pa
     ("target", "code"),
     [
         ("/", 404),
-        ("/metrics", 404),
+        ("/metrics/", 404),
+        ("/journal", 404),
+        ("/orders/down", 404),
+        ("/exec/default/web/main", 400),
+        ("/attach/default/web", 404),
+        ("/portForward/default", 404),
         ("/containerLogs/default/web", 404),
         (PATH + "/", 404),
         ("//containerLogs/default/web/main", 404),
@@ -212,7 +229,7 @@ def test_a_client_without_a_certificate_of_the_authority_is_not_talked_to(tmp_pa
         (PATH + "?tailLines=" + "9" * 19, 400),
         (PATH + "?limitBytes=0", 400),
         (PATH + "?limitBytes=3&limitBytes=4", 400),
-        (PATH + "?" + "x" * 9000, 414),
+        (PATH + "?" + "x" * 70000, 414),
     ],
 )
 def test_whatever_else_is_asked_is_refused(tmp_path: Path, target: str, code: int) -> None:
@@ -243,7 +260,7 @@ def test_connections_that_say_nothing_do_not_keep_the_api_server_out(tmp_path: P
             for _, writer in silent:
                 writer.write(greeting)
             assert await node.ask(PATH) == (200, b"again\n")
-            assert len(node.server._strangers) <= log_server.MOST_OF_ONE_ADDRESS
+            assert len(node.server._strangers) <= kubelet_server.MOST_OF_ONE_ADDRESS
             for _, writer in silent:
                 writer.close()
 
@@ -255,7 +272,8 @@ def test_a_crowd_of_one_address_drops_none_of_another(tmp_path: Path) -> None:
         async with serving(tmp_path, handshake_seconds=600.0) as node:
             other = await asyncio.open_connection("127.0.0.1", node.port, local_addr=("127.0.0.2", 0))
             crowd = [
-                await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2 * log_server.MOST_OF_ONE_ADDRESS)
+                await asyncio.open_connection("127.0.0.1", node.port)
+                for _ in range(2 * kubelet_server.MOST_OF_ONE_ADDRESS)
             ]
             # The first of the crowd is dropped; what came before all of them is not.
             assert await crowd[0][0].read() == b""
@@ -271,10 +289,10 @@ def test_of_many_addresses_the_oldest_is_dropped(tmp_path: Path) -> None:
         async with serving(tmp_path, handshake_seconds=600.0) as node:
             crowd = [
                 await asyncio.open_connection("127.0.0.1", node.port, local_addr=(f"127.0.1.{number}", 0))
-                for number in range(1, log_server.MOST_STRANGERS + 2)
+                for number in range(1, kubelet_server.MOST_STRANGERS + 2)
             ]
             assert await crowd[0][0].read() == b""
-            assert len(node.server._strangers) == log_server.MOST_STRANGERS
+            assert len(node.server._strangers) == kubelet_server.MOST_STRANGERS
             assert await node.ask(PATH) == (200, b"again\n")
             for _, writer in crowd:
                 writer.close()
@@ -300,7 +318,7 @@ def test_so_many_logs_at_once_and_no_more(tmp_path: Path) -> None:
                 writer.write(get(PATH + "?follow=true"))
                 await reader.readuntil(b"again\n")
             code, body = await node.ask(PATH)
-            assert (code, body) == (503, b"this node has 2 logs open already\n")
+            assert (code, body) == (503, b"this node has 2 streams open already\n")
             for _, writer in followers:
                 writer.close()
             # Though the container is silent, it is noticed that no client listens.
@@ -318,7 +336,7 @@ def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(get(PATH))
             await asyncio.sleep(0.2)
-            assert node.server._streams == 1
+            assert node.server._open[True] == 1
             await node.until_idle()
             writer.transport.abort()
 
@@ -335,17 +353,18 @@ def test_a_program_of_its_own_makes_the_certificate() -> None:
 
 def test_without_an_authority_nothing_is_served() -> None:
     """The authorities of the machine would let in half the world."""
-    service = LogService(None)
-    service.prepare()
-    assert service._context is None
-    assert service._lack == "the API cannot ask for logs: the kubeconfig has no certificate authority"
+    port = KubeletPort(None)
+    port.prepare()
+    assert not port._chain_pem
+    assert port._lack is not None
+    assert port._lack.endswith("readings: the kubeconfig has no certificate authority")
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as node:
             with pytest.raises(ServeError, match=f"cannot listen on `127.0.0.1:{node.port}`"):
-                LogServer(node.server._logs, node.server._context).listen("127.0.0.1", node.port)
+                listening("127.0.0.1", node.port)
 
     play(scenario())
 

@@ -20,10 +20,9 @@ _SWITCH_SECONDS = 0.0005
 class HostProtection:
     """In force from `begin` to `end`; what the process took on by itself (locked memory, scores) it keeps."""
 
-    def __init__(self, settings: HostSettings, oom_score_adj: int, emit: Emit, *, goes_first: bool = True) -> None:
+    def __init__(self, settings: HostSettings, oom_score_adj: int, emit: Emit) -> None:
         self._own = _own_cgroup(settings)
         self._oom_score_adj = oom_score_adj
-        self._goes_first = goes_first
         self._emit = emit
         self._imports = LateImports(self._tell, expected=probes.TLS_MODULES)
 
@@ -33,7 +32,7 @@ class HostProtection:
         # A thread that reads manifests or answers a client gives the interpreter back when this is over; the 5 ms of
         # Python's own would be added to every reaction meanwhile.
         sys.setswitchinterval(_SWITCH_SECONDS)
-        lacks = protect(self._oom_score_adj, goes_first=self._goes_first)
+        lacks = protect(self._oom_score_adj)
         self._imports.__enter__()
         return lacks if lack is None else (lack, *lacks)
 

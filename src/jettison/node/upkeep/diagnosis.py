@@ -10,7 +10,6 @@ import platform
 import re
 import resource
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from jettison.runtimes.linux.cgroups.mounts import (
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.linux.processes import Capabilities, Capability, lowest_oom_score_adj, read_capabilities
 from jettison.runtimes.linux.psi import PressureFile
+from jettison.values import frozen
 
 _LIMITED = ("cpu", "memory", "pids")
 _ENOUGH_DESCRIPTORS = 4096
@@ -49,7 +49,7 @@ class State(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One thing that was looked at, what was found, and what to do about it where something can be done."""
 
@@ -59,7 +59,7 @@ class Check:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlarmSource:
     """What says that memory runs short, and how long after the crossing."""
 
@@ -170,7 +170,8 @@ class Machine:
 
     def _memory_volumes(self) -> Iterator[Check]:
         if not self.capabilities.has(Capability.SYS_ADMIN):
-            found = "no tmpfs can be mounted: emptyDir volumes with medium Memory lie on the disk"
+            found = "nothing can be mounted: volumes of processes are links in their directory, /tmp is shared, and "
+            found += "what belongs in memory lies on the disk"
             yield _degraded("volumes", found, _AMBIENT.format("CAP_SYS_ADMIN"))
 
     def _own_protection(self) -> Iterator[Check]:

@@ -17,16 +17,16 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError
 from jettison.node.cluster_settings import ClusterSettings, MemberSettings, Settings
-from jettison.node.handover import TO, decode_settings, encode_settings
+from jettison.node.process.handover import TO, decode_settings, encode_settings
 from jettison.node.settings import NodeSettings
 from tests.cli.running import process
 from tests.live.node import LiveNode
 
 LEAN = """
 import sys
-from jettison.node.entry import load_without_openssl
-load_without_openssl()
-import jettison.node.handover
+from jettison.node.process.entry import load_lean
+load_lean()
+import jettison.node.process.handover
 import jettison.node.guarding, asyncio, hashlib
 print(*sorted({"ssl", "_ssl", "_hashlib", "typing_extensions", "click", "yaml"} & sys.modules.keys()))
 asyncio.run(asyncio.sleep(0))

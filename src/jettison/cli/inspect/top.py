@@ -201,12 +201,15 @@ class Screen:
         self._before: list[Any] | None = None
         self._handlers: dict[int, Any] = {}
         self._woken, self._wake = os.pipe()
+        self._woken_before = -1
 
     def __enter__(self) -> Self:
         os.set_blocking(self._wake, False)
+        # Written to by the interpreter's C handler: a Python handler may run only after the `select` it should end.
+        self._woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in _HANGUPS:
             self._handlers[number] = signal.signal(number, _hang_up)
-        self._handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._on_resize)
+        self._handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, _only_wake)
         self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._on_stop)
         self._show()
         return self
@@ -215,6 +218,7 @@ class Screen:
         self._hide()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._woken_before)
         os.close(self._woken)
         os.close(self._wake)
 
@@ -265,9 +269,6 @@ class Screen:
         while data:
             data = data[os.write(self._output, data) :]
 
-    def _on_resize(self, _number: int, _frame: FrameType | None) -> None:
-        os.write(self._wake, b"\0")
-
     def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
         """Ctrl-Z: hand the terminal back, stop, and take it again after `fg`."""
         self._hide()
@@ -275,7 +276,10 @@ class Screen:
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._on_stop)
         self._show()
-        os.write(self._wake, b"\0")
+
+
+def _only_wake(_number: int, _frame: FrameType | None) -> None:
+    """The wake-up descriptor has its byte already."""
 
 
 def _hang_up(number: int, _frame: FrameType | None) -> None:

@@ -116,14 +116,22 @@ WORLD = (
 
 
 def line_of_nobody(command: str, *arguments: str) -> list[str]:
-    """Imports as root, because an interpreter may lie where only root can read it; goes on as the user nobody."""
+    """An interpreter may lie where only root can read it. A command imports as root and goes on as the user nobody; an
+    agent, which executes the interpreter again and again, keeps the one right to find it.
+    """
+    if command == "up":
+        reads = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *reads]
+        return [*user, sys.executable, "-m", "jettison", command, *arguments]
+    room = COMMANDS[command][0].partition(".")[0]
     program = (
-        "import ctypes, difflib, os, sys, jettison.node.guarding, jettison.cli.program\n"
-        f"import jettison.cli.{COMMANDS[command][0]}\n"
+        "import ctypes, difflib, os, pkgutil, sys, jettison.node.guarding, jettison.cli.program\n"
+        f"import jettison.cli.{room}\n"
+        # All of its room: a command loads some of it only when it has seen its arguments.
+        f"for each in pkgutil.iter_modules(jettison.cli.{room}.__path__, 'jettison.cli.{room}.'):\n"
+        "    __import__(each.name)\n"
         "from jettison.cli import main\n"
-        # A process that stays executes the interpreter once more, and is the other user's only then.
-        f"if 'JETTISON_SETTINGS_FROM' in os.environ or {command != 'up'}:\n"
-        f"    os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         # After a change of user its own /proc is closed to a process until it asks (PR_SET_DUMPABLE) or runs a program.
         "ctypes.CDLL(None).prctl(4, 1)\n"
         "sys.argv[0] = 'jettison'\n"

@@ -1,4 +1,4 @@
-"""The examples in docs/commands.md print what stands there."""
+"""The examples in the documents about commands print what stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.running import EXAMPLES, run
 
-TEXT = (EXAMPLES.parent / "commands.md").read_text()
+TEXT = "".join((EXAMPLES.parent / name).read_text() for name in ("commands.md", "explain.md", "lint.md"))
 BLOCKS = re.findall(r"```console\n\$ jettison (.*)\n((?:.*\n)*?)```\n", TEXT)
 
 

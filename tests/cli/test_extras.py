@@ -90,6 +90,7 @@ def test_a_command_says_which_extra_it_lacks(tmp_path: Path) -> None:
             assert code == 1, (arguments, said)
             assert said.splitlines()[-1].endswith(f"pip install 'jettison[{extra}]'"), (arguments, said)
             assert "Traceback" not in said
+            assert said.count("httptools") == 1, said
 
 
 def test_what_needs_no_extra_works() -> None:

@@ -176,7 +176,7 @@ def test_a_node_of_a_user_without_rights() -> None:
             assert "default    web   1/1    Running" in as_nobody("pods", *node.where).stdout
             assert "default/web" in as_nobody("top", *node.where).stdout
             assert as_nobody("logs", "web", *node.where).stdout == "hello\n"
-            assert as_nobody("why", "web", *node.where).stdout.startswith("default/web was not evicted")
+            assert as_nobody("why", "web", *node.where).stdout.startswith("default/web would not be evicted now")
             assert "default    web   1/1    Running" in node.here("pods").stdout
             notes = [line for line in node.here("doctor").stdout.splitlines() if line.startswith("note")]
             assert any("no cgroups" in line for line in notes)

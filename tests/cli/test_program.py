@@ -81,7 +81,7 @@ def test_version() -> None:
     ("arguments", "message"),
     [
         (("frobnicate",), "error: no such command `frobnicate`"),
-        (("rank",), "error: missing option `--summary`"),
+        (("rank",), "error: no node is given"),
         (("rank", *MEMORY, "--bogus"), "error: no such option `--bogus`"),
         (("rank", *MEMORY, "-o", "xml"), "error: invalid value for `-o` / `--output`: `xml` is not one of"),
         (("rank", *MEMORY, "--signal", "cpu"), "error: invalid value for `--signal`: `cpu` is not one of `memory.av"),

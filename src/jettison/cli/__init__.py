@@ -6,8 +6,8 @@ None of that belongs here: a command that is hard to write without it is missing
 
 `jettison --help` must answer at once, so `program.py` imports click and nothing else: a command's module is loaded when
 the command is run, and the list of commands stands there as text. This module itself imports next to nothing, for the
-sake of the processes that stay (`node/entry.py`). Answers go to standard output, everything said about them to standard
-error; a mistake ends in `error: …` and the exit code of its class.
+sake of the processes that stay (`node/process/entry.py`). Answers go to standard output, everything said about them to
+standard error; a mistake ends in `error: …` and the exit code of its class.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from jettison.node import entry
+from jettison.node.process import entry
 
 if TYPE_CHECKING:
     from jettison.node.cluster_settings import Settings
 
 
-_STAYING = (["up"], ["guard"], ["node"], ["serve"])
+_STAYING = (["up"], ["guard"], ["node"], ["relieve"], ["serve"])
 
 
 def main() -> None:
@@ -43,4 +43,4 @@ def main() -> None:
 
 
 def _hand_over(settings: Settings) -> None:
-    import_module("jettison.node.handover").hand_over(settings)
+    import_module("jettison.node.process.handover").hand_over(settings)

@@ -12,7 +12,10 @@ from jettison.errors import JettisonError
 
 EXTRAS = {
     "cri": ("h2",),
-    "kube": ("httpx2",),
+    "dask": ("distributed",),
+    "kube": ("httptools",),
+    "parquet": ("pyarrow",),
+    "plots": ("matplotlib",),
     "server": ("cryptography", "httptools", "uvicorn"),
 }
 """As `pyproject.toml` has them."""
@@ -23,7 +26,7 @@ def require(what: str, *extras: str) -> None:
     missing = {extra: [name for name in EXTRAS[extra] if not _is_there(name)] for extra in extras}
     lacking = [extra for extra, names in missing.items() if names]
     if lacking:
-        packages = [name for names in missing.values() for name in names]
+        packages = dict.fromkeys(name for names in missing.values() for name in names)
         raise JettisonError(_remedy(f"`{what}` needs {', '.join(packages)}", lacking))
 
 

@@ -14,6 +14,7 @@ import click
 import yaml
 
 from jettison.agent.safe_text import printable
+from jettison.values import frozen
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 
@@ -46,13 +47,18 @@ def remark(kind: str, text: str) -> None:
 
 
 def print_document(output: str, document: Mapping[str, Any]) -> None:
-    """As JSON or YAML."""
-    if output == JSON:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        click.echo(
-            yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1000), nl=False
+    """As JSON or YAML. What a terminal could take for an order is escaped, in a way that both read back."""
+
+    def text(*, is_ascii: bool) -> str:
+        if output == JSON:
+            return json.dumps(document, indent=2, ensure_ascii=is_ascii) + "\n"
+        return str(
+            yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=not is_ascii, width=1000)
         )
+
+    found = text(is_ascii=False)
+    is_harmless = found.replace("\n", "").isprintable()
+    click.echo(found if is_harmless else text(is_ascii=True), nl=False)
 
 
 def emit(output: str, remarks: Remarks, text: Callable[[], str], data: Callable[[], dict[str, Any]]) -> None:
@@ -83,7 +89,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collecti
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Squeeze:
     """One thing to do about a table that is too wide: take a column away, or cut its cells to `least` characters."""
 

@@ -73,6 +73,20 @@ def test_without_controllers_nothing_is_counted_and_with_them_it_is(served: Serv
         assert _waits(served, "one", 10)
 
 
+def test_of_two_one_works_and_the_other_takes_over(served: Served) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/jettison-controllers"
+    _budget(served, "first")
+    with _controllers(served):
+        assert _waits(served, "first", 20)
+        holder = served.call("GET", lease)[1]["spec"]["holderIdentity"]
+        with _controllers(served):
+            assert served.call("GET", lease)[1]["spec"]["holderIdentity"] == holder
+    assert served.call("GET", lease)[1]["spec"]["holderIdentity"] == "", "the last one gives it back"
+    _budget(served, "second")
+    with _controllers(served), _controllers(served, "--no-leader-elect", "--controllers=disruption"):
+        assert _waits(served, "second", 20)
+
+
 def test_one_that_is_left_out_does_nothing(served: Served) -> None:
     _budget(served, "two")
     with _controllers(served, "--controllers=*,-disruption") as line:

@@ -106,7 +106,7 @@ def test_a_server_does_not_outlive_its_controllers(tmp_path: Path) -> None:
     os.kill(server.pids[1], signal.SIGKILL)
     assert server.process.wait(60) == 1
     end(server.process, signal.SIGKILL)
-    assert (tmp_path / "state.log").read_text() == "error: the controllers have ended: killed by signal 9\n"
+    assert (tmp_path / "state.log").read_text() == "error: the process `controllers` has ended: killed by signal 9\n"
 
 
 def test_controllers_that_do_not_listen_are_not_waited_for(tmp_path: Path) -> None:

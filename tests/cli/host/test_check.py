@@ -16,7 +16,7 @@ WRONG = {
     "bytes.yaml": (b"kind: Pod\nmetadata: \xff\n", ":2: not UTF-8 at byte 20"),
     "open.yaml": (b"kind: [", ":2: did not find expected node content"),
     "deep.json": (b"[" * 100_000, ":1: nested more than 32 levels deep"),
-    "kind.yaml": (b"kind: Deployment", ": kind is `Deployment`, expected Pod or PriorityClass"),
+    "kind.yaml": (b"kind: Deployment", ": kind is `Deployment`, expected one of Pod, PriorityClass, ConfigMap, Secret"),
     "twice.yaml": (GOOD.encode(), ": pod `default/good` is there twice, the second is left out"),
     "keys.yaml": (b"kind: Pod\nkind: Pod\n", ":2: key `kind` is there already, in line 1"),
     "typo.yaml": (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jettison.node.diagnosis import Check, Machine, State
+from jettison.node.upkeep.diagnosis import Check, Machine, State
 from jettison.runtimes.linux.cgroups.mounts import discover
 from jettison.runtimes.linux.processes import Capability, lowest_oom_score_adj, read_capabilities
 from tests.cli.guarded import Guarded, as_nobody

@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from jettison.agent.agent import AgentStep
 from jettison.agent.journal.files import MAGIC, segment_path, segments
 from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder
+from jettison.clock import Stamp
 from jettison.engine.node.decide import decide
 from jettison.engine.node.pressure import History
 from jettison.manifests.times import exact_time_text
 from tests.agent.scripted_runtime import HandClock
+from tests.cli.foresight.test_explain import POLICY, STARVED
 from tests.cli.guarded import Guarded
-from tests.cli.inspect.test_why import POLICY, STARVED
 from tests.cli.running import run
 
 LINE = re.compile(r"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ)  (\w+) *(?:  (.*))?")
@@ -148,9 +150,9 @@ def test_a_step_that_waits_names_no_pod(tmp_path: Path) -> None:
     clock.time_ns = 1893456000 * 10**9
     recorder = JournalRecorder(journal, tmp_path / "history", POLICY, clock, "n1", lambda _: None)
     outcome = decide(POLICY, History(), STARVED)
-    recorder.step(History(), STARVED, outcome, None, has_effect=False)
+    recorder.step(AgentStep(History(), STARVED, outcome, None, Stamp.of(clock), has_effect=False))
     clock.pass_seconds(2)
-    recorder.step(History(), STARVED, outcome, None, has_effect=True)
+    recorder.step(AgentStep(History(), STARVED, outcome, None, Stamp.of(clock), has_effect=True))
     journal.close()
 
     decisions = [

@@ -17,7 +17,7 @@ import pytest
 from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.cli.program import program
 from jettison.errors import ObservationError
-from jettison.node.settings import default_node_name, default_state_dir
+from jettison.node.places import default_node_name, default_state_dir
 from tests.cli.guarded import Guarded
 from tests.cli.running import process, run
 
@@ -191,7 +191,7 @@ def test_what_is_in_the_place_of_a_file_is_neither_waited_for_nor_a_traceback(
     """Journal, records, history, card, holds and logs: every file of a node, one after the other all of them."""
     monkeypatch.chdir(tmp_path)
     node = tmp_path / "node" / "one"
-    shutil.copytree(guarded.state / "node" / guarded.name, node, ignore=lambda *_: ["agent.sock"])
+    shutil.copytree(guarded.state / "node" / guarded.name, node, symlinks=True, ignore=lambda *_: ["agent.sock"])
     files = [path for path in node.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".json", ".journal", ".log"}
     for path in files:

@@ -93,6 +93,8 @@ def test_errors_as_data(tmp_path: Path) -> None:
         "line": 4,
         "key": "evictionHard.memory.available",
         "value": "1GB",
+        "rule": "invalid-setting",
+        "fix": None,
     }
 
 

@@ -115,6 +115,22 @@ def test_yaml_holds_what_json_holds() -> None:
     assert yaml.safe_load(run("rank", *DISK, "-o", "yaml").stdout) == answer("rank", *DISK)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no node is given: --node is one of a cluster, --summary and --pods describe one in files"),
+        (MEMORY[:2], "--pods is missing: --summary and --pods describe a node together"),
+        (MEMORY[2:], "--summary is missing: --summary and --pods describe a node together"),
+        ((*MEMORY, "--node", "n1"), "--node is a node of a cluster, --summary and --pods are files: give one of them"),
+    ],
+)
+@pytest.mark.parametrize("command", ["rank", "decide"])
+def test_which_node_must_be_said_once(command: str, arguments: tuple[str, ...], said: str) -> None:
+    done = run(command, *arguments)
+
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+
+
 def test_without_a_configuration_the_defaults_are_assumed_and_said() -> None:
     assert answer("rank", *MEMORY)["chosenBy"] == "starved"
     assert "note: no --config: assuming the defaults" in run("rank", *MEMORY).stderr

@@ -15,7 +15,8 @@ from jettison.cli.extras import require
 from jettison.cli.options.go_flags import GoCommand, GoFlag, WholeNumber, go_switch
 from jettison.engine.numbers.durations import SECOND_NS, parse_duration
 from jettison.errors import ApiError, DurationError, InputError, JettisonError, RuntimeFailure
-from jettison.maintenance.settings import DryRun, server_text
+from jettison.maintenance.settings import DryRun
+from jettison.runtimes.kube.answers import server_text
 from jettison.runtimes.kube.client import REQUEST_SECONDS, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 

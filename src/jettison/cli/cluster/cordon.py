@@ -24,7 +24,7 @@ from jettison.cli.cluster.connection import (
 from jettison.engine.labels.selectors import parse_label_selector
 from jettison.errors import ApiError, InputError, JettisonError
 from jettison.maintenance.nodes import find_nodes, set_unschedulable
-from jettison.maintenance.settings import server_text
+from jettison.runtimes.kube.answers import server_text
 from jettison.runtimes.kube.client import CHUNK, Document, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 

@@ -1,19 +1,18 @@
 """`jettison drain`: empty nodes through the budgets, with the flags of kubectl drain.
 
-`--plan` changes nothing and prints how the drain would go, as a table or as data.
+`--plan` changes nothing and prints how it would go. What drains or plans is loaded when the nodes have been read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from jettison.cli.cluster.connection import (
     FAILED,
-    NOT_NOW,
     Console,
     KubectlCommand,
     cluster_options,
@@ -28,15 +27,13 @@ from jettison.cli.cluster.connection import (
 )
 from jettison.cli.cluster.cordon import check_nodes, node_arguments, read_nodes
 from jettison.cli.options.go_flags import WholeNumber, go_switch
-from jettison.cli.output import NOTHING, Remarks, emit, output_option, table
+from jettison.cli.output import output_option
 from jettison.clock import SystemClock
-from jettison.engine.drain.filters import DrainRules
-from jettison.engine.drain.plan import DrainPlan, NodePlan, PodFate, PodPlan
+from jettison.engine.drain.rules import DrainRules
 from jettison.engine.labels.selectors import parse_label_selector
 from jettison.errors import InputError, JettisonError
-from jettison.maintenance.drain import drain_nodes, read_plan
 from jettison.maintenance.settings import DrainSettings, EvictionSettings
-from jettison.runtimes.kube.client import CHUNK, Document, KubeClient
+from jettison.runtimes.kube.client import CHUNK, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
 Callback = Callable[..., Any]
@@ -73,11 +70,6 @@ _OPTIONS = (
     ),
     dry_run_option,
 )
-
-_ASSUMPTION: Final = (
-    "waves assume that every pod with a controller gets a replacement on another node, as healthy as it was"
-)
-_NO_NODE: Final = ", but no other node can take its replacement"
 
 
 def drain_options(command: Callback) -> Callback:
@@ -154,99 +146,12 @@ def command(
         if nodes is None:
             return FAILED
         if is_plan:
-            return await _plan(client, nodes, settings, output)
+            from jettison.cli.cluster.drain_plan import print_plan  # noqa: PLC0415  see above
+
+            return await print_plan(client, nodes, settings, output)
+        from jettison.maintenance.drain import drain_nodes  # noqa: PLC0415  see above
+
         is_done = await drain_nodes(client, nodes, settings, Console(progress), SystemClock())
         return 0 if is_done else FAILED
 
     return run_against(overrides, within(request_seconds, settings.eviction.timeout_ns), work)
-
-
-async def _plan(client: KubeClient, nodes: Sequence[Document], settings: DrainSettings, output: str) -> int:
-    plan = await read_plan(client, [node["metadata"]["name"] for node in nodes], settings, SystemClock())
-    emit(output, plan_remarks(plan), lambda: plan_text(plan), lambda: plan_data(plan))
-    return 0 if plan.is_complete else NOT_NOW
-
-
-def plan_remarks(plan: DrainPlan) -> Remarks:
-    """What the plan assumes, and which pods would have no replacement although no budget forbids their eviction."""
-    remarks = Remarks()
-    if plan.waves > 1:
-        remarks.notes.append(_ASSUMPTION)
-    if plan.stranded:
-        pods = "1 pod that goes" if plan.stranded == 1 else f"{plan.stranded} pods that go"
-        remarks.warnings.append(f"no other node can take the replacements of {pods}: uncordon one, or add one")
-    return remarks
-
-
-def plan_text(plan: DrainPlan) -> str:
-    """Each node with its pods, then what would unblock the blocked, then the answer in one line."""
-    return "\n".join(line for node in plan.nodes for line in _node_lines(node)) + f"\n{_verdict(plan)}"
-
-
-def plan_data(plan: DrainPlan) -> dict[str, Any]:
-    """The same for machines; a wave is a list of pods that may go together."""
-    pods = [pod for node in plan.nodes for pod in node.pods]
-    return {
-        "isComplete": plan.is_complete,
-        "waves": [[str(pod.pod) for pod in pods if pod.wave == wave] for wave in range(1, plan.waves + 1)],
-        "nodes": [
-            {"name": node.node, "isEmptied": node.is_emptied, "pods": [_pod_data(pod) for pod in node.pods]}
-            for node in plan.nodes
-        ],
-    }
-
-
-def _pod_data(plan: PodPlan) -> dict[str, Any]:
-    return {
-        "namespace": plan.pod.namespace,
-        "name": plan.pod.name,
-        "fate": plan.fate.value,
-        "wave": plan.wave or None,
-        "budgets": list(plan.budgets),
-        "waitsFor": list(plan.waits_for),
-        "why": _why(plan),
-        "remedy": plan.remedy or None,
-    }
-
-
-def _node_lines(node: NodePlan) -> Iterator[str]:
-    yield f"node/{node.node}: {len(node.pods)} {'pod' if len(node.pods) == 1 else 'pods'}"
-    if not node.pods:
-        return
-    # Pods in the order in which they go; those that never go stand last.
-    ordered = sorted(node.pods, key=lambda pod: (pod.wave == 0, pod.wave))
-    rows = [
-        (
-            str(pod.wave or NOTHING),
-            pod.fate.value,
-            str(pod.pod),
-            ", ".join(pod.budgets) or NOTHING,
-            _why(pod),
-        )
-        for pod in ordered
-    ]
-    yield table(("WAVE", "FATE", "POD", "BUDGET", "WHY"), rows, right=("WAVE",), indent="  ")
-    for pod in ordered:
-        if pod.remedy:
-            yield f"  to unblock {pod.pod}: {pod.remedy}"
-
-
-def _why(pod: PodPlan) -> str:
-    """What decides when the pod goes; for a pod that waits, the pods that it waits for."""
-    why = pod.why
-    if pod.waits_for:
-        replacements, are = ("replacement", "is") if len(pod.waits_for) == 1 else ("replacements", "are")
-        why = f"after the {replacements} of {', '.join(pod.waits_for)} {are} Ready"
-    return f"{why}{_NO_NODE}" if pod.is_stranded else why
-
-
-def _verdict(plan: DrainPlan) -> str:
-    pods = [pod for node in plan.nodes for pod in node.pods]
-    going = sum(pod.wave > 0 for pod in pods)
-    waves = (
-        f"{going} {'pod goes' if going == 1 else 'pods go'} in {plan.waves} {'wave' if plan.waves == 1 else 'waves'}"
-    )
-    if plan.is_complete:
-        return f"the drain would finish: {waves}"
-    stuck = sum(pod.fate in (PodFate.BLOCKED, PodFate.REFUSED) for pod in pods)
-    return f"the drain would not finish: {waves}, {stuck} {'stays' if stuck == 1 else 'stay'}"

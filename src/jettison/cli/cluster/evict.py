@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from jettison.agent.http.controls import LONGEST_WAIT
 from jettison.cli.cluster.connection import (
     FAILED,
     NOT_NOW,
@@ -26,16 +25,12 @@ from jettison.cli.cluster.connection import (
     run_against,
     within,
 )
-from jettison.cli.host.ordering import give, node_of
-from jettison.cli.inspect.watched_node import WatchedNode, find_node, find_nodes
 from jettison.cli.options.go_flags import go_switch
 from jettison.cli.options.host_options import state_dir_option
-from jettison.cli.output import remark
 from jettison.clock import SystemClock
-from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import InputError, ObservationError
+from jettison.errors import InputError
 from jettison.maintenance.eviction import Evicted, evict_pods
-from jettison.maintenance.settings import DryRun, EvictionSettings
+from jettison.maintenance.settings import EvictionSettings
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 
@@ -86,9 +81,13 @@ def command(
         waits=waits,
     )
     plain = plain_names(names, "pod", "pods", "po")
-    nodes = _nodes(context, overrides, state_dir, node_name)
-    if nodes:
-        return _evict_here(nodes, plain, overrides.namespace, settings)
+    if _may_be_here(context, overrides, node_name):
+        # It loads much of an agent, which takes longer than all the rest, and a cluster needs none of it.
+        from jettison.cli.host.evicting import evict_here, nodes_meant  # noqa: PLC0415
+
+        nodes = nodes_meant(state_dir, node_name, is_named=_is_named(context, node_name))
+        if nodes:
+            return evict_here(nodes, plain, overrides.namespace, settings)
 
     async def work(client: KubeClient) -> int:
         evicted = await evict_pods(client, client.access.namespace, plain, settings, Console(progress), SystemClock())
@@ -97,40 +96,15 @@ def command(
     return run_against(overrides, within(request_seconds, settings.timeout_ns), work)
 
 
-def _nodes(
-    context: click.Context, overrides: Overrides, state_dir: Path, node_name: str | None
-) -> Sequence[WatchedNode]:
-    """The nodes of this machine that are meant: with a running agent, and with pods that are not those of an API."""
+def _is_named(context: click.Context, node_name: str | None) -> bool:
+    """The command line names this machine."""
+    return node_name is not None or context.get_parameter_source("state_dir") is ParameterSource.COMMANDLINE
+
+
+def _may_be_here(context: click.Context, overrides: Overrides, node_name: str | None) -> bool:
+    """Whether pods of this machine may be meant: nothing names a cluster."""
     of_cluster = any(getattr(overrides, name) for name in _OF_CLUSTER)
-    is_named = node_name is not None or context.get_parameter_source("state_dir") is ParameterSource.COMMANDLINE
+    is_named = _is_named(context, node_name)
     if of_cluster and is_named:
         raise InputError("--state-dir and --node-name mean this machine, --kubeconfig, --server and the like a cluster")
-    if of_cluster or (os.environ.get("KUBECONFIG") and not is_named):
-        return []
-    if node_name is not None:
-        return [find_node(state_dir, node_name)]
-    try:
-        found = find_nodes(state_dir)
-    except ObservationError:
-        if is_named:
-            raise
-        return []  # another user's state, which does not concern a user of a cluster
-    if is_named:
-        return found or [find_node(state_dir, None)]
-    return [node for node in found if node.is_live and not (node.card is not None and node.card.is_member)]
-
-
-def _evict_here(nodes: Sequence[WatchedNode], names: Sequence[str], namespace: str, settings: EvictionSettings) -> int:
-    """One after the other. There is no budget on a bare host, so none is asked."""
-    code = 0
-    grace = -1 if settings.grace_seconds is None else settings.grace_seconds
-    wait = min(settings.timeout_ns // SECOND_NS, LONGEST_WAIT) or LONGEST_WAIT
-    for name in names:
-        pod = f"{namespace}/{name}" if namespace and "/" not in name else name
-        if settings.dry_run is not DryRun.NONE:
-            click.echo(f'pod "{pod}" evicted on node {node_of(nodes, pod).name} (dry run)')
-            continue
-        done = give(nodes, "evict", pod, grace, wait if settings.waits else 0)
-        remark("note", f"node `{done.node.name}` of this machine; --kubeconfig and --server choose a cluster")
-        code = max(code, done.tell("evicted") if settings.waits else 0)
-    return code
+    return not of_cluster and (is_named or not os.environ.get("KUBECONFIG"))

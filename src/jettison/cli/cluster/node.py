@@ -11,7 +11,8 @@ from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.options.guard_options import guard_options
 from jettison.cli.options.kubelet_flags import KubeletCommand
 from jettison.node.cluster_settings import HandOver, MemberSettings
-from jettison.node.settings import NodeSettings, absolute
+from jettison.node.places import absolute
+from jettison.node.settings import NodeSettings
 
 
 @click.command(cls=KubeletCommand)

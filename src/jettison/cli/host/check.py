@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -19,9 +18,10 @@ from jettison.events import Fact
 from jettison.node.container_runtime import usual_offer
 from jettison.runtimes.host.specs.spec import pod_spec
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManifestCheck:
     """What was found; every error begins with the file, or with the pod where it is about a pod of a good file."""
 

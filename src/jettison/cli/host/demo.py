@@ -24,8 +24,8 @@ from jettison.engine.node.facts import ConditionChanged, ThresholdCrossed
 from jettison.errors import JettisonError
 from jettison.events import Fact
 from jettison.node.node import Node
-from jettison.node.process import until_one_ends
 from jettison.node.settings import NodeSettings
+from jettison.runtimes.machine.background_tasks import until_one_ends
 
 MI = 2**20
 NODE_MEMORY = 512 * MI

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
-from jettison.agent.amounts import short
 from jettison.agent.safe_text import printable
 from jettison.cli.host.check import check_manifests
 from jettison.cli.inspect.recorded_pods import read_records
 from jettison.cli.inspect.watched_node import WatchedNode, find_node
 from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.output import Remarks, emit, output_option
+from jettison.engine.node.amounts import short
 from jettison.engine.node.signals import Resource
 from jettison.errors import InputError, ObservationError
-from jettison.node.diagnosis import Check, Machine, State
+from jettison.node.upkeep.diagnosis import Check, Machine, State
 from jettison.runtimes.linux import proc
 
 DEGRADED = 1

@@ -1,12 +1,14 @@
 """`jettison exec`: a command inside a container of this machine.
 
-The agent only says how to enter; this process forks, enters the container's cgroup, takes its identity and executes the
-command. Without a terminal of its own the command has the streams of this process, so nothing is copied.
+The agent only says how to enter. For a container of processes this process forks, enters the container's cgroup, takes
+its identity and executes the command; without a terminal of its own the command has the streams of this process, so
+nothing is copied. For a container of a runtime, that starts the command and streams it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import fcntl
 import os
 import signal
@@ -15,6 +17,7 @@ import termios
 import threading
 import tty
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +26,11 @@ import click
 from jettison.cli.host.ordering import node_of
 from jettison.cli.inspect.watched_node import WatchedNode, watched_nodes_options
 from jettison.cli.output import remark
-from jettison.errors import InputError
-from jettison.runtimes.host.processes.processes import Entrance, Process, decode_entrance, enter
+from jettison.errors import InputError, StartError
+from jettison.node.kubelet.channels import STDERR, Wishes
+from jettison.node.kubelet.inside import RuntimeInside
+from jettison.runtimes.containers import BoxAddress
+from jettison.runtimes.host.processes.processes import Entrance, Process, decode_way_in, enter
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _BLOCK = 64 * 1024
@@ -32,7 +38,26 @@ _BLOCK = 64 * 1024
 _LAST_WORDS_SECONDS = 2.0
 
 
+class _WithOptionsBeforeDashes(click.Command):
+    """Options may also stand between the pod and `--`, as with kubectl: `exec web -c main -- ls -l`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            head, tail = args[: args.index("--")], args[args.index("--") :]
+            ctx.allow_interspersed_args, ctx.ignore_unknown_options = True, False
+            with suppress(click.UsageError):
+                found, _, _ = self.make_parser(ctx).parse_args(list(head))
+                pod, words = found.get("pod"), found.get("words")
+                # With more words the command has begun, and both the options and `--` are its own.
+                if isinstance(pod, str) and not (isinstance(words, tuple) and words):
+                    head.remove(pod)
+                    args = [*head, pod, *tail]
+            ctx.allow_interspersed_args, ctx.ignore_unknown_options = False, True
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=_WithOptionsBeforeDashes,
     short_help="Run a command inside a container of this machine.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
@@ -61,13 +86,17 @@ def command(
     words = words[1:] if words[:1] == ("--",) else words
     if not words:
         raise InputError("no command: write it after `--`, as in `jettison exec POD -- ls`")
-    entrance = decode_entrance(node_of(nodes, pod).order("exec", pod=pod, container=container))
+    way = decode_way_in(node_of(nodes, pod).order("exec", pod=pod, container=container))
     if has_terminal and not sys.stdin.isatty():
         remark("note", "Unable to use a TTY - input is not a terminal or the right kind of file")
         has_terminal = False
+    if way.box is not None:
+        wishes = Wishes(has_input, has_output=True, has_errors=not has_terminal, has_terminal=has_terminal)
+        return asyncio.run(_in_box(way.box, words, wishes))
+    assert way.entrance is not None
     if has_terminal:
-        return asyncio.run(_with_terminal(entrance, words, has_input=has_input))
-    return asyncio.run(_with_our_streams(entrance, words, has_input=has_input))
+        return asyncio.run(_with_terminal(way.entrance, words, has_input=has_input))
+    return asyncio.run(_with_our_streams(way.entrance, words, has_input=has_input))
 
 
 async def _with_our_streams(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
@@ -104,6 +133,62 @@ async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input:
         code = await signals.until_end(process)
         await asyncio.to_thread(reading.join, _LAST_WORDS_SECONDS)
     return code
+
+
+async def _in_box(box: BoxAddress, words: Sequence[str], wishes: Wishes) -> int:
+    """A signal ends the connection, and with it the command."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    code = 0
+
+    def leave(number: signal.Signals) -> None:
+        nonlocal code
+        code = 128 + number
+        task.cancel()
+
+    inside = await RuntimeInside.run(box, words, wishes)
+    for each in _FORWARDED:
+        loop.add_signal_handler(each, leave, each)
+    try:
+        with _Raw(0) if wishes.has_terminal and wishes.has_input else _Unchanged():
+            return await _carried(inside, wishes)
+    except asyncio.CancelledError:
+        if not code:
+            raise
+        return code
+    finally:
+        await inside.close()
+
+
+async def _carried(inside: RuntimeInside, wishes: Wishes) -> int:
+    loop = asyncio.get_running_loop()
+    tasks = set[asyncio.Task[None]]()
+
+    def tell_size() -> None:
+        size = os.get_terminal_size(0)
+        tasks.add(loop.create_task(inside.resize(size.columns, size.lines)))
+
+    if wishes.has_terminal:
+        tell_size()
+        loop.add_signal_handler(signal.SIGWINCH, tell_size)
+    if wishes.has_input:
+        threading.Thread(target=_feed, args=(inside, loop), daemon=True).start()
+    async for channel, data in inside.output():
+        rest = data
+        while rest:
+            rest = rest[await asyncio.to_thread(os.write, 2 if channel == STDERR else 1, rest) :]
+    outcome = await inside.outcome()
+    if outcome.exit_code is None:
+        raise StartError(outcome.why)
+    return outcome.exit_code
+
+
+def _feed(inside: RuntimeInside, loop: asyncio.AbstractEventLoop) -> None:
+    """One piece at a time: the next is read when the runtime has taken the one before."""
+    with suppress(OSError, RuntimeError, concurrent.futures.CancelledError):  # the command has ended
+        while data := os.read(0, _BLOCK):
+            asyncio.run_coroutine_threadsafe(inside.write(data), loop).result()
+        asyncio.run_coroutine_threadsafe(inside.end_input(), loop).result()
 
 
 class _Signals:

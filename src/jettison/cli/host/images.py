@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from jettison.agent.amounts import short
 from jettison.cli.extras import require
+from jettison.cli.options.host_options import cri_endpoint_option
 from jettison.cli.output import Remarks, emit, output_option, table
+from jettison.engine.node.amounts import short
 from jettison.engine.node.signals import Resource
 from jettison.node.container_runtime import ImageRow, find_socket, list_images, load_images
 
@@ -17,12 +18,7 @@ _HEAD = ("IMAGE", "ID", "SIZE")
 # As much of an id as other programs show.
 _SHORT_ID = 12
 
-endpoint_option = click.option(
-    "--cri-endpoint",
-    default="",
-    metavar="unix://PATH",
-    help="The socket of the container runtime. [default: containerd's or CRI-O's]",
-)
+endpoint_option = cri_endpoint_option("The socket of the container runtime. [default: containerd's or CRI-O's]")
 
 
 @click.group(invoke_without_command=True)

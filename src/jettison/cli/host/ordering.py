@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -15,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from jettison.agent.http.controls import LONGEST_WAIT
+from jettison.agent.http import LONGEST_WAIT
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
 from jettison.cli.inspect.watched_node import WatchedNode, names_of, watched_node_options, watched_nodes_options
@@ -23,6 +22,7 @@ from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.errors import InputError, JettisonError, ObservationError
 from jettison.manifests.files.decoding import decode
+from jettison.values import frozen
 
 Callback = Callable[..., Any]
 
@@ -60,7 +60,7 @@ class _Said(msgspec.Struct):
     is_done: bool = msgspec.field(default=False, name="isDone")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """What became of an order about a pod."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ import msgspec
 
 from jettison.agent.fact_values import value_pairs
 from jettison.agent.journal.reading import JournalFollower, PodQuery, Record, read_journal
+from jettison.agent.journal.recent_readings import READINGS
 from jettison.agent.journal.records import STEP
 from jettison.agent.safe_text import printable
 from jettison.cli.inspect.watched_node import WatchedNode, choose_node, first_to_know, names_of, watched_nodes_options
@@ -29,6 +29,7 @@ from jettison.engine.numbers.durations import parse_duration
 from jettison.errors import DurationError, InputError, JettisonError, ManifestError
 from jettison.manifests.files.decoding import Wire, decode
 from jettison.manifests.times import milli_time_text, parse_time
+from jettison.values import frozen
 
 _PAUSE_SECONDS = 0.2
 
@@ -106,7 +107,7 @@ def command(
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Choice:
     """Which records, and how each is told."""
 
@@ -226,6 +227,8 @@ def journal_lines(record: Record, about: PodQuery | None = None) -> Iterator[str
 
     With `about`, a step has only the lines of its decision about that pod.
     """
+    if record.kind == READINGS:
+        return  # numbers for programs, which -o json prints
     if record.kind != STEP:
         yield _fact(record.time_ns, record.event, record.values)
         return

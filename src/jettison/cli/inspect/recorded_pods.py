@@ -8,7 +8,7 @@ it ended, or that its program started.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.linux.processes import read_process
 from jettison.runtimes.protocol import PodManifest, PodStatus
+from jettison.values import frozen
 
 _DECODER = msgspec.json.Decoder(PodRecord)
 
@@ -143,7 +144,7 @@ def _decode(line: bytes) -> PodRecord | None:
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownPods:
     """Sorted by namespace and name. `note` says so when the agent did not answer."""
 

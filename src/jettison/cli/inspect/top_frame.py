@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from jettison.agent.amounts import short
 from jettison.agent.http.endpoints import rank_document
 from jettison.agent.journal.reading import read_journal
 from jettison.agent.journal.recorded_steps import step_from
@@ -18,11 +16,13 @@ from jettison.agent.journal.records import STEP
 from jettison.agent.safe_text import printable
 from jettison.cli.inspect.watched_node import WatchedNode
 from jettison.cli.output import NOTHING, UNBOUNDED, Squeeze, fitted
+from jettison.engine.node.amounts import short
 from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition, Resource, Signal
 from jettison.engine.numbers.durations import SECOND_NS, duration_text
 from jettison.errors import ManifestError, ObservationError
 from jettison.manifests.times import parse_time
+from jettison.values import frozen
 
 # An agent with nothing to do looks every 10 s. Asked for readings older than a second it looks at once, which takes it
 # some milliseconds; the times it tells have whole seconds.
@@ -68,7 +68,7 @@ _ORDER = ("#", "POD", "EXCEEDS", "PRIORITY", "USAGE", "REQUEST", "EXCESS", "QOS"
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeView:
     """`ranking` is what the agent answers to /rank; `note` says so when it did not."""
 
@@ -111,7 +111,7 @@ def _last_on_record(node: WatchedNode) -> dict[str, Any] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line of the picture; an alarming one is coloured where there are colours."""
 
@@ -128,7 +128,7 @@ def frame(view: NodeView, wanted: str | None = None) -> list[Line]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """What fits into a window. `first` is the place of the first pod that is shown, from 0; `step` how many fit."""
 

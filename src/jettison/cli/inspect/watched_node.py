@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ import click
 
 from jettison.agent.http.client import Response, fetch
 from jettison.agent.http.unix_address import unix_address
-from jettison.agent.journal.recorder import read_history
+from jettison.agent.journal.saved_history import read_history
 from jettison.agent.pods import holds
 from jettison.agent.pods.holds import read_holds
 from jettison.cli.options.host_options import Callback, state_dir_option
@@ -24,8 +23,9 @@ from jettison.engine.node.pressure import History
 from jettison.errors import InputError, JettisonError, ManifestError, ObservationError
 from jettison.manifests.files.decoding import decode_anything
 from jettison.node.card import NodeCard, read_card
-from jettison.node.settings import default_node_name
+from jettison.node.places import default_node_name
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
 PATIENCE_SECONDS = 3.0
 """An agent answers within milliseconds, on a starving node perhaps within one second."""
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _OF_ROOT = Path("/var/lib/jettison")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatchedNode:
     """`directory` is the node's own in the state directory."""
 

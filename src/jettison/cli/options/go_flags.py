@@ -12,6 +12,9 @@ from typing import Any
 
 import click
 
+from jettison.engine.numbers.durations import parse_duration
+from jettison.errors import DurationError
+
 Callback = Callable[..., Any]
 
 
@@ -72,3 +75,14 @@ class GoCommand(click.Command):
 def go_switch(*names: str, help: str) -> Callable[[Callback], Callback]:  # noqa: A002  click's word
     """A flag that is off by default."""
     return click.option(*names, cls=GoFlag, type=click.BOOL, default=False, metavar="[=true|false]", help=help)
+
+
+def window(text: str) -> int:
+    """A positive length of time, in nanoseconds."""
+    try:
+        length = parse_duration(text)
+    except DurationError as error:
+        raise click.BadParameter(f"`{text}`: expected a length of time such as `10m`") from error
+    if length <= 0:
+        raise click.BadParameter(f"`{text}` is not longer than 0")
+    return length

@@ -14,19 +14,41 @@ from typing import Any
 import click
 
 from jettison.agent.http.server import LOOPBACK
-from jettison.cli.options.host_options import Callback, pair, quantity, state_options
+from jettison.cli.options.host_options import Callback, cri_endpoint_option, state_options
 from jettison.cli.options.kubelet_flags import ConfigArguments, config_option, kubelet_options
 from jettison.cli.output import Remarks, remark
 from jettison.cli.policy.config_input import on_host
 from jettison.cli.policy.config_warnings import node_findings
 from jettison.cli.policy.policy_input import policy_error, read_policy
 from jettison.engine.config.policy import PROFILES
+from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.numbers.durations import SECOND_NS
+from jettison.engine.numbers.quantity import parse
 from jettison.engine.scheduling.placement import Taint
-from jettison.errors import InputError
+from jettison.errors import InputError, QuantityError
+from jettison.manifests.files.decoding import shortened
 from jettison.node.settings import AUTO, RUNTIMES, NodeSettings
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def quantity(text: str) -> int:
+    """`512Mi` as a number."""
+    try:
+        found = parse(text)
+    except QuantityError as error:
+        raise click.BadParameter(f"`{shortened(text)}`: {quantity_advice(str(error), text)}") from error
+    if found.sign <= 0 or not found.fits_int64():
+        raise click.BadParameter(f"`{shortened(text)}` is not a positive number that fits into 64 bits")
+    return found.value
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`key=value`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.BadParameter(f"`{text}`: expected key=value")
+    return key, value
 
 
 def address(text: str) -> tuple[str, int]:
@@ -54,6 +76,18 @@ _ABOUT_OWN_PODS = (
         metavar="DIR",
         help="The same for static pods: critical, never evicted. Repeatable.",
     ),
+    click.option(
+        "--ballast",
+        type=quantity,
+        metavar="QUANTITY",
+        help="Hold this much of each disk, at most 1%, and give it up when the disk is full. [default: none]",
+    ),
+    click.option(
+        "--private-root",
+        is_flag=True,
+        help="Keep what processes write to the host's files in a layer of their own, which is charged to their pod and"
+        " goes with it.",
+    ),
     click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
     click.option(
         "--runtime",
@@ -62,12 +96,7 @@ _ABOUT_OWN_PODS = (
         show_default=True,
         help="What pods run in: processes, containers, or containers for pods with images where a runtime is found.",
     ),
-    click.option(
-        "--cri-endpoint",
-        default="",
-        metavar="unix://PATH",
-        help="The socket of the container runtime. [default: containerd's or CRI-O's, where there is one]",
-    ),
+    cri_endpoint_option("The socket of the container runtime. [default: containerd's or CRI-O's, where there is one]"),
     click.option("--allow-privileged", is_flag=True, help="Let containers be privileged."),
     click.option(
         "--cgroup-name",
@@ -116,6 +145,13 @@ _ABOUT_THE_NODE = (
     ),
     click.option(
         "--node-memory", type=quantity, metavar="QUANTITY", help="The node's memory, if smaller than the machine's."
+    ),
+    click.option(
+        "--keep-image",
+        "keep_images",
+        multiple=True,
+        metavar="PATTERN",
+        help="Never remove images of this name, such as 'registry.local/base*'. Repeatable.",
     ),
     click.option(
         "--listen",

@@ -8,11 +8,7 @@ from typing import Any
 
 import click
 
-from jettison.engine.config.suggestions import quantity_advice
-from jettison.engine.numbers.quantity import parse
-from jettison.errors import QuantityError
-from jettison.manifests.files.decoding import shortened
-from jettison.node.settings import absolute, default_node_name, default_state_dir
+from jettison.node.places import absolute, default_node_name, default_state_dir
 
 Callback = Callable[..., Any]
 
@@ -44,20 +40,13 @@ def state_options(command: Callback) -> Callback:
     return command
 
 
-def quantity(text: str) -> int:
-    """`512Mi` as a number."""
-    try:
-        found = parse(text)
-    except QuantityError as error:
-        raise click.BadParameter(f"`{shortened(text)}`: {quantity_advice(str(error), text)}") from error
-    if found.sign <= 0 or not found.fits_int64():
-        raise click.BadParameter(f"`{shortened(text)}` is not a positive number that fits into 64 bits")
-    return found.value
+def cri_endpoint_option(help_text: str) -> Callable[[Callback], Callback]:
+    """The socket of a container runtime; commands differ in what they want it for."""
+    return click.option("--cri-endpoint", default="", metavar="unix://PATH", help=help_text)
 
 
-def pair(text: str) -> tuple[str, str]:
-    """`key=value`."""
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise click.BadParameter(f"`{text}`: expected key=value")
-    return key, value
+def engine_sockets_option(help_text: str) -> Callable[[Callback], Callback]:
+    """The sockets of Docker and Podman."""
+    return click.option(
+        "--socket", "sockets", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help=help_text
+    )

@@ -7,7 +7,6 @@ to the first and that `--cgroups-per-qos` alone means true.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -15,6 +14,7 @@ import click
 
 from jettison.engine.config.kubelet_fields import BY_FLAG, Field, Kind
 from jettison.engine.numbers.durations import duration_text
+from jettison.values import frozen
 
 Callback = Callable[..., Any]
 
@@ -30,7 +30,7 @@ _METAVARS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigArguments:
     """Where the configuration is: in a file, a directory of drop-ins, and flags."""
 

@@ -1,4 +1,4 @@
-"""Commands that decide on files: `config`, `decide`, `rank`; what they read and what they print.
+"""Commands that decide on a node of files or of a cluster: `config`, `decide`, `rank`; what they read and print.
 
-They need no node, no cluster and no privileges, and make no decision that the engine does not make.
+They need no privileges on this machine, change nothing, and make no decision that the engine does not make.
 """

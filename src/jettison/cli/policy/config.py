@@ -6,12 +6,13 @@ place, and warnings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from jettison.agent.amounts import amount_data, precise, short
+from jettison.agent.amounts import amount_data
 from jettison.cli.options.kubelet_flags import ConfigArguments, KubeletCommand
 from jettison.cli.output import NOTHING, Remarks, emit, table
 from jettison.cli.policy.config_input import (
@@ -21,27 +22,29 @@ from jettison.cli.policy.config_input import (
     on_node,
     refuse_two_standard_inputs,
 )
-from jettison.cli.policy.config_warnings import node_findings
+from jettison.cli.policy.config_warnings import node_findings, ruled_findings
 from jettison.cli.policy.node_input import LAYOUT_NAMES
 from jettison.cli.policy.policy_input import (
-    GRACE,
-    RECLAIM,
     Finding,
     PolicyInput,
-    Provenance,
     collect_sources,
     counted,
     inspect,
     load_policy,
+    place_of,
     read_sources,
-    thresholds_with_provenance,
 )
 from jettison.cli.policy.pressure_report import amount_text
 from jettison.cli.program import LazyGroup
 from jettison.engine.config.kubelet_config import to_document
 from jettison.engine.config.kubelet_fields import FIELDS, Field, Kind, KubeletConfig
 from jettison.engine.config.policy import build_policy
-from jettison.engine.node.signals import ROWS
+from jettison.engine.config.provenance import GRACE, RECLAIM, Provenance, thresholds_with_provenance
+from jettison.engine.foresight.trends import Fall
+from jettison.engine.lint.subjects import Severity
+from jettison.engine.lint.table import INVALID
+from jettison.engine.node.amounts import precise, short
+from jettison.engine.node.signals import ROWS, Signal
 from jettison.engine.node.snapshot import Disks
 from jettison.engine.numbers.durations import duration_text
 from jettison.errors import PolicyError
@@ -107,7 +110,7 @@ def _row(each: Provenance, given: ConfigInput) -> tuple[str, ...]:
         NOTHING if threshold.is_hard else duration_text(threshold.grace_ns),
         amount_text(threshold.minimum_reclaim),
         NOTHING if capacity is None else short(threshold.target(capacity), resource),
-        f"{derived}{each.place(given.found) or 'default'}",
+        f"{derived}{place_of(each, given.found) or 'default'}",
     )
 
 
@@ -170,9 +173,9 @@ def _threshold_data(each: Provenance, given: ConfigInput) -> dict[str, Any]:
         "gracePeriod": duration_text(threshold.grace_ns),
         "minimumReclaim": None if reclaim is None else str(reclaim),
         "derivedFrom": None if each.derived_from is None else each.derived_from.value,
-        "from": each.place(found),
-        "gracePeriodFrom": None if threshold.is_hard else each.place(found, GRACE),
-        "minimumReclaimFrom": None if reclaim is None else each.place(found, RECLAIM),
+        "from": place_of(each, found),
+        "gracePeriodFrom": None if threshold.is_hard else place_of(each, found, GRACE),
+        "minimumReclaimFrom": None if reclaim is None else place_of(each, found, RECLAIM),
         "capacity": None if capacity is None else amount_data(amount(capacity)),
         "threshold": None if capacity is None else amount_data(threshold.quantity(capacity)),
         "target": None if capacity is None else amount_data(threshold.target(capacity)),
@@ -204,15 +207,26 @@ def check_command(ctx: click.Context, config: ConfigArguments, node: NodeArgumen
 
 
 def _findings(config: ConfigArguments, node: NodeArguments) -> tuple[list[Finding], list[Finding]]:
+    found = list(config_findings(config, node))
+    errors = [finding for severity, finding in found if severity is Severity.ERROR]
+    return errors, [finding for severity, finding in found if severity is Severity.WARNING]
+
+
+def config_findings(
+    config: ConfigArguments, node: NodeArguments, falls: Mapping[Signal, Fall] | None = None
+) -> Iterator[tuple[Severity, Finding]]:
+    """Everything that is to be said about a configuration: its mistakes, or else what the rules find."""
     errors: list[Finding] = []
     sources = collect_sources(config, errors)
-    if errors:
-        return errors, []
-    errors, effective = inspect(sources)
-    if errors or effective is None:
-        said = (*sources.warnings, *(effective.warnings if effective is not None else ()))
-        return errors, [Finding(warning) for warning in said]
-    return node_findings(on_node(PolicyInput(build_policy(effective), sources), node))
+    effective = None
+    if not errors:
+        errors, effective = inspect(sources)
+    if not errors and effective is not None:
+        yield from ruled_findings(on_node(PolicyInput(build_policy(effective), sources), node), falls)
+        return
+    yield from ((Severity.ERROR, replace(each, rule=INVALID.name)) for each in errors)
+    for said in (*sources.warnings, *(effective.warnings if effective is not None else ())):
+        yield Severity.WARNING, Finding(said, rule="odd-file")
 
 
 def _findings_text(errors: list[Finding], warnings: list[Finding]) -> str:

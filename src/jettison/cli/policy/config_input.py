@@ -8,23 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from jettison.agent.amounts import whole
 from jettison.cli.options.kubelet_flags import ConfigArguments, kubelet_options
 from jettison.cli.output import output_option
-from jettison.cli.policy.node_input import LAYOUTS, image_fs_option, only_one_from_standard_input, read_summary, shown
+from jettison.cli.policy.node_input import LAYOUTS, read_summary, shown
+from jettison.cli.policy.node_source import capacity_value_options, image_fs_option, only_one_from_standard_input
 from jettison.cli.policy.policy_input import PolicyInput
 from jettison.engine.config.allocatable import Allocatable, MachineCapacity, node_allocatable
 from jettison.engine.config.kubelet_fields import KubeletConfig
 from jettison.engine.config.policy import Policy
 from jettison.engine.config.suggestions import quantity_advice
+from jettison.engine.node.amounts import whole
 from jettison.engine.node.signals import Signal, readings
-from jettison.engine.node.snapshot import Layout
+from jettison.engine.node.snapshot import Layout, NodeStats
 from jettison.engine.numbers.quantity import ZERO, binary, parse
 from jettison.engine.pods.pod import CPU, MEMORY
 from jettison.errors import InputError, QuantityError
@@ -33,6 +34,7 @@ from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.files.filesystems import Filesystem, are_on_one_device, read_filesystem
 from jettison.runtimes.linux.proc import Machine
+from jettison.values import frozen
 
 # Where container runtimes keep images and writable layers unless told otherwise; the first that exists counts.
 IMAGE_STORES = ("/var/lib/containerd", "/var/lib/containers/storage", "/var/lib/docker")
@@ -40,7 +42,7 @@ IMAGE_STORES = ("/var/lib/containerd", "/var/lib/containers/storage", "/var/lib/
 MEASURED = "measured on this machine"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capacities:
     """By signal; a signal is missing where its capacity is not known."""
 
@@ -50,6 +52,7 @@ class Capacities:
     cores: int | None = None
 
 
+# By the names in `capacity_value_options`.
 OPTIONS: dict[str, Signal] = {
     "memory": Signal.MEMORY_AVAILABLE,
     "disk": Signal.NODEFS_AVAILABLE,
@@ -58,41 +61,35 @@ OPTIONS: dict[str, Signal] = {
     "image-inodes": Signal.IMAGEFS_INODES_FREE,
     "pids": Signal.PID_AVAILABLE,
 }
-_HELP = {
-    "memory": "The node's memory, e.g. 16Gi.",
-    "disk": "Size of the filesystem with the kubelet's files.",
-    "inodes": "Inodes on it.",
-    "image-disk": "Size of the filesystem for images, if they have one.",
-    "image-inodes": "Inodes on it.",
-    "pids": "The largest number of processes.",
-}
 
 
 def capacity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--summary` and one `--capacity-…` per resource; see `capacities` for what they do together."""
-    for name in reversed(OPTIONS):
-        metavar = "NUMBER" if name in ("inodes", "image-inodes", "pids") else "QUANTITY"
-        command = click.option(f"--capacity-{name}", metavar=metavar, help=_HELP[name])(command)
+    """Add `--summary` and the sizes; see `capacities` for what they do together."""
+    command = capacity_value_options(command)
     summary = click.option(
         "--summary", "summary_path", metavar="FILE", help="Take capacities from a node's /stats/summary."
     )
     return summary(command)
 
 
-def capacities(config: KubeletConfig, summary_path: str | None, told: Mapping[str, str | None]) -> Capacities:
+def capacities(config: KubeletConfig, node: NodeArguments) -> Capacities:
     """From the summary, with the given options in place of its values; without both, measured on this machine."""
-    given = {name: _amount(name, text) for name, text in told.items() if text is not None}
-    if summary_path is None and not given:
+    given = {name: _amount(name, text) for name, text in node.told.items() if text is not None}
+    if node.summary_path is None and node.stats is None and not given:
         return _measured(Path(config.root_dir))
     found = Capacities({}, Layout(), "given")
-    if summary_path is not None:
-        node, _ = read_summary(summary_path)
-        by_signal = {signal: reading.capacity for signal, reading in readings(node).items()}
-        found = Capacities(by_signal, layout_of(node), shown(summary_path))
+    if node.summary_path is not None:
+        found = _capacities_of(read_summary(node.summary_path)[0], shown(node.summary_path))
+    elif node.stats is not None:
+        found = _capacities_of(node.stats, f"node {node.stats.name}")
     by_signal = {**found.by_signal, **{OPTIONS[name]: amount for name, amount in given.items()}}
     has_images = "image-disk" in given or "image-inodes" in given
     layout = Layout(True, found.layout.is_split) if has_images else found.layout
     return replace(found, by_signal=by_signal, layout=layout)
+
+
+def _capacities_of(node: NodeStats, origin: str) -> Capacities:
+    return Capacities({signal: each.capacity for signal, each in readings(node).items()}, layout_of(node), origin)
 
 
 def with_shared_filesystems(found: Capacities) -> Capacities:
@@ -151,16 +148,18 @@ def _of_filesystem(found: Filesystem | None, available: Signal, inodes_free: Sig
     return {signal: number for signal, number in numbers.items() if number is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeArguments:
     """How the command line describes the node."""
 
     summary_path: str | None
     image_fs: str
     told: Mapping[str, str | None]
+    # A node that was looked at, in the place of a summary.
+    stats: NodeStats | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigInput:
     """A policy on a node of known size."""
 
@@ -183,8 +182,7 @@ class ConfigInput:
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Everything that both commands take; they get `config: ConfigArguments` and `node: NodeArguments`."""
 
-    def collected(summary_path: str | None, image_fs: str, **options: Any) -> Any:
-        told = {name: options.pop(f"capacity_{name.replace('-', '_')}") for name in OPTIONS}
+    def collected(summary_path: str | None, image_fs: str, told: Mapping[str, str | None], **options: Any) -> Any:
         return command(node=NodeArguments(summary_path, image_fs, told), **options)
 
     decorated: Callable[..., Any] = collected
@@ -201,7 +199,7 @@ def refuse_two_standard_inputs(config: ConfigArguments, node: NodeArguments) -> 
 
 def on_node(found: PolicyInput, node: NodeArguments) -> ConfigInput:
     """The policy with the capacities that the command line asks for."""
-    known = capacities(found.policy.config, node.summary_path, node.told)
+    known = capacities(found.policy.config, node)
     if node.image_fs != "auto":
         known = replace(known, layout=LAYOUTS[node.image_fs])
     known = with_shared_filesystems(known)

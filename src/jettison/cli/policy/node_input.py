@@ -1,6 +1,6 @@
 """What a node measured and which pods it runs: from the files that kubectl prints to one `Snapshot`.
 
-The options that `rank` and `decide` share are here too, and `--history FILE`: what one call remembers for the next.
+Here too: `--history FILE`, what one call of `decide` remembers for the next.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from jettison.cli.options.kubelet_flags import config_option, kubelet_options
-from jettison.cli.output import output_option
-from jettison.engine.config.policy import PROFILES
+from jettison.cli.policy.node_source import IMAGE_FILESYSTEMS, STANDARD_INPUT
 from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import Layout, NodeStats, PodUsage
 from jettison.engine.pods.pod import Pod
@@ -28,17 +24,15 @@ from jettison.manifests.history import SavedHistory, encode_history, parse_histo
 from jettison.manifests.node_files import LARGEST_LIST, joined, pods_in, summary_in
 from jettison.manifests.summary import layout_of
 from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.values import frozen
 
-STANDARD_INPUT = "-"
-LAYOUTS: Mapping[str, Layout] = {
-    "shared": Layout(False, False),
-    "dedicated": Layout(True, False),
-    "split": Layout(True, True),
-}
+LAYOUTS: Mapping[str, Layout] = dict(
+    zip(IMAGE_FILESYSTEMS, (Layout(False, False), Layout(True, False), Layout(True, True)), strict=True)
+)
 LAYOUT_NAMES = {layout: name for name, layout in LAYOUTS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeInput:
     """A node as the files show it. Pods of other nodes and pods that have ended are not in it, only counted."""
 
@@ -66,13 +60,6 @@ def read_input(path: str, most: int = LARGEST_LIST) -> bytes:
     return data.removeprefix(BYTE_ORDER_MARK)
 
 
-def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:
-    """Standard input can be read once; `paths` are by option."""
-    wanting = [option for option, path in paths.items() if path == STANDARD_INPUT]
-    if len(wanting) > 1:
-        raise InputError(f"{' and '.join(wanting)} are both `-`: only one can be read from standard input")
-
-
 def read_summary(path: str) -> tuple[NodeStats, dict[str, PodUsage]]:
     """The summary in a file."""
     return summary_in(read_input(path), shown(path))
@@ -83,7 +70,7 @@ def read_node(summary_path: str, pods_path: str) -> NodeInput:
     node, usages = read_summary(summary_path)
     listed = pods_in(read_input(pods_path), shown(pods_path))
     found = joined(node, usages, listed, shown(pods_path))
-    notes = _left_out(node.name, found.elsewhere, found.ended)
+    notes = left_out(node.name, found.elsewhere, found.ended)
     if found.unlisted:
         notes.append(f"{_pods(found.unlisted)} of the summary not in {shown(pods_path)}: taken at another time?")
     if listed and not found.pods:
@@ -96,7 +83,8 @@ def layout_from(name: str, node: NodeStats) -> Layout:
     return layout_of(node) if name == "auto" else LAYOUTS[name]
 
 
-def _left_out(node: str, elsewhere: int, ended: int) -> list[str]:
+def left_out(node: str, elsewhere: int, ended: int) -> list[str]:
+    """A note about pods that the node cannot evict, if there are any."""
     said = []
     if elsewhere:
         said.append(f"{elsewhere} of other nodes than `{node}`")
@@ -107,43 +95,6 @@ def _left_out(node: str, elsewhere: int, ended: int) -> list[str]:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
-
-
-image_fs_option = click.option(
-    "--image-fs",
-    type=click.Choice(["auto", *LAYOUTS]),
-    default="auto",
-    show_default=True,
-    help="The filesystem of images: `shared` with everything else; `dedicated` to images and writable layers; `split`: "
-    "for images alone. `auto` compares sizes.",
-)
-
-
-def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add them all, in the order in which help shall show them."""
-    for option in reversed(
-        (
-            click.option(
-                "--summary", "summary_path", required=True, metavar="FILE", help="The node's /stats/summary, as JSON."
-            ),
-            click.option(
-                "--pods", "pods_path", required=True, metavar="FILE", help="Its pods, or those of all nodes, as JSON."
-            ),
-            config_option,
-            kubelet_options,
-            image_fs_option,
-            click.option(
-                "--profile",
-                type=click.Choice(list(PROFILES)),
-                default="kubelet",
-                show_default=True,
-                help="`kubelet`: exactly as Kubernetes; `improved`: without its known defects (docs/faithfulness.md).",
-            ),
-            output_option,
-        )
-    ):
-        command = option(command)
-    return command
 
 
 def load_history(path: str, node: str) -> History:

@@ -1,7 +1,6 @@
-"""Files, drop-ins and flags to a checked `Policy`, and which setting each of its thresholds comes from.
+"""Files, drop-ins and flags to a checked `Policy`, and where each of its settings stands.
 
-Every mistake on the way becomes a `Finding` with its file, line, key and value. Some thresholds are derived from
-another one.
+Every mistake on the way becomes a `Finding` with its file, line, key and value.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,15 @@ from jettison.cli.policy.node_input import read_input, shown
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
 from jettison.engine.config.policy import KUBELET, PROFILES, RESERVABLE, Policy, Switches, build_policy
+from jettison.engine.config.provenance import Provenance
 from jettison.engine.config.suggestions import did_you_mean, quantity_advice, signal_advice
-from jettison.engine.node.signals import Signal
-from jettison.engine.node.snapshot import Disks, Layout
-from jettison.engine.node.thresholds import Threshold, parse_thresholds
 from jettison.errors import Complaint, InputError, ManifestError, PolicyError
 from jettison.manifests.files.config_files import LARGEST_FILE, ConfigFile, drop_in_paths, parse_config_file
 from jettison.manifests.files.decoding import shortened
-
-HARD, SOFT = "evictionHard", "evictionSoft"
-GRACE, RECLAIM = "evictionSoftGracePeriod", "evictionMinimumReclaim"
-
-_CONTAINERFS = {
-    Signal.CONTAINERFS_AVAILABLE: (Signal.NODEFS_AVAILABLE, Signal.IMAGEFS_AVAILABLE),
-    Signal.CONTAINERFS_INODES_FREE: (Signal.NODEFS_INODES_FREE, Signal.IMAGEFS_INODES_FREE),
-}
+from jettison.values import frozen
 
 
-_POSITIONS = {signal: position for position, signal in enumerate(Signal)}
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One error or one warning."""
 
@@ -50,16 +37,24 @@ class Finding:
     # A file or a flag; empty where the mistake has no single source.
     source: str = ""
     line: int | None = None
+    # The rule of docs/lint.md that it comes from, and what to do about it.
+    rule: str = ""
+    fix: str = ""
 
-    def __str__(self) -> str:
-        place = f"{self.source}:{self.line}" if self.line else self.source
+    @property
+    def said(self) -> str:
+        """Without its place."""
         said = self.message
         if self.key:
             # The engine's own sentences go on from the key: `maxPods is 'x', expected …`.
             goes_on = said.startswith("is ")
             value = "" if goes_on or self.value is None else f" is `{self.value}`"
             said = f"{self.key}{value}{' ' if goes_on else ': '}{said}"
-        return f"{place}: {said}" if place else said
+        return said
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        return f"{place}: {self.said}" if place else self.said
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
@@ -69,6 +64,8 @@ class Finding:
             "key": self.key or None,
             "value": self.value,
             "message": self.message,
+            "rule": self.rule or None,
+            "fix": self.fix or None,
         }
 
 
@@ -95,7 +92,7 @@ _MOST_ROUNDS = 50
 _OF_ANOTHER_KIND = ("", "apiVersion", "kind")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """Everything a configuration is made from, decoded."""
 
@@ -193,7 +190,7 @@ def read_sources(arguments: ConfigArguments) -> Sources:
     return sources
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyInput:
     """A policy and what it was made from."""
 
@@ -316,61 +313,8 @@ def _read_directory(directory: str, errors: list[Finding]) -> Sequence[ConfigFil
     return [each for path in paths if (each := _read(str(path), errors)) is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """A threshold, its map in the configuration, and the signal it was copied from where it is derived."""
-
-    threshold: Threshold
-    field: str
-    derived_from: Signal | None = None
-
-    @property
-    def key(self) -> str:
-        """Of the entry that decides the amount: `evictionHard.memory.available`."""
-        return f"{self.field}.{self.derived_from or self.threshold.signal}"
-
-    def place(self, found: PolicyInput, field: str | None = None) -> str | None:
-        """`file:line`, `--flag` or `default`; with another `field` the place of this signal's entry there."""
-        key = self.key if field is None else f"{field}.{self.derived_from or self.threshold.signal}"
-        origin = found.policy.config.origins.get(key)
-        return None if origin is None else found.sources.place(origin, key)
-
-
-def thresholds_with_provenance(policy: Policy, layout: Layout) -> list[Provenance]:
-    """Every threshold that can be met in this layout, in the order of the signal table, hard before soft."""
-    fields = _fields(policy)
-    found = []
-    for index, threshold in enumerate(policy.layouts[layout].all):
-        if threshold.is_inert:
-            continue
-        is_configured = index < len(fields)
-        field = fields[index][0] if is_configured else HARD if threshold.is_hard else SOFT
-        source = fields[index][1] if is_configured else None
-        if threshold.signal in _CONTAINERFS:
-            source = _CONTAINERFS[threshold.signal][layout.disks is Disks.DEDICATED]
-        found.append(Provenance(threshold, field, source))
-    return sorted(found, key=lambda each: (_POSITIONS[each.threshold.signal], each.threshold.grace_ns))
-
-
-def _fields(policy: Policy) -> list[tuple[str, Signal | None]]:
-    """The map of each of the policy's own thresholds: hard ones, soft ones, then the copies for allocatable memory.
-
-    Not by `is_hard`: a soft threshold with a grace period of 0s is hard in every respect but this one.
-    """
-    config = policy.config
-    hard = len(parse_thresholds(config.eviction_hard or {}, {}, {}, {}, guards_allocatable=False))
-    written = parse_thresholds(
-        config.eviction_hard or {},
-        config.eviction_soft or {},
-        config.eviction_soft_grace_period or {},
-        {},
-        guards_allocatable=False,
-    )
-    fields: list[tuple[str, Signal | None]] = [(HARD if index < hard else SOFT, None) for index in range(len(written))]
-    memory = Signal.MEMORY_AVAILABLE
-    copies = [(field, memory) for (field, _), each in zip(fields, written, strict=True) if _is_copied(each)]
-    return fields + copies[: len(policy.thresholds) - len(fields)]
-
-
-def _is_copied(threshold: Threshold) -> bool:
-    return threshold.signal is Signal.MEMORY_AVAILABLE and threshold.is_hard
+def place_of(provenance: Provenance, found: PolicyInput, field: str | None = None) -> str | None:
+    """`file:line`, `--flag` or `default`; with another `field` the place of this signal's entry there."""
+    key = provenance.key_in(field or provenance.field)
+    origin = found.policy.config.origins.get(key)
+    return None if origin is None else found.sources.place(origin, key)

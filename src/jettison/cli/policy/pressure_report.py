@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from jettison.agent.amounts import amount_data, precise, short
+from jettison.agent.amounts import amount_data
 from jettison.cli.output import NOTHING, table
-from jettison.cli.policy.policy_input import HARD, SOFT, PolicyInput, Provenance, thresholds_with_provenance
+from jettison.cli.policy.policy_input import PolicyInput, place_of
+from jettison.engine.config.provenance import HARD, SOFT, Provenance, thresholds_with_provenance
+from jettison.engine.node.amounts import precise, short
 from jettison.engine.node.pressure import History, Pressure, assess
 from jettison.engine.node.signals import ROWS, Condition, readings
 from jettison.engine.node.snapshot import Reading, Snapshot
 from jettison.engine.node.thresholds import Amount, Threshold
 from jettison.engine.numbers.durations import SECOND_NS, duration_text
 from jettison.manifests.times import exact_time_text, time_text
+from jettison.values import frozen
 
 
 class State(StrEnum):
@@ -30,7 +32,7 @@ class State(StrEnum):
     LATER = "from the next step on"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThresholdState:
     """One threshold against its reading."""
 
@@ -178,7 +180,7 @@ def _threshold_data(each: ThresholdState, found: PolicyInput) -> dict[str, Any]:
         "gracePeriod": duration_text(threshold.grace_ns),
         "minimumReclaim": None if reclaim is None else str(reclaim),
         "derivedFrom": None if derived_from is None else derived_from.value,
-        "from": each.provenance.place(found),
+        "from": place_of(each.provenance, found),
         **measured,
         "state": each.state.value,
         "crossed": each.is_crossed,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jettison.agent.amounts import amount_data, precise, short, signed
+from jettison.agent.amounts import amount_data
 from jettison.cli.output import NOTHING, table
+from jettison.engine.node.amounts import precise, short, signed
 from jettison.engine.node.ranking import Candidate, Ranking
 from jettison.engine.node.signals import ROWS, Resource
 from jettison.engine.numbers.quantity import Quantity

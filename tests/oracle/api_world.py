@@ -189,7 +189,9 @@ class World:
         ready |= {"lastHeartbeatTime": now_text(), "lastTransitionTime": now_text()}
         status = {"conditions": [ready], "capacity": amounts, "allocatable": amounts}
         self.must("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE)
-        # A controller marks new nodes as not ready; pods that come before it looks again would be chased away.
+        # A new node is marked as not ready, and a controller, where one runs, takes that back when it looks again. Pods
+        # that come before would be chased away.
+        self.must("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE)
         self.wait(lambda: not self.must("GET", f"/api/v1/nodes/{name}")["spec"].get("taints"), 10)
         return name
 

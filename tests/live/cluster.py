@@ -50,6 +50,15 @@ class LiveCluster:
         assert self.process is not None
         return Served(self.state, self.process, self.port)
 
+    @property
+    def processes(self) -> tuple[int, int]:
+        """That of the nodes, which has pods as children, too, and that of the API."""
+        assert self.process is not None
+        guard = self.process.pid
+        children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+        (api,) = (int(each) for each in children if Path(f"/proc/{each}/comm").read_text() == "api-server\n")
+        return guard, api
+
     def start(self) -> None:
         """And wait until the API answers."""
         words = ["up", "--nodes", str(self.count), "--state-dir", str(self.state), "--node-name", self.name]
@@ -61,7 +70,7 @@ class LiveCluster:
         """SIGKILL, as a crash would."""
         assert self.process is not None
         self.process.kill()
-        self._reap()
+        self.ended()
 
     def stop(self) -> None:
         """End everything that runs, then the cluster, and the cluster in any case."""
@@ -76,14 +85,16 @@ class LiveCluster:
         finally:
             assert self.process is not None
             self.process.send_signal(signal.SIGTERM)
-            self._reap()
+            self.ended()
 
-    def _reap(self) -> None:
+    def ended(self) -> int:
+        """Its exit code, once it has one."""
         assert self.process is not None
-        self.process.wait(_STOP_SECONDS)
+        code = self.process.wait(_STOP_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
         self.process = None
+        return code
 
     def get(self, path: str) -> Json:
         code, found = self.served.call("GET", path)

@@ -31,12 +31,14 @@ _PROGRAMS = {
     "runc": ("usr/sbin/runc",),
     "busybox-static": ("bin/busybox",),
 }
+_PLUGIN_NAMES = ("bridge", "host-local", "loopback")
+_PLUGINS = {"containernetworking-plugins": tuple(f"usr/lib/cni/{name}" for name in _PLUGIN_NAMES)}
 _START_SECONDS = 30
 
 # oom_score_adj below our own is refused on many machines, and then every sandbox would fail.
 _CONFIG = """
 version = 2
-root = "{home}/root"
+root = "{root}"
 state = "{home}/state"
 [grpc]
   address = "{home}/c.sock"
@@ -48,6 +50,7 @@ state = "{home}/state"
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
+  netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{home}/cni"
     conf_dir = "{home}/net.d"
@@ -56,6 +59,8 @@ state = "{home}/state"
     default_runtime_name = "runc"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = {systemd}
 """
 
 
@@ -65,12 +70,23 @@ def programs() -> Path:
     return debian.programs("containerd-programs", _PROGRAMS)
 
 
+def network_plugins() -> Path:
+    """A directory with what a bridge of pods takes. The first time downloads 7 MB."""
+    return debian.programs("network-plugins", _PLUGINS)
+
+
 @dataclass
 class Containerd:
     """One that runs. Its parts can be killed and started again."""
 
     home: Path
     process: subprocess.Popen[bytes] | None = None
+    # Where it keeps images and containers, if not below its home.
+    root: Path | None = None
+    # Whether it leaves the cgroups of containers to systemd.
+    uses_systemd: bool = False
+    # What it is started by, such as a program that enters a namespace.
+    launcher: Sequence[str] = ()
 
     @property
     def socket(self) -> Path:
@@ -86,20 +102,36 @@ class Containerd:
         config = self.home / "config.toml"
         for name in ("net.d", "cni"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
-        config.write_text(_CONFIG.format(home=self.home, pause=PAUSE))
+        config.write_text(
+            _CONFIG.format(
+                home=self.home,
+                root=self.root or self.home / "root",
+                pause=PAUSE,
+                systemd=str(self.uses_systemd).lower(),
+            )
+        )
         environment = os.environ | {"PATH": f"{found}:{os.environ['PATH']}"}
         with (self.home / "log").open("ab") as log:
-            command = [str(found / "containerd"), "--config", str(config)]
+            command = [*self.launcher, str(found / "containerd"), "--config", str(config)]
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         asyncio.run(self._until_ready())
 
-    def load(self, name: str, command: Sequence[str], **config: object) -> Path:
-        """An image of busybox with this command; returns its archive, too."""
+    def load(self, name: str, command: Sequence[str], filler: int = 0) -> None:
+        """An image of busybox with this command, and so many bytes that no other image has."""
         path = self.home / f"{name.replace('/', '_')}.tar"
-        write_image(path, name, command, **config)
-        ctr = [str(programs() / "ctr"), "--address", str(self.socket), "--namespace", "k8s.io"]
-        subprocess.run([*ctr, "images", "import", str(path)], check=True, capture_output=True, timeout=60)
-        return path
+        write_image(path, name, command, filler)
+        self.ctr("images", "import", str(path))
+        path.unlink()
+
+    def ctr(self, *words: str, namespace: str = "k8s.io") -> str:
+        """containerd's own program."""
+        command = [str(programs() / "ctr"), "--address", str(self.socket), "--namespace", namespace, *words]
+        path = f"{programs()}:{os.environ['PATH']}"
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env=os.environ | {"PATH": path}
+        )
+        assert done.returncode == 0, f"ctr {' '.join(words)}: {done.stderr}"
+        return done.stdout
 
     def kill(self) -> None:
         """SIGKILL, as a crash would; containers and their shims live on."""
@@ -164,9 +196,9 @@ def _states(pid: int) -> list[bytes]:
 
 
 @contextmanager
-def running(home: Path) -> Iterator[Containerd]:
+def running(home: Path, root: Path | None = None, launcher: Sequence[str] = ()) -> Iterator[Containerd]:
     """With both images."""
-    found = Containerd(home)
+    found = Containerd(home, root=root, launcher=launcher)
     found.start()
     try:
         found.load(PAUSE, ["/bin/sleep", "2147483647"])
@@ -176,25 +208,30 @@ def running(home: Path) -> Iterator[Containerd]:
         found.clear()
 
 
-def write_image(path: Path, name: str, command: Sequence[str], **config: object) -> None:
-    """An archive as `docker save` writes it: one layer, a configuration and a list."""
-    layer = _layer()
-    digest = hashlib.sha256(layer).hexdigest()
-    document = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Cmd": list(command), "Env": ["PATH=/bin", "FROM_IMAGE=yes"], **config},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-    }
-    described = json.dumps(document).encode()
-    listed = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+def write_image(path: Path, name: str, command: Sequence[str], filler: int = 0) -> None:
+    """An archive as `docker save` writes it: its layers, a configuration and a list."""
+    described, layers = image_parts(command, filler)
+    listed = [{"Config": "config.json", "RepoTags": [name], "Layers": [*layers]}]
     with tarfile.open(path, "w") as archive:
         for entry, data in {
             "config.json": described,
-            "layer.tar": layer,
+            **layers,
             "manifest.json": json.dumps(listed).encode(),
         }.items():
             _add(archive, entry, data)
+
+
+def image_parts(command: Sequence[str], filler: int = 0) -> tuple[bytes, dict[str, bytes]]:
+    """The configuration of an image, and its layers by name: one, and one more with the filler."""
+    layers = {"layer.tar": _layer(), **({"filler.tar": _filler(filler)} if filler else {})}
+    digests = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
+    document = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": list(command), "Env": ["PATH=/bin", "FROM_IMAGE=yes"]},
+        "rootfs": {"type": "layers", "diff_ids": digests},
+    }
+    return json.dumps(document).encode(), layers
 
 
 @functools.cache
@@ -222,10 +259,24 @@ def _layer() -> bytes:
             "grep",
             "ls",
             "env",
+            "tar",
+            "stty",
+            "nc",
+            "rm",
+            "ln",
+            "mkdir",
+            "stat",
         ):
             entry = tarfile.TarInfo(f"bin/{name}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(entry)
+    return target.getvalue()
+
+
+def _filler(size: int) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        _add(archive, "data/filler", os.urandom(size))
     return target.getvalue()
 
 

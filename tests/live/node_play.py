@@ -21,14 +21,17 @@ def played_node(server: Served) -> Iterator[None]:
     room = {"pods": "110", "cpu": "4", "memory": "8Gi"}
     status = {"conditions": [ready], "capacity": room, "allocatable": room}
     assert server.call("PUT", "/api/v1/nodes/n1/status", {"metadata": {"name": "n1"}, "status": status})[0] == 200
+    # A new node is not ready until its lifecycle controller has seen that it is, and not every test runs that.
+    node = server.call("GET", "/api/v1/nodes/n1")[1]
+    assert server.call("PUT", "/api/v1/nodes/n1", {**node, "spec": {**node["spec"], "taints": []}})[0] == 200
     stop = threading.Event()
-    node = threading.Thread(target=_play, args=(server, stop))
-    node.start()
+    playing = threading.Thread(target=_play, args=(server, stop))
+    playing.start()
     try:
         yield
     finally:
         stop.set()
-        node.join()
+        playing.join()
 
 
 def _play(server: Served, stop: threading.Event) -> None:

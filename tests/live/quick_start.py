@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
-import httpx2
+import httptools
 import uvicorn
 
 from jettison import cli
@@ -35,12 +35,27 @@ from jettison.apiserver.access.identity import ServerIdentity
 from jettison.cli import program
 from jettison.cli.cluster import serve
 from jettison.cli.host import up
-from jettison.node import cluster_nodes, entry, guarding, handover
+from jettison.node import guarding
+from jettison.node.cluster import local_cluster, nodes, processes
+from jettison.node.kubelet import port
+from jettison.node.process import entry, handover
 
 _LONGEST_REQUEST = 1 << 20
 _NUMBER = struct.Struct("i")
 # Imported for the process that forks, which is this module as a program.
-_LOADED = (certificates, cluster_nodes, guarding, handover, httpx2, program, serve, up, uvicorn)
+_LOADED = (
+    certificates,
+    nodes,
+    processes,
+    local_cluster,
+    guarding,
+    handover,
+    httptools,
+    program,
+    serve,
+    up,
+    uvicorn,
+)
 
 
 class Process(Protocol):
@@ -182,7 +197,9 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> NoReturn:
     # What a reload executes.
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
     os.execv = lambda *_: entry.main()
-    setattr(cluster, "IdentityMaker", _HereMade)  # noqa: B010  mypy: a name that `cluster` has imported itself
+    # mypy: names that these modules have imported themselves.
+    setattr(cluster, "IdentityMaker", _HereMade)  # noqa: B010
+    setattr(port, "CertificateInTheMaking", _NodeCertificate)  # noqa: B010
     try:
         cli.main()
     except SystemExit as ending:
@@ -201,6 +218,13 @@ class _HereMade:
 
     def wait(self) -> ServerIdentity:
         return certificates.ensure_identity(*self._arguments)
+
+
+class _NodeCertificate:
+    """The same for the port of nodes."""
+
+    def wait(self) -> bytes:
+        return certificates.self_signed("jettison-node")
 
 
 if __name__ == "__main__":

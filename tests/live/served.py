@@ -54,14 +54,21 @@ class Served:
     def connect(self) -> HTTPSConnection:
         return HTTPSConnection("127.0.0.1", self.port, context=self.trust(), timeout=30)
 
-    def call(self, method: str, path: str, body: object = None, user: str = "admin") -> tuple[int, Any]:
+    def call(
+        self, method: str, path: str, body: object = None, user: str = "admin", token: str = ""
+    ) -> tuple[int, Any]:
         """One request with JSON in both directions; the code and the answer."""
+        code, answer = self.ask(method, path, body, token or self.token(user))
+        return code, json.loads(answer or b"null")
+
+    def ask(self, method: str, path: str, body: object, token: str) -> tuple[int, bytes]:
+        """The same with whatever the answer is."""
         connection = self.connect()
-        headers = {"Authorization": f"Bearer {self.token(user)}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"null")
+            return response.status, response.read()
         finally:
             connection.close()
 

@@ -15,6 +15,7 @@ from kubernetes import config as official_config
 from kubernetes import dynamic
 from kubernetes import watch as official_watch
 from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic.exceptions import ConflictError
 from lightkube.core.exceptions import ApiError
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import DeleteOptions, LabelSelector, ObjectMeta
@@ -144,7 +145,12 @@ def test_official_dynamic_client(api: Any, namespace: str) -> None:
     budgets.create(body=body, namespace=namespace)
     assert budgets.get(name="b", namespace=namespace).spec.maxUnavailable == "30%"
     applied = {**body, "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 2}}
-    budgets.server_side_apply(body=applied, name="b", namespace=namespace, field_manager="test")
+    # Another client has set the field.
+    with pytest.raises(ConflictError, match="Apply failed with 1 conflict"):
+        budgets.server_side_apply(body=applied, name="b", namespace=namespace, field_manager="test")
+    budgets.server_side_apply(
+        body=applied, name="b", namespace=namespace, field_manager="test", force_conflicts=True
+    )  # fmt: skip
     assert budgets.get(name="b", namespace=namespace).spec.maxUnavailable == 2
     budgets.delete(name="b", namespace=namespace)
     assert budgets.get(namespace=namespace).items == []

@@ -1,7 +1,8 @@
-"""`jettison up --nodes 2`: a whole cluster in one process, with real pods under real pressure."""
+"""`jettison up --nodes 2`: a whole cluster by one command, with real pods under real pressure."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -123,25 +124,25 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
 def test_a_deployment_that_no_bare_host_can_run_is_one_pod_that_says_why(
     cluster: LiveCluster, program: Path, tmp_path: Path
 ) -> None:
-    """As the first command that most users try; and with the volume that a real cluster adds to every pod."""
+    """As the first command that most users try; and with a volume that cannot be mounted yet."""
     kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
     kubectl("create", "deployment", "nginx", "--image=nginx")
-    token = {"name": "kube-api-access-x", "projected": {"sources": []}}
-    cluster.create(PODS, pod("with-token", SLEEP, volumes=[token]))
+    secret = {"name": "late", "projected": {"sources": [{"secret": {"name": "not-there-yet"}}]}}
+    cluster.create(PODS, pod("with-secret", SLEEP, volumes=[secret]))
     try:
         cluster.wait(lambda: "ImagePullBackOff" in kubectl("get", "pods"), "the reason in the list")
-        cluster.wait(lambda: "CreateContainerConfigError" in kubectl("get", "pods", "with-token"), "the reason")
+        cluster.wait(lambda: "ContainerCreating" in kubectl("get", "pods", "with-secret"), "the reason")
         (made,) = (each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "nginx")
         assert made["status"]["phase"] == "Pending"
         (status,) = made["status"]["containerStatuses"]
         assert "give the container a `command`" in status["state"]["waiting"]["message"]
         name = made["metadata"]["name"]
         cluster.wait(lambda: "Failed" in _said_of(cluster, name), "the event")
-        cluster.wait(lambda: "FailedMount" in _said_of(cluster, "with-token"), "the event")
+        cluster.wait(lambda: "FailedMount" in _said_of(cluster, "with-secret"), "the event")
         assert 'Failed to pull image "nginx"' in kubectl("describe", "pod", name)
     finally:
         kubectl("delete", "deployment", "nginx")
-        kubectl("delete", "pod", "with-token")
+        kubectl("delete", "pod", "with-secret")
     cluster.gone(f"{PODS}/{name}")
     cluster.wait(lambda: name not in cluster.records(made["spec"]["nodeName"]), "the node to forget it")
 
@@ -167,13 +168,74 @@ def test_a_replica_set_whose_pods_are_rejected_makes_few(cluster: LiveCluster) -
         cluster.served.call("DELETE", f"{sets}/greedy")
 
 
+def test_no_request_is_decoded_where_nodes_are_guarded(cluster: LiveCluster) -> None:
+    """A body of 1.3 MB takes a decoder 160 ms. The API listens and works in one process, the agents are in another."""
+    guard, api = cluster.processes
+    for node in cluster.nodes:
+        cluster.ready(_path(node))
+        assert json.loads((cluster.state / "node" / node / "node.json").read_bytes())["pid"] == guard
+    assert _holds_port(api, cluster.port)
+    assert not _holds_port(guard, cluster.port)
+    body = {"metadata": {"name": "huge"}, "spec": {}, "more": [{"a": {}}] * 130_000}
+    before = _processor_seconds(guard), _processor_seconds(api)
+    for _ in range(5):
+        assert cluster.served.call("POST", PODS, body)[0] in range(400, 500)
+    spent, worked = _processor_seconds(guard) - before[0], _processor_seconds(api) - before[1]
+    assert spent < worked / 2
+
+
+def _holds_port(pid: int, port: int) -> bool:
+    """Whether this process listens there."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    (inode,) = (row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A")
+    links = [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    return Path(f"socket:[{inode}]") in links
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_nodes_are_not_guarded_without_their_api(cluster: LiveCluster) -> None:
+    """The command ends, says why, and leaves the pods alone."""
+    found = run(cluster, pod("stays", SLEEP, cluster.nodes[0]))
+    pids = cluster.records(cluster.nodes[0])["stays"]
+    os.kill(cluster.processes[1], signal.SIGKILL)
+    assert cluster.ended() == 1
+    assert cluster.log.read_text().endswith("error: the process `api-server` has ended: killed by signal 9\n")
+    cluster.start()
+    assert cluster.ready(f"{PODS}/stays")["metadata"]["uid"] == found["metadata"]["uid"]
+    assert cluster.records(cluster.nodes[0])["stays"] == pids
+
+
+def test_a_signal_to_both_processes_ends_them_in_order(cluster: LiveCluster) -> None:
+    """A Ctrl-C in a terminal and a stop by systemd reach every process."""
+    guard, api = cluster.processes
+    assert cluster.process is not None
+    assert cluster.process.stdout is not None
+    for _ in cluster.nodes:
+        assert any(line.endswith(" is ready\n") for line in cluster.process.stdout)
+    said = cluster.log.stat().st_size
+    for pid in (api, guard):
+        os.kill(pid, signal.SIGINT)
+    assert cluster.ended() == 0
+    assert not Path(f"/proc/{api}").exists()
+    with cluster.log.open() as log:
+        log.seek(said)
+        assert {json.loads(line)["event"] for line in log} == {"agent_stopped"}
+    cluster.start()
+
+
 def test_nothing_starts_twice_when_everything_is_killed_at_once(cluster: LiveCluster) -> None:
     """Server, controllers and agents are gone in an instant; the pods are not, and they are found again."""
     before = {node: run(cluster, pod(f"survivor-{node[-1]}", SLEEP, node)) for node in cluster.nodes}
     pids = {node: cluster.records(node)[f"survivor-{node[-1]}"] for node in cluster.nodes}
     run(cluster, pod("deleted", SLEEP, cluster.nodes[0]))
     cluster.served.call("DELETE", f"{PODS}/deleted")
+    _, api = cluster.processes
     cluster.kill()
+    cluster.wait(lambda: not Path(f"/proc/{api}").exists(), "the API to go with its nodes")
     cluster.start()
     cluster.gone(f"{PODS}/deleted")
     for node in cluster.nodes:

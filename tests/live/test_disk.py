@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.live.node import LiveNode, pod
+from tests.live.small_disks import small_disk
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root"),
@@ -25,17 +26,8 @@ SLEEP = "sleep 3600"
 @pytest.fixture
 def nodefs(tmp_path: Path) -> Iterator[Path]:
     """64 MB of ext4 with 2,000 inodes and nothing reserved."""
-    image, mount = tmp_path / "nodefs.img", tmp_path / "nodefs"
-    mount.mkdir()
-    with image.open("wb") as file:
-        file.truncate(64 * 2**20)
-    subprocess.run(["mkfs.ext4", "-q", "-N", "2000", "-m", "0", str(image)], check=True)
-    command = ["mount", "-o", "loop", str(image), str(mount)]
-    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"no loop device to be had: {mounted.stderr.strip()}")
-    yield mount
-    subprocess.run(["umount", str(mount)], check=True)
+    with small_disk(tmp_path / "nodefs", 64, 2000) as mount:
+        yield mount
 
 
 @pytest.fixture
@@ -89,6 +81,42 @@ def test_a_pod_must_go_when_nothing_can_be_freed(make_node: MakeNode) -> None:
     began = node.facts("eviction_started")[0]
     assert began["signal"] in ("nodefs.available", "imagefs.available", "containerfs.available")
     assert "low on resource: ephemeral-storage" in began["message"]
+
+
+def test_what_a_pod_writes_to_the_hosts_files_is_its_own_with_a_private_root(
+    make_node: MakeNode, nodefs: Path, tmp_path: Path
+) -> None:
+    """It goes with all that it wrote, and its neighbour stays, and so does what it wrote into a hostPath.
+
+    Its probes see what it sees, and nothing of that is out of its own sight.
+    """
+    node = make_node(evictionHard={"nodefs.available": "25Mi"})
+    node.flags = [*node.flags, "--private-root"]
+    (nodefs / "elsewhere").mkdir()
+    (tmp_path / "shared").mkdir()
+    script = (
+        f"echo mine > /opt/jettison-mine; echo kept > /shared/file; find {nodefs} > /dev/null 2> /shared/wrong;"
+        f" until [ -s /shared/probed ]; do sleep 0.05; done; {write(30, f'{nodefs}/elsewhere/data')}; {SLEEP}"
+    )
+    probe = {"exec": {"command": ["cp", "/opt/jettison-mine", "/shared/probed"]}, "periodSeconds": 1}
+    node.write(
+        shell(
+            "writer",
+            script,
+            volumes=[{"name": "shared", "hostPath": {"path": str(tmp_path / "shared")}}],
+            container={"volumeMounts": [{"name": "shared", "mountPath": "/shared"}], "readinessProbe": probe},
+        ),
+        shell("small", f"{write(4)}; {SLEEP}", container={"resources": {"requests": {"ephemeral-storage": "5Mi"}}}),
+    )
+    node.start()
+    node.wait(lambda: "writer" in node.verdicts(), "the writer to go", seconds=60)
+    node.wait(lambda: shutil.disk_usage(nodefs).free > 45 * 2**20, "its files to go")
+    assert node.evicted() == ["writer"]
+    assert node.pids("small")
+    shared = {path.name: path.read_text() for path in (tmp_path / "shared").iterdir()}
+    assert shared == {"file": "kept\n", "wrong": "", "probed": "mine\n"}
+    assert not any((nodefs / "elsewhere").iterdir())
+    assert not Path("/opt/jettison-mine").exists()
 
 
 def test_inodes_run_out(make_node: MakeNode) -> None:

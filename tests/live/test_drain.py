@@ -157,7 +157,13 @@ def on(document: Json) -> str:
 
 
 def cordon(cluster: LiveCluster, path: str, *, is_cordoned: bool) -> None:
-    document = cluster.get(path)
-    document["spec"]["unschedulable"] = is_cordoned
-    code, answer = cluster.served.call("PUT", path, document)
-    assert code == 200, answer
+    """Read and written until no write of the node itself came between the two."""
+
+    def is_written() -> bool:
+        document = cluster.get(path)
+        document["spec"]["unschedulable"] = is_cordoned
+        code, answer = cluster.served.call("PUT", path, document)
+        assert code in (200, 409), answer
+        return code == 200
+
+    cluster.wait(is_written, f"the cordon of {path}")

@@ -296,6 +296,8 @@ def test_the_command_guards_and_tells_what_it_guards(tmp_path: Path) -> None:
             assert b"is ready" in greeting
             pods = subprocess.run([jettison, "pods", *state], capture_output=True, text=True, timeout=60, check=True)
             assert pods.stdout.splitlines()[1].split()[:4] == ["cgroup", "job", "1/1", "Running"]
+            disks = subprocess.run([jettison, "disks", *state], capture_output=True, text=True, timeout=60, check=True)
+            assert disks.stdout.startswith("nodefs")
             down = subprocess.run([jettison, "down", *state], capture_output=True, text=True, timeout=60, check=True)
             assert "is down" in down.stdout
             assert guard.wait(PATIENCE) == 0

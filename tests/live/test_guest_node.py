@@ -96,6 +96,24 @@ def test_a_cgroup_is_read_as_it_is(seen: GuestResult) -> None:
     assert 50e6 <= seen.values["cpu_ns"] <= 20e9
 
 
+def test_the_summary_has_everything_of_version_2(seen: GuestResult) -> None:
+    """Read from cgroup v2 itself: processor time, anonymous memory, faults, swap and stalls, also of one container."""
+    summary = seen.values["part_summary"]
+    node, pods = summary["node"], {each["podRef"]["name"]: each for each in summary["pods"]}
+    assert {each["name"] for each in node["systemContainers"]} == {"kubelet", "pods"}
+    for each in (node, pods["calm"], pods["calm"]["containers"][0], pods["thrash"]["containers"][0]):
+        assert each["cpu"]["usageCoreNanoSeconds"] > 0
+        assert each["cpu"]["usageNanoCores"] >= 0
+        assert 0 < each["memory"]["workingSetBytes"] <= each["memory"]["usageBytes"]
+        assert each["memory"]["pageFaults"] >= each["memory"]["majorPageFaults"] >= 0
+        assert set(each["io"]["psi"]) == {"some", "full"}
+    assert pods["calm"]["memory"]["rssBytes"] >= 10 * MIB
+    thrash = pods["thrash"]["containers"][0]["memory"]
+    assert thrash["psi"]["some"]["total"] > 0
+    assert thrash["majorPageFaults"] > 0
+    assert thrash["availableBytes"] == 24 * MIB - thrash["workingSetBytes"]
+
+
 def test_the_root_is_anonymous_memory_and_files(seen: GuestResult) -> None:
     """It has no usage, limit or count of its own: the one is put together, the others are not known."""
     cheap, usage, inactive = seen.values["root"]

@@ -114,6 +114,15 @@ def test_standard_input_is_passed_on_when_asked_for(node: Guarded) -> None:
     assert node.run("exec", "web", "--", "cat", input="a\nb").stdout == ""
 
 
+def test_exec_takes_options_behind_the_pod_as_well(node: Guarded) -> None:
+    """As kubectl: what stands before `--` is ours, unless the command has begun."""
+    assert node.run("exec", "web", "-i", "--", "cat", input="a\nb").stdout == "a\nb"
+    assert node.run("exec", "web", "-c", "none", "--", "id").returncode == 1
+    assert node.run("exec", "web", "echo", "-c", "x", "--", "-y").stdout == "-c x -- -y\n"
+    assert node.run("exec", "web", "--", "echo", "-c", "--", "y").stdout == "-c -- y\n"
+    assert node.run("exec", "web", "echo", "-n", "y").stdout == "y"
+
+
 def test_a_signal_that_ends_the_caller_ends_the_command(node: Guarded) -> None:
     line = [sys.executable, "-m", "jettison", "exec", *node.where, "web", "--", "sh", "-c", "echo $$; sleep 600"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as running:

@@ -41,7 +41,7 @@ class Shelf:
 @contextmanager
 def keeping_logs(state_dir: Path) -> Iterator[Cluster]:
     """A server in this process, with the shelf above."""
-    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), local_logs={"shelf": Shelf()})
+    cluster = Cluster(state_dir, Endpoint("127.0.0.1", 0), logs=Shelf())
     loop, stop, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(cluster.run(stop, lambda _: ready.set())))
     thread.start()
@@ -68,4 +68,4 @@ def test_logs_that_a_node_keeps(program: Path, tmp_path: Path) -> None:
 
 def test_logs_that_are_not_kept(served: Served, kubectl: Kubectl) -> None:
     make(served, kubectl, "web")
-    assert 'node "n1" does not say where its logs can be asked for' in kubectl.fails("logs", "web")
+    assert "no preferred addresses found; known addresses: []" in kubectl.fails("logs", "web")

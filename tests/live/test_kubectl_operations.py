@@ -16,9 +16,9 @@ pytestmark = pytest.mark.timeout(300)
 
 def test_nodes_are_tainted_and_cordoned(kubectl: Kubectl) -> None:
     kubectl("taint", "node", "n1", "gpu=true:NoSchedule")
-    assert read(kubectl, "node", "n1")["spec"]["taints"][0]["key"] == "gpu"
+    assert "gpu" in {each["key"] for each in read(kubectl, "node", "n1")["spec"]["taints"]}
     kubectl("taint", "node", "n1", "gpu-")
-    assert "taints" not in read(kubectl, "node", "n1")["spec"]
+    assert "gpu" not in {each["key"] for each in read(kubectl, "node", "n1")["spec"].get("taints", [])}
     assert kubectl("cordon", "n1") == "node/n1 cordoned\n"
     assert rows(kubectl("get", "node", "n1"))[1][1] == "Unknown,SchedulingDisabled"
     assert kubectl("cordon", "n1") == "node/n1 already cordoned\n"

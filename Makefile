@@ -9,7 +9,7 @@ help:  ## this list
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv; }
 	$(PYTHON) -m venv --clear .venv
-	$(PIP) --require-hashes -r requirements-dev.lock
+	$(PIP) --no-compile --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src
 	@touch $@
@@ -32,16 +32,8 @@ lint:
 contracts:
 	$(BIN)/lint-imports --no-logo
 
-# Rewriting the asserts of all test files takes 14 s of processor time: once, and not in every worker.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
-asserts:
-	@echo collecting the tests
-	@$(PYTEST) --collect-only --quiet >/dev/null || $(PYTEST) --collect-only --quiet
-
-# Most tests wait for something, so two cores carry four workers. A file stays with one worker: its tests share servers.
-test: $(READY)  ## the whole suite
-	@$(MAKE) --no-print-directory --jobs=2 types lint contracts asserts
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
+test: $(READY)  ## the whole suite, with linters and types; ARGS="tests/node -k NAME" is a part of it
+	@exec $(BIN)/python tests/suite.py $(ARGS)
 
 bench: $(READY)  ## every benchmark, as ratios against a baseline of the same run
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
@@ -50,9 +42,9 @@ LOCK = $(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --n
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra server --extra kube --extra cri
 lock: $(READY)  ## pin the dependencies again
 	$(LOCK) -o requirements.lock pyproject.toml
-	$(LOCK) --extra dev -o requirements-dev.lock pyproject.toml
+	$(LOCK) --extra dev --extra plots --extra parquet --extra dask -o requirements-dev.lock pyproject.toml
 
 clean:  ## forget the virtual environment and every cache
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo up check types lint contracts asserts test bench lock clean
+.PHONY: help demo up check types lint contracts test bench lock clean

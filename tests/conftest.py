@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -96,11 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; within a file the order stays."""
     here = Path(__file__).parent
 
-    def place(item: pytest.Item) -> int:
-        name = str(item.path.relative_to(here))
+    @cache
+    def place(path: Path) -> int:
+        name = str(path.relative_to(here))
         return next((number for number, begin in enumerate(_FIRST) if name.startswith(begin)), len(_FIRST))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(item.path))
 
 
 def pytest_collection_finish() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
-from tests.janitor import fresh_name
+from tests.janitor import RUN_VARIABLE, fresh_name
 
 READY_VARIABLE = "JETTISON_TEST_READY"
 SLEEP = "/bin/sleep"
@@ -49,7 +49,8 @@ def test_makes_a_mess(tmp_path: Path) -> None:
         subprocess.run(["mkfs.ext4", "-q", image], check=True)
         (tmp_path / "disk").mkdir()
         subprocess.run(["mount", "-o", "loop", image, tmp_path / "disk"], check=True)
-    Path(os.environ[READY_VARIABLE]).touch()
+    (tmp_path / "ready").write_text(os.environ[RUN_VARIABLE])
+    (tmp_path / "ready").rename(os.environ[READY_VARIABLE])
     time.sleep(600)
 
 

@@ -22,7 +22,17 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "oracle")]
 
 from jettison import __version__  # noqa: E402  the path comes first
-from tests.attacks import agent_kills, budgets, clocks, command_lines, manifests, requests, server_kills, state_files  # noqa: E402
+from tests.attacks import (  # noqa: E402
+    agent_kills,
+    budgets,
+    clocks,
+    command_lines,
+    long_lists,
+    manifests,
+    requests,
+    server_kills,
+    state_files,
+)
 from tests.attacks.tally import Tally  # noqa: E402
 from tests.janitor import watched_run  # noqa: E402
 
@@ -39,6 +49,7 @@ ATTACKS: dict[str, tuple[Attack, int, bool]] = {
     "server's files": (state_files.damage_server, 200, False),
     "budgets under kills": (lambda folder, _, kills: budgets.evict_in_a_crowd(folder, kills), 12, False),
     "requests": (requests.send_random_requests, 20_000, False),
+    "long lists": (long_lists.send_long_lists, 2000, False),
     "command lines": (command_lines.run_random_commands, 5000, False),
 }
 

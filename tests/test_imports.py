@@ -149,3 +149,42 @@ def test_help_answers_at_once(environment: dict[str, str]) -> None:
         if best < HELP_BAR_MS:
             break
     assert best < HELP_BAR_MS
+
+
+# Prints which modules of ours a command has loaded when it is about to make its first connection.
+FIRST_REQUEST = """
+import asyncio.base_events, os, sys
+async def connected(*_, **__):
+    print(*(name for name in sys.modules if name.startswith("jettison.")), flush=True)
+    os._exit(0)
+asyncio.base_events.BaseEventLoop.create_connection = connected
+from jettison.cli import main
+sys.argv[0] = "jettison"
+main()
+"""
+# Modules of ours that may be loaded by then. Each class of values costs 0.25 ms, and a module has two or three.
+REQUEST_BUDGETS = {
+    ("cordon", "n1"): 42,
+    ("drain", "n1"): 46,
+    ("drain", "n1", "--plan"): 46,
+    ("evict", "p1"): 63,
+    ("explain", "p1", "--node", "n1"): 50,
+    ("next", "--node", "n1"): 49,
+    ("rank", "--node", "n1"): 46,
+    ("decide", "--node", "n1"): 46,
+    ("lint", "--node", "n1"): 49,
+    ("record", "recording", "--node", "n1"): 43,
+}
+
+
+@pytest.mark.parametrize("words", REQUEST_BUDGETS, ids=" ".join)
+def test_the_first_request_waits_for_few_modules(
+    words: tuple[str, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Neither a decision nor a journal is loaded to ask a cluster: what judges the answer comes after the question."""
+    command = [sys.executable, "-c", FIRST_REQUEST, *words, "--server", "http://127.0.0.1:1"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    names = done.stdout.split()
+    assert len(names) <= REQUEST_BUDGETS[words], sorted(names)
+    late = ("jettison.agent.journal", "jettison.engine.node.decide", "jettison.simulator")
+    assert not [name for name in names if name.startswith(late)]

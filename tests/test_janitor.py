@@ -33,22 +33,23 @@ def a_suite(*arguments: str, test: str = "test_makes_a_mess") -> list[str]:
 
 
 @contextmanager
-def interrupted_half_way(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], janitor.Run]]:
-    """A suite whose only test has made its mess, and now sleeps."""
+def interrupted_half_way(tmp_path: Path, *command: str) -> Iterator[tuple[subprocess.Popen[bytes], janitor.Run]]:
+    """A suite whose only test has made its mess, and now sleeps; what this process is comes with its run."""
     ready, log = tmp_path / "ready", tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            a_suite(*arguments),
+            command,
             cwd=ROOT,
             stdout=output,
             stderr=output,
             env=os.environ | {mess.READY_VARIABLE: str(ready)},
             start_new_session=True,
         )
-    run = janitor.Run(janitor.name_of(process.pid), Path(tempfile.gettempdir()))
+    run = janitor.Run("none", Path(tempfile.gettempdir()))
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the mess")
         assert process.poll() is None, log.read_text()
+        run = janitor.Run(ready.read_text(), run.root)
         assert {line.split(" ")[0] for line in run.leftovers()} >= {kind.split(" ")[0] for kind in mess.kinds()}
         yield process, run
     finally:
@@ -70,15 +71,37 @@ def guard_of(run: janitor.Run) -> int:
     ids=["SIGINT", "SIGTERM, without workers", "SIGKILL"],
 )
 def test_nothing_stays_when_a_suite_is_interrupted(how: signal.Signals, workers: str, tmp_path: Path) -> None:
-    with interrupted_half_way(tmp_path, "-n", workers) as (process, run):
+    with interrupted_half_way(tmp_path, *a_suite("-n", workers)) as (process, run):
         process.send_signal(how)
         process.wait(PATIENCE)
         until(lambda: not run.leftovers() and not run.directory.exists(), "the guard to clear")
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_to_make_alone_ends_what_it_runs(how: signal.Signals, tmp_path: Path) -> None:
+    """make keeps SIGINT to itself, and SIGKILL in any case."""
+    words = a_suite("-n", "0")
+    recipe = f"exec env MAKE=true {words[0]} tests/suite.py {' '.join(words[3:])}"
+    (tmp_path / "Makefile").write_text(f"test:\n\t@{recipe}\n")
+    with interrupted_half_way(tmp_path, "make", "--file", str(tmp_path / "Makefile")) as (make, run):
+        make.send_signal(how)
+        assert make.wait(PATIENCE) == -how
+        until(lambda: not run.leftovers() and not run.directory.exists(), "the suite to clear")
+        until(lambda: not janitor.is_alive(run.name), "the suite to end")
+
+
+def test_linters_that_fail_end_the_tests(tmp_path: Path) -> None:
+    """They run beside each other, and a mistake is told at once."""
+    check, tests = ["sh", "-c", "echo what is wrong; exit 3"], ["sh", "-c", "exec sleep 600"]
+    code = f"import sys; from tests.suite import Suite; sys.exit(Suite([], {tests}, {check}).run())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout.endswith("what is wrong\n")
+
+
 def test_the_next_start_clears_what_a_dead_run_has_left_and_nothing_of_one_that_is_alive(tmp_path: Path) -> None:
     """Where the guard was killed together with its run."""
-    with interrupted_half_way(tmp_path, "-n", "0") as (process, run):
+    with interrupted_half_way(tmp_path, *a_suite("-n", "0")) as (process, run):
         made = run.leftovers()
         janitor.clear_after_the_dead(run.root)
         assert run.leftovers() == made

@@ -24,6 +24,8 @@ PATIENCE = 60.0
 
 # These would act for real, or only end when they are told to; what they read is read by others here.
 LEFT_OUT = {"demo", "top", "serve", "controllers", "down"}
+# What a command is always told, so that a line with good options only does no harm to this machine's own engines.
+ALWAYS = {"gc": ["--plan"]}
 NUMBERS = ["9" * 30, "-" + "9" * 30, "-1", "0", "nan", "inf", "1e9", "٣٣", "1_0", "", " ", "0x10", "9" * 5000]
 TEXTS = [
     "",
@@ -99,7 +101,7 @@ def leaves() -> Iterator[tuple[list[str], click.Command]]:
 
 def line(chance: random.Random, words: list[str], command: click.Command, files: list[str], state: Path) -> list[str]:
     """One to four of the command's options with values that are wrong for most of them."""
-    said = [*words]
+    said = [*words, *ALWAYS.get(words[0], ())]
     # A command that follows waits, which is meant.
     options = [each for each in command.params if isinstance(each, click.Option) and each.name != "follow"]
     for option in chance.sample(options, min(len(options), chance.randint(1, 4))):

@@ -9,10 +9,10 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
-import httpx2
 import msgspec
 
 from jettison.runtimes.kube.bounded_answers import BoundedAnswers
+from jettison.runtimes.kube.http import HttpResponse
 
 _CHUNK = 65_536
 _TRIES = 5
@@ -43,17 +43,13 @@ def in_slices(text: bytes) -> Cost:
     return Cost(min(_longest_turn(text) for _ in range(_TRIES)), _peak(lambda each: asyncio.run(_watch(each)), text))
 
 
-class _Stream(httpx2.AsyncByteStream):
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self._text), _CHUNK):
-            yield self._text[at : at + _CHUNK]
+async def _stream(text: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(text), _CHUNK):
+        yield text[at : at + _CHUNK]
 
 
 async def _watch(text: bytes) -> None:
-    async for _ in BoundedAnswers().events(httpx2.Response(200, stream=_Stream(text))):
+    async for _ in BoundedAnswers().events(HttpResponse(200, {}, _stream(text))):
         pass
 
 

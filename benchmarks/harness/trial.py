@@ -46,12 +46,13 @@ class Grower:
     rate_mib: int
 
     @classmethod
-    def build(cls, scratch: Path, rate_mib: int) -> Self:
-        """Compiled where there is a compiler."""
+    def build(cls, scratch: Path, rate_mib: int, *, is_static: bool = False) -> Self:
+        """Compiled where there is a compiler; `is_static` for a container without libraries."""
         source, compiler = Path(__file__).with_suffix("").with_name("grower.c"), shutil.which("cc")
         if compiler is None:
             return cls((sys.executable, str(source.with_suffix(".py"))), rate_mib)
-        subprocess.run([compiler, "-O2", "-o", scratch / "grower", source], check=True)
+        options = ["-O2", *(["-static"] if is_static else [])]
+        subprocess.run([compiler, *options, "-o", scratch / "grower", source], check=True)
         return cls((str(scratch / "grower"),), rate_mib)
 
     @property

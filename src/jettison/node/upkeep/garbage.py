@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import ContainerCollection, ImageCollection
@@ -14,6 +15,8 @@ from jettison.node.container_runtime import find_socket
 from jettison.runtimes.adopted.engine_socket import USUAL_SOCKETS
 from jettison.runtimes.adopted.engine_store import EngineStore
 from jettison.runtimes.machine.garbage import Cleared, Garbage, GarbageItem, GarbageKind, GarbageStore
+
+_Answer = TypeVar("_Answer")
 
 Failed = Callable[[str, str], None]
 """Told which store does not answer, and why."""
@@ -71,22 +74,17 @@ class GarbageRound:
 
     async def plan(self) -> dict[str, list[GarbageItem]]:
         """By the store's name."""
-        found = {}
-        for each in self._garbage:
-            try:
-                found[each.store.name] = await each.plan()
-            except RuntimeFailure as failure:
-                self._failed(each.store.name, str(failure))
-            finally:
-                each.store.let_go()
-        return found
+        return await self._of_each(Garbage.plan)
 
     async def clear(self) -> dict[str, Cleared]:
         """By the store's name."""
+        return await self._of_each(Garbage.clear)
+
+    async def _of_each(self, ask: Callable[[Garbage], Awaitable[_Answer]]) -> dict[str, _Answer]:
         found = {}
         for each in self._garbage:
             try:
-                found[each.store.name] = await each.clear()
+                found[each.store.name] = await ask(each)
             except RuntimeFailure as failure:
                 self._failed(each.store.name, str(failure))
             finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from jettison.runtimes.host.cgroups.cgroup_parent import CgroupParent, find_cgro
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.kubepods import Kubepods, kubepods_limits
 from jettison.runtimes.host.cgroups.oom import OomWatch
-from jettison.runtimes.host.cgroups.places import Places, ProcessGroups
+from jettison.runtimes.host.cgroups.places import Place, Places, ProcessGroups
 from jettison.runtimes.host.measure.meter import CgroupMeter, Meter, ProcessMeter
 from jettison.runtimes.host.processes.forking import Launch
 from jettison.runtimes.host.processes.processes import spawn
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from jettison.runtimes.linux.systemd import SliceUnits
 
 _PATIENCE = 5.0
+_PAUSE = 0.01
 
 
 @frozen
@@ -160,5 +162,12 @@ async def rehearse_kill(places: Places) -> None:
             raise SignalError(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
         await process.exited
     finally:
-        inner.remove()
-        outer.remove()
+        await _removed(outer)
+
+
+async def _removed(place: Place) -> None:
+    """With all below. A cgroup stays until what was killed in it is reaped, which takes a while on a busy machine."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            while not place.remove():
+                await asyncio.sleep(_PAUSE)

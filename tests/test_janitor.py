@@ -17,7 +17,7 @@ import pytest
 
 from tests import janitor, mess
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 ROOT = Path(__file__).parent.parent
 
 

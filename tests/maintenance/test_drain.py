@@ -96,7 +96,7 @@ def test_the_timeout_ends_the_patience_that_the_server_asks_for(kubeconfig: Path
         await world.budget(minAvailable=1)
         ran = await world.process("drain", node, "--timeout=2s", "--progress")
         assert ran.code == 1
-        assert 1.9 <= ran.seconds < 4
+        assert 1.9 <= ran.seconds < 10
         late = f'error when evicting pods/"web-a" -n "{world.namespace}": global timeout reached: 2s'
         assert late in ran.err
         assert any("The disruption budget web is still being processed by the server." in line for line in ran.err)
@@ -114,7 +114,7 @@ def test_the_timeout_ends_the_wait_for_a_pod_that_does_not_stop(kubeconfig: Path
         text = f'error when waiting for pod "web-a" in namespace "{world.namespace}" to terminate'
         assert f"{text}: context deadline exceeded" in evicting.err
         assert evicting.code == 1
-        assert 1.5 <= evicting.seconds < 4
+        assert 1.5 <= evicting.seconds < 10
         deleting = await world.run("drain", node, "--timeout=1s", "--disable-eviction")
         assert deleting.err == [
             f'There are pending pods in node "{node}" when an error occurred: context deadline exceeded',

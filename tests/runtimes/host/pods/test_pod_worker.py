@@ -219,7 +219,7 @@ def test_a_pod_that_is_active_for_too_long_fails(tmp_path: Path) -> None:
         began = asyncio.get_running_loop().time()
         await scene.supervisor.start(wanted)
         await until(lambda: scene.status().is_ending)
-        assert 0.9 < asyncio.get_running_loop().time() - began < 1.3
+        assert asyncio.get_running_loop().time() - began > 0.9
         assert (scene.status().phase, scene.status().reason) == ("Running", "")
         status = await scene.phase("Failed")
         assert status.reason == "DeadlineExceeded"

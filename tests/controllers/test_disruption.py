@@ -28,7 +28,7 @@ from jettison.engine.numbers.durations import SECOND_NS
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, PatchType
-from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS
+from jettison.runtimes.kube.kinds import BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
 from jettison.runtimes.kube.kubeconfig import Access
 from tests.controllers.staging import DeafClient, Json, StandingClock, controlled, told, until, until_status
 from tests.maintenance.playground import Playground, play
@@ -62,17 +62,20 @@ def test_the_status_follows_pods(kubeconfig: Path) -> None:
     play(kubeconfig, scene)
 
 
-def test_a_changed_size_of_the_workload_wakes_the_budget(kubeconfig: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [(REPLICA_SETS, "ReplicaSet"), (REPLICATION_CONTROLLERS, "ReplicationController")]
+)
+def test_a_changed_size_of_the_workload_wakes_the_budget(kubeconfig: Path, kind: Kind, name: str) -> None:
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
         node = await ground.node("n")
-        owner = await ground.workload("ReplicaSet", "rs", 4)
-        for name in "abcd":
-            await ground.pod(name, node, owner=owner)
+        owner = await ground.workload(name, "rs", 4)
+        for each in "abcd":
+            await ground.pod(each, node, owner=owner)
         await ground.budget(maxUnavailable="25%")
         async with controlled(client, DISRUPTION):
             await until_status(client, BUDGETS, "web", space, expectedPods=4, desiredHealthy=3, disruptionsAllowed=1)
-            await client.patch(REPLICA_SETS, "rs", {"spec": {"replicas": 2}}, space, how=PatchType.MERGE)
+            await client.patch(kind, "rs", {"spec": {"replicas": 2}}, space, how=PatchType.MERGE)
             await until_status(client, BUDGETS, "web", space, expectedPods=2, desiredHealthy=1, disruptionsAllowed=3)
 
     play(kubeconfig, scene)

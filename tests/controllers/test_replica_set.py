@@ -8,7 +8,7 @@ from jettison.controllers.machinery.objects import condition_of
 from jettison.controllers.machinery.owned_pods import Claims, selector_of
 from jettison.controllers.replica_set import OWNER_KIND
 from jettison.runtimes.kube.client import KubeClient, PatchType
-from jettison.runtimes.kube.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, REPLICA_SETS
+from jettison.runtimes.kube.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS
 from tests.controllers.staging import ForwardClock, Json, controlled, told, until, until_status
 from tests.controllers.workloads import NOW, Nodes, change, replica_set, template, until_alive
 from tests.maintenance.playground import Playground, play
@@ -271,5 +271,47 @@ def test_a_namespace_that_ends_is_left_alone(kubeconfig: Path) -> None:
                 return space not in {each["metadata"]["name"] for each in (await client.list(NAMESPACES)).items}
 
             await until(is_gone)
+
+    play(kubeconfig, scene)
+
+
+def test_a_replication_controller_is_kept_the_same_way(kubeconfig: Path) -> None:
+    """Adopted, made, replaced, counted and released by a selector that is a set of labels."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        await ground.pod("lonely", node)
+        await ground.workload("ReplicaSet", "rs", 0, {"app": "other"})
+        made = await ground.workload("ReplicationController", "rc", 2)
+        async with controlled(client, "replicationcontroller-controller", CONTROLLER):
+            async with ground.busy(Nodes(ground, node).round):
+                status = await until_status(client, REPLICATION_CONTROLLERS, "rc", space, readyReplicas=2)
+            assert status == {
+                "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
+                "observedGeneration": 1,
+            }  # fmt: skip
+            pods = await until_alive(ground, 2)
+            assert "lonely" in {each["metadata"]["name"] for each in pods}
+            for pod in pods:
+                assert pod["metadata"]["ownerReferences"] == [{**made, "blockOwnerDeletion": True}]
+            new = next(each for each in pods if each["metadata"]["name"] != "lonely")
+            assert new["metadata"]["generateName"] == "rc-"
+            await client.patch(PODS, "lonely", {"metadata": {"labels": {"app": "loose"}}}, space, how=PatchType.MERGE)
+
+            async def is_released() -> bool:
+                return not (await client.get(PODS, "lonely", space))["metadata"].get("ownerReferences")
+
+            await until(is_released)
+            await until_alive(ground, 3)
+            scale = {"spec": {"replicas": 0}}
+            await client.patch(REPLICATION_CONTROLLERS, "rc", scale, space, how=PatchType.MERGE, subresource="scale")
+            await until_status(client, REPLICATION_CONTROLLERS, "rc", space, replicas=0, observedGeneration=2)
+
+            async def said() -> bool:
+                expected = ("Normal", "SuccessfulDelete", f"Deleted pod: {new['metadata']['name']}")
+                return expected in await told(client, "rc", space)
+
+            await until(said)
 
     play(kubeconfig, scene)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.live.kubectl import Kubectl
@@ -14,6 +17,12 @@ apiVersion: v1
 kind: Service
 metadata: {name: db}
 spec: {selector: {app: db}, ports: [{port: 5432}]}
+"""
+CONTROLLER = """
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web}
+spec: {template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}}
 """
 _KNOWS_SCHEMAS = 27
 
@@ -43,6 +52,21 @@ def test_cluster_info_and_explain(kubectl: Kubectl) -> None:
     assert "How many may be away after an eviction" in said
     assert "<IntOrString>" in said
     assert "containers" in kubectl("explain", "pod.spec", "--recursive")
+
+
+def test_everything_is_dumped(kubectl: Kubectl, tmp_path: Path) -> None:
+    """`cluster-info dump` reads nodes, events, controllers, services, sets, pods and logs of every namespace."""
+    kubectl("apply", "-f", "-", stdin=CONTROLLER)
+    assert rows(kubectl("get", "rc", "web", "-o", "wide"))[1][:4] == ["web", "1", "0", "0"]
+    assert kubectl("scale", "rc/web", "--replicas=2").split()[0].startswith("replicationcontroller/web")
+    assert "Selector:     app=web" in kubectl("describe", "rc", "web")
+    said = kubectl("cluster-info", "dump", f"--output-directory={tmp_path}", f"--namespaces={kubectl.namespace}")
+    assert str(tmp_path) in said
+    listed = json.loads((tmp_path / kubectl.namespace / "replication-controllers.json").read_text())
+    assert [each["spec"]["replicas"] for each in listed["items"]] == [2]
+    if kubectl.minor >= _KNOWS_SCHEMAS:
+        assert "Labels of the pods that belong to it" in kubectl("explain", "rc.spec.selector")
+    kubectl("delete", "rc", "web")
 
 
 def test_a_container_is_added_for_debugging(kubectl: Kubectl) -> None:

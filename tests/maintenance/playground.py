@@ -29,6 +29,7 @@ from jettison.runtimes.kube.kinds import (
     NODES,
     PODS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Kind,
 )
@@ -37,7 +38,12 @@ from tests.cli.running import run
 
 Json = dict[str, Any]
 
-WORKLOADS: dict[str, Kind] = {"ReplicaSet": REPLICA_SETS, "DaemonSet": DAEMON_SETS, "StatefulSet": STATEFUL_SETS}
+WORKLOADS: dict[str, Kind] = {
+    "ReplicaSet": REPLICA_SETS,
+    "ReplicationController": REPLICATION_CONTROLLERS,
+    "DaemonSet": DAEMON_SETS,
+    "StatefulSet": STATEFUL_SETS,
+}
 PERIOD = 0.05
 _numbers = itertools.count(1)
 
@@ -88,10 +94,13 @@ class Playground:
             spec["replicas"] = replicas
         if kind == "StatefulSet":
             spec["serviceName"] = "s"
-        body = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        version = "apps/v1"
+        if kind == "ReplicationController":
+            version, spec["selector"] = "v1", labels
+        body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
         made = await self.client.create(WORKLOADS[kind], body, self.namespace)
         return {
-            "apiVersion": "apps/v1",
+            "apiVersion": version,
             "kind": kind,
             "name": name,
             "uid": made["metadata"]["uid"],

@@ -39,7 +39,15 @@ from jettison.manifests.pods import is_mirror
 from jettison.manifests.times import parse_time, time_text
 from jettison.runtimes.kube.cache import Cache, Change, Key, View, key_of
 from jettison.runtimes.kube.client import Document, KubeClient
-from jettison.runtimes.kube.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Kind
+from jettison.runtimes.kube.kinds import (
+    BUDGETS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    Kind,
+)
 
 SOURCE: Final = "controllermanager"
 """What Kubernetes calls itself in these events."""
@@ -66,8 +74,7 @@ _SCALE: Final = "scale"
 _NO_SCALE: Final = "does not implement the scale subresource"
 # Kubernetes always serves these, and so says other things of them than of a kind that it has never heard of. A server
 # that does without them has no object of them either.
-_ABSENT: Final[Mapping[tuple[str, str], ScaleFailure | None]] = {
-    ("v1", "ReplicationController"): None,
+_ABSENT: Final[Mapping[tuple[str, str], ScaleFailure]] = {
     ("batch/v1", "CronJob"): ScaleFailure(f"cronjobs.batch {_NO_SCALE}"),
 }
 
@@ -97,7 +104,7 @@ class DisruptionController:
         self._reconciler.follow(self._budgets, self._rewritten)
         self._reconciler.follow(self._pods, self._wakened)
         self._pods.listen(self._note_departure)
-        for kind in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS):
+        for kind in (REPLICATION_CONTROLLERS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS):
             cache = around.caches.of(kind)
             self._workloads.append(View(cache, workload_from))
             self._reconciler.follow(cache, self._rescaled)
@@ -164,10 +171,10 @@ class DisruptionController:
         return False
 
     async def _workloads_of(self, budget: Budget, pods: Iterable[PodView]) -> Workloads:
-        replica_sets, deployments, stateful_sets = (
+        controllers, replica_sets, deployments, stateful_sets = (
             {name: workload for (_, name), workload in view.group(budget.namespace).items()} for view in self._workloads
         )
-        workloads = Workloads(replica_sets=replica_sets, deployments=deployments, stateful_sets=stateful_sets)
+        workloads = Workloads(controllers, replica_sets, deployments, stateful_sets)
         owners = unlisted_owners(budget, pods, workloads)
         return replace(workloads, scales=await read_scales(self._around.client, owners, budget.namespace))
 

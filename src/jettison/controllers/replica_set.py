@@ -1,4 +1,4 @@
-"""The ReplicaSet controller: as many pods as wanted, no more and no fewer.
+"""The ReplicaSet controller: as many pods as wanted, no more and no fewer. ReplicationControllers are the same to it.
 
 A pod that has ended counts for nothing, so one that its node evicted is replaced at once while it is kept to be looked
 at. A pod that is on its way out does not count either: its replacement starts before it has ended. Pods that fail as
@@ -20,7 +20,7 @@ from jettison.controllers.machinery.owned_pods import (
     OwnerKind,
     WokenOwners,
     controller_of,
-    selector_of,
+    labels_of,
 )
 from jettison.controllers.machinery.pod_control import MOST_AT_ONCE, Failure, NewPod, PodBatches
 from jettison.controllers.machinery.quick_failures import QuickFailures, told
@@ -32,9 +32,9 @@ from jettison.manifests.pod_view import PodView
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.cache import Key, key_of
 from jettison.runtimes.kube.client import Document
-from jettison.runtimes.kube.kinds import PODS, REPLICA_SETS
+from jettison.runtimes.kube.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from jettison.values import frozen
 
-SOURCE: Final = "replicaset-controller"
 OWNER_KIND: Final = OwnerKind(REPLICA_SETS, "ReplicaSet")
 REPLICA_FAILURE: Final = "ReplicaFailure"
 
@@ -44,21 +44,44 @@ _WORKERS: Final = 5
 _ALWAYS_WRITTEN: Final = ("replicas", "terminatingReplicas")
 
 
+@frozen
+class Replicated:
+    """What differs between the two kinds."""
+
+    owner_kind: OwnerKind
+    # What events name.
+    source: str
+    # In logs.
+    title: str
+    counts_leaving: bool
+
+
+_REPLICA_SET: Final = Replicated(OWNER_KIND, "replicaset-controller", "replica set", counts_leaving=True)
+_REPLICATION_CONTROLLER: Final = Replicated(
+    OwnerKind(REPLICATION_CONTROLLERS, "ReplicationController", labels_of),
+    "replication-controller",
+    "replication controller",
+    counts_leaving=False,
+)
+
+
 class ReplicaSetController:
     """Pods and sets come from the caches; what was asked for and has not shown is waited for."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, replicated: Replicated = _REPLICA_SET) -> None:
         self._around = around
-        self._sets = around.caches.of(REPLICA_SETS)
+        self._replicated = replicated
+        owner_kind = self._owner_kind = replicated.owner_kind
+        self._sets = around.caches.of(owner_kind.kind)
         pods = around.caches.of(PODS)
         self._pods = pods.index(ByController)
         self._siblings = self._sets.index(ByController)
-        self._claims = Claims(around.client, OWNER_KIND, PODS)
+        self._claims = Claims(around.client, owner_kind, PODS)
         self._failures = QuickFailures(around.clock)
-        self._batches = PodBatches(around, OWNER_KIND, SOURCE, self._failures)
-        self._reconciler: Reconciler[Key] = Reconciler("replica set", self._reconcile, workers=_WORKERS)
+        self._batches = PodBatches(around, owner_kind, replicated.source, self._failures)
+        self._reconciler: Reconciler[Key] = Reconciler(replicated.title, self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
-        self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
+        self._reconciler.follow(pods, WokenOwners(owner_kind, self._sets))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -71,17 +94,19 @@ class ReplicaSetController:
             self._failures.forget(key)
             return
         are_met = self._batches.expectations.are_met(key)
-        selector = selector_of(replica_set)
+        selector = self._owner_kind.selector_of(replica_set)
         candidates = [PodView(each) for each in self._pods.candidates(replica_set)]
         active = await self._claim(replica_set, selector, [each for each in candidates if each.is_active])
         failure = None
         if are_met and not is_terminating(replica_set):
             allowance = self._failures.allow(replica_set, candidates)
             failure = await self._correct(replica_set, active, allowance)
-        leaving = sum(each.is_leaving and _is_owned(each, replica_set, selector) for each in candidates)
+        leaving = None
+        if self._replicated.counts_leaving:
+            leaving = sum(each.is_leaving and _is_owned(each, replica_set, selector) for each in candidates)
         now_ns = self._around.clock.now_ns()
         status = _status(replica_set, active, leaving, failure, now_ns)
-        await OWNER_KIND.report_status(self._around.client, replica_set, status)
+        await self._owner_kind.report_status(self._around.client, replica_set, status)
         if failure is not None:
             raise failure
         due_ns = next_available_ns(active, _min_ready(replica_set), now_ns)
@@ -110,8 +135,8 @@ class ReplicaSetController:
     def _postpone(self, replica_set: Document, allowance: CreationAllowance) -> None:
         self._reconciler.queue.add_after(key_of(replica_set), allowance.wait_ns / _SECOND_NS)
         if allowance.is_news:
-            subject = subject_of(OWNER_KIND.name, replica_set)
-            self._around.events.tell(SOURCE, subject, "BackOff", told(allowance), WARNING)
+            subject = subject_of(self._owner_kind.name, replica_set)
+            self._around.events.tell(self._replicated.source, subject, "BackOff", told(allowance), WARNING)
 
     def _least_missed(self, replica_set: Document, active: list[PodView], count: int) -> list[Document]:
         neighbours = Counter(pod.node for pod in self._related(replica_set) if pod.is_active)
@@ -127,8 +152,13 @@ class ReplicaSetController:
         return [PodView(pod) for each in siblings for pod in self._pods.of(each["metadata"]["uid"])]
 
 
+def replication_controller(around: Surroundings) -> ReplicaSetController:
+    """The same for the older kind."""
+    return ReplicaSetController(around, _REPLICATION_CONTROLLER)
+
+
 def _status(
-    replica_set: Document, active: list[PodView], leaving: int, failure: Failure | None, now_ns: int
+    replica_set: Document, active: list[PodView], leaving: int | None, failure: Failure | None, now_ns: int
 ) -> Document:
     """Of the pods as they were found, before anything was done about them. Fields unheard of stay."""
     labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -138,9 +168,10 @@ def _status(
         "fullyLabeledReplicas": sum(labels.items() <= each.labels.items() for each in active),
         "readyReplicas": sum(each.is_ready for each in active),
         "availableReplicas": sum(each.is_available(min_ready, now_ns) for each in active),
-        "terminatingReplicas": leaving,
         "observedGeneration": replica_set["metadata"].get("generation") or 0,
     }
+    if leaving is not None:
+        counters["terminatingReplicas"] = leaving
     known = replica_set.get("status") or {}
     status = {key: value for key, value in known.items() if key not in (*counters, "conditions")}
     status |= {key: value for key, value in counters.items() if value or key in _ALWAYS_WRITTEN}

@@ -20,7 +20,7 @@ from jettison.controllers.machinery.reconciler import Controller, Surroundings
 from jettison.controllers.namespace import NamespaceController
 from jettison.controllers.nodes.lifecycle import NodeLifecycleController
 from jettison.controllers.nodes.taint_eviction import TaintEvictionController
-from jettison.controllers.replica_set import ReplicaSetController
+from jettison.controllers.replica_set import ReplicaSetController, replication_controller
 from jettison.controllers.scheduler.scheduler import Scheduler
 from jettison.controllers.settings import ControllerSettings
 from jettison.controllers.stateful_set import StatefulSetController
@@ -42,6 +42,7 @@ MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
     "node-lifecycle-controller": NodeLifecycleController,
     "pod-garbage-collector-controller": PodGarbageController,
     "replicaset-controller": ReplicaSetController,
+    "replicationcontroller-controller": replication_controller,
     ROOT_CERTIFICATES: RootCertificateController,
     "scheduler": Scheduler,
     ACCOUNTS: ServiceAccountController,

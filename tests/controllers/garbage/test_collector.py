@@ -18,6 +18,7 @@ from jettison.runtimes.kube.kinds import (
     NODES,
     PODS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     Kind,
 )
 from tests.controllers.staging import DeafClient, Json, controlled, is_gone, until, until_status
@@ -88,6 +89,35 @@ def test_in_the_foreground_the_owner_goes_last(kubeconfig: Path) -> None:
                 await _until_gone(client, DEPLOYMENTS, "web", space)
                 assert not await ground.pods()
                 assert not (await client.list(REPLICA_SETS, space)).items
+
+    play(kubeconfig, scene)
+
+
+def test_pods_of_a_replication_controller(kubeconfig: Path) -> None:
+    """They stay where a client does not say otherwise, and go with it in the background where it does."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        async with controlled(client, COLLECTOR, "replicationcontroller-controller"):
+            await ground.workload("ReplicationController", "first", 1)
+            (pod,) = await until_alive(ground, 1)
+            await client.request("DELETE", REPLICATION_CONTROLLERS.path(space, "first"))
+            await _until_gone(client, REPLICATION_CONTROLLERS, "first", space)
+            (left,) = await ground.pods()
+            assert left["metadata"]["uid"] == pod["metadata"]["uid"]
+            assert "ownerReferences" not in left["metadata"]
+            await ground.workload("ReplicationController", "second", 1)
+
+            async def is_adopted() -> bool:
+                return bool((await ground.pods())[0]["metadata"].get("ownerReferences"))
+
+            await until(is_adopted)
+            await client.delete(REPLICATION_CONTROLLERS, "second", space, BACKGROUND)
+
+            async def is_empty() -> bool:
+                return not await ground.pods()
+
+            await until(is_empty)
 
     play(kubeconfig, scene)
 

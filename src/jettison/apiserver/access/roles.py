@@ -108,7 +108,8 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
         _grant(
             _READ,
             "pods nodes namespaces events events.events.k8s.io poddisruptionbudgets.policy daemonsets.apps"
-            " replicasets.apps deployments.apps statefulsets.apps jobs.batch priorityclasses.scheduling.k8s.io",
+            " replicationcontrollers replicasets.apps deployments.apps statefulsets.apps jobs.batch"
+            " priorityclasses.scheduling.k8s.io",
         ),
         _grant("patch", "nodes", fields="spec.unschedulable"),
         _grant("create", "events events.events.k8s.io"),

@@ -238,6 +238,19 @@ def default_replica_set(value: Json) -> None:
     default_pod_spec(spec["template"]["spec"])
 
 
+def default_replication_controller(value: Json) -> None:
+    """As above; the labels of the pods are also its own, and what it selects."""
+    spec = value["spec"]
+    spec.setdefault("replicas", 1)
+    template = spec.get("template")
+    if template is None:
+        return
+    if labels := template["metadata"].get("labels"):
+        spec["selector"] = spec.get("selector") or dict(labels)
+        value["metadata"]["labels"] = value["metadata"].get("labels") or dict(labels)
+    default_pod_spec(template["spec"])
+
+
 def default_deployment(value: Json) -> None:
     """One pod, replaced a quarter at a time."""
     spec = value["spec"]

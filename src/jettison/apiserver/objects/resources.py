@@ -214,6 +214,15 @@ ENDPOINT_SLICES: Final = Resource(
     counts_generations=True,
     rules=rules.ENDPOINT_SLICE_RULES,
 )  # fmt: skip
+REPLICATION_CONTROLLERS: Final = Resource(
+    "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller",
+    short_names=("rc",),
+    categories=("all",),
+    subresources=(_SCALE, _status("ReplicationController")),
+    selectable_fields=(*_METADATA_FIELDS, "status.replicas"),
+    counts_generations=True,
+    rules=rules.REPLICATION_CONTROLLER_RULES,
+)  # fmt: skip
 BINDINGS: Final = Resource("", "v1", "Binding", "bindings", "binding", verbs=("create",), is_stored=False)
 BUDGETS: Final = Resource(
     "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget",
@@ -314,7 +323,8 @@ POD_METRICS: Final = Resource(
 )  # fmt: skip
 
 RESOURCES: Final[tuple[Resource, ...]] = (
-    BINDINGS, CONFIG_MAPS, ENDPOINTS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES,
+    BINDINGS, CONFIG_MAPS, ENDPOINTS, EVENTS, NAMESPACES, NODES, PODS, REPLICATION_CONTROLLERS, SECRETS,
+    SERVICE_ACCOUNTS, SERVICES,
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS,
     SELF_REVIEWS,
     LOCAL_ACCESS_REVIEWS, SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, ACCESS_REVIEWS,

@@ -15,6 +15,7 @@ from jettison.apiserver.objects.defaults import (
     default_job,
     default_pod,
     default_replica_set,
+    default_replication_controller,
     default_service,
     default_stateful_set,
     merge_label_keys,
@@ -96,6 +97,8 @@ from jettison.apiserver.objects.validation.workloads import (
     validate_deployment_update,
     validate_replica_set,
     validate_replica_set_update,
+    validate_replication_controller,
+    validate_replication_controller_update,
     validate_stateful_set,
     validate_stateful_set_update,
 )
@@ -418,6 +421,14 @@ REPLICA_SET_RULES: Final = Rules(
     validate=validate_replica_set,
     validate_update=validate_replica_set_update,
     validate_status=replicas_status_check("ReplicaSet"),
+)
+REPLICATION_CONTROLLER_RULES: Final = Rules(
+    warn=_warn_template(_warn_pods_names),
+    default=default_replication_controller,
+    prepare=_fresh_status("ReplicationControllerStatus"),
+    validate=validate_replication_controller,
+    validate_update=validate_replication_controller_update,
+    validate_status=replicas_status_check("ReplicationController"),
 )
 STATEFUL_SET_RULES: Final = Rules(
     warn=_warn_template(),

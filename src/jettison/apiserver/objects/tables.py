@@ -190,6 +190,10 @@ def _replica_set(value: Json, now_ns: int) -> list[object]:
     return [_name(value), *counts, _age(value, now_ns), *_template(value), selector_text(value) or _NONE]
 
 
+def _replication_controller(value: Json, now_ns: int) -> list[object]:
+    return [*_replica_set(value, now_ns)[:-1], labels_text(part(value, "spec.selector"))]
+
+
 def _deployment(value: Json, now_ns: int) -> list[object]:
     counts = (number(value, "status.updatedReplicas"), number(value, "status.availableReplicas"))
     wide = (*_template(value), selector_text(value))
@@ -331,6 +335,7 @@ PRINTERS: Mapping[str, Printer] = {
     "runtimeclasses.node.k8s.io": Printer(("Name", "Handler", "Age"), _runtime_class),
     "priorityclasses.scheduling.k8s.io": Printer(_CLASS_COLUMNS, _priority_class),
     "replicasets.apps": Printer(_REPLICA_SET_COLUMNS, _replica_set),
+    "replicationcontrollers": Printer(_REPLICA_SET_COLUMNS, _replication_controller),
     "deployments.apps": Printer(("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE_COLUMNS), _deployment),
     "statefulsets.apps": Printer(("Name", "Ready", "Age", "Containers*", "Images*"), _stateful_set),
     "daemonsets.apps": Printer(_DAEMON_COLUMNS, _daemon_set),

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from jettison.apiserver.http.bodies import Expected, decode_body, kind_of
 from jettison.apiserver.http.requests import Request, boolean, dry_run_mistakes, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, conflict, not_found
-from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, Resource
+from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, REPLICATION_CONTROLLERS, Resource
 from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, unsupported
 from jettison.apiserver.storage.store import Store
@@ -233,7 +233,7 @@ def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> l
 
 def orphans_by_default(resource: Resource, options: DeleteOptions) -> bool:
     """Whether the dependents of the object stay because the client did not say what is to become of them."""
-    return resource is JOBS and options.is_silent_on_dependents
+    return resource in (JOBS, REPLICATION_CONTROLLERS) and options.is_silent_on_dependents
 
 
 def _mark(value: Json, now_ns: int, grace: int) -> Json:

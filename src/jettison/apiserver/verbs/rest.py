@@ -23,6 +23,7 @@ from jettison.apiserver.objects.ownership.tracking import Applied, Writer, apply
 from jettison.apiserver.objects.patches import APPLY_PATCH, PATCHERS
 from jettison.apiserver.objects.resources import (
     GROUP_VERSIONS,
+    JOBS,
     NAMESPACES,
     NEW_EVENTS,
     NODES,
@@ -376,6 +377,4 @@ def _deletion_status(resource: Resource, deleted: Deleted) -> Json:
 
 
 def _deletion_warnings(resource: Resource, options: DeleteOptions) -> list[str]:
-    if not orphans_by_default(resource, options):
-        return []
-    return [_PODS_STAY]
+    return [_PODS_STAY] if resource is JOBS and orphans_by_default(resource, options) else []

@@ -10,7 +10,7 @@ from jettison.apiserver.http.presenting import Response, encode, show_value
 from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
 from jettison.apiserver.objects.patches import PATCHERS
-from jettison.apiserver.objects.resources import BUDGETS, PODS, SCALES
+from jettison.apiserver.objects.resources import BUDGETS, PODS, REPLICATION_CONTROLLERS, SCALES, Resource
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal, required, unsupported
 from jettison.apiserver.objects.writing import check_address, check_namespace, check_unchanged, check_version
 from jettison.apiserver.storage.stored import Stored
@@ -103,7 +103,7 @@ class Subresources:
         found = self._objects.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise not_found(target.resource, target.name)
-        return self._show_scale(request, found.object)
+        return self._show_scale(request, target.resource, found.object)
 
     async def write_scale(self, request: Request, target: Target) -> Response:
         """PUT or PATCH of a scale: it changes the replicas of the object, and nothing else."""
@@ -113,7 +113,7 @@ class Subresources:
 
         def scale(found: Stored) -> Json:
             old = found.object
-            wanted = self._wanted_scale(request, options, old, is_put=is_put)
+            wanted = self._wanted_scale(request, target.resource, options, old, is_put=is_put)
             check_address(wanted["metadata"], target.namespace, target.name)
             check_version(target.resource, wanted["metadata"], old)
             replicas = wanted["spec"].get("replicas", 0)
@@ -125,20 +125,22 @@ class Subresources:
         if stored is not None:
             await self._objects.store.durable(stored)
             value = stored.object
-        return self._show_scale(request, value)
+        return self._show_scale(request, target.resource, value)
 
-    def _wanted_scale(self, request: Request, options: WriteOptions, old: Json, *, is_put: bool) -> Json:
+    def _wanted_scale(
+        self, request: Request, resource: Resource, options: WriteOptions, old: Json, *, is_put: bool
+    ) -> Json:
         if is_put:
             return read_object(request, SCALE, options.validation)
         media_type = request.content_type.partition(";")[0].strip().lower()
         if media_type not in PATCHERS:
             raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
         patch = read_patch(request.body, media_type)
-        scaled = PATCHERS[media_type](_kinded(_scale(old)), patch, SCALE.fields, request.most_bytes)
+        scaled = PATCHERS[media_type](_kinded(_scale(resource, old)), patch, SCALE.fields, request.most_bytes)
         return check_object(scaled, SCALE, options.validation)[0]
 
-    def _show_scale(self, request: Request, value: Json) -> Response:
-        return show_value(request, SCALES, _scale(value), self._objects.clock.now_ns())
+    def _show_scale(self, request: Request, resource: Resource, value: Json) -> Response:
+        return show_value(request, SCALES, _scale(resource, value), self._objects.clock.now_ns())
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """PUT of a namespace without the finalizers that have done their work."""
@@ -205,7 +207,7 @@ def _unbindable(name: str, why: str) -> Conflict:
     return Conflict(message, details={"name": name, "kind": "pods/binding"})
 
 
-def _scale(value: Json) -> Json:
+def _scale(resource: Resource, value: Json) -> Json:
     """Deployments and their like, reduced to a number. The uid is the object's own: the disruption controller looks."""
     metadata, spec, status = value["metadata"], value["spec"], value["status"]
     shared = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -213,7 +215,7 @@ def _scale(value: Json) -> Json:
         "metadata": {key: metadata[key] for key in shared if key in metadata},
         # Go leaves out a zero here, and writes it below.
         "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
-        "status": {"replicas": status.get("replicas", 0), "selector": _selector_text(spec.get("selector") or {})},
+        "status": {"replicas": status.get("replicas", 0), "selector": _selector_text(resource, spec)},
     }
 
 
@@ -221,7 +223,10 @@ def _kinded(scale: Json) -> Json:
     return {"kind": SCALE.kind, "apiVersion": SCALE.api_versions[0], **scale}
 
 
-def _selector_text(selector: Json) -> str:
+def _selector_text(resource: Resource, spec: Json) -> str:
+    selector: Json = spec.get("selector") or {}
+    if resource is REPLICATION_CONTROLLERS:
+        selector = {"matchLabels": selector}
     expressions = (
         MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
         for each in selector.get("matchExpressions") or ()

@@ -28,6 +28,7 @@ CONTROLLERS: Mapping[str, str] = {
     "node-lifecycle-controller": "nodelifecycle",
     "pod-garbage-collector-controller": "podgc",
     "replicaset-controller": "replicaset",
+    "replicationcontroller-controller": "replicationcontroller",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "scheduler": "",
     "serviceaccount-controller": "serviceaccount",

@@ -25,6 +25,7 @@ from jettison.runtimes.kube.kinds import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Kind,
 )
@@ -38,6 +39,7 @@ _IN_CLUSTER: Mapping[str, Kind] = {
     "Pod": PODS,
     "Deployment": DEPLOYMENTS,
     "ReplicaSet": REPLICA_SETS,
+    "ReplicationController": REPLICATION_CONTROLLERS,
     "StatefulSet": STATEFUL_SETS,
     "DaemonSet": DAEMON_SETS,
     "Job": JOBS,

@@ -11,7 +11,7 @@ Owners in these signatures are documents, which in lists do not carry their kind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from jettison.controllers.machinery.objects import is_terminating
@@ -25,11 +25,26 @@ from jettison.runtimes.kube.kinds import Kind
 _INVALID: Final = 422
 
 
+def selector_of(owner: Document) -> LabelSelector:
+    """What `spec.selector` selects. An empty one is forbidden and would be everything: it selects nothing here."""
+    try:
+        selector = select(selector_from((owner.get("spec") or {}).get("selector")))
+    except InputError:
+        return NOTHING
+    return NOTHING if selector.is_empty else selector
+
+
+def labels_of(owner: Document) -> LabelSelector:
+    """As above, where `spec.selector` is a set of labels: the older form, of ReplicationControllers."""
+    return selector_of({"spec": {"selector": {"matchLabels": (owner.get("spec") or {}).get("selector")}}})
+
+
 class OwnerKind(NamedTuple):
-    """Where the owners are found, and what they are called in references and events."""
+    """Where the owners are found, what they are called in references and events, and how they say what is theirs."""
 
     kind: Kind
     name: str
+    selector_of: Callable[[Document], LabelSelector] = selector_of
 
     @property
     def api_version(self) -> str:
@@ -79,21 +94,12 @@ def controller_of(document: Document) -> Document | None:
     return None
 
 
-def selector_of(owner: Document) -> LabelSelector:
-    """What `spec.selector` selects. An empty one is forbidden and would be everything: it selects nothing here."""
-    try:
-        selector = select(selector_from((owner.get("spec") or {}).get("selector")))
-    except InputError:
-        return NOTHING
-    return NOTHING if selector.is_empty else selector
-
-
 class WokenOwners:
     """The owners to look at when a pod changes: whose it is, whose it was, and whose an orphan could become."""
 
     def __init__(self, owner_kind: OwnerKind, owners: Cache) -> None:
         self._owner_kind = owner_kind
-        self._selectors: View[LabelSelector] = View(owners, selector_of)
+        self._selectors: View[LabelSelector] = View(owners, owner_kind.selector_of)
 
     def __call__(self, change: Change) -> Iterator[Key]:
         """At a resync none: the owners come by themselves."""

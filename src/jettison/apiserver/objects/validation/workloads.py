@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, StatefulSets and DaemonSets: a selector, a template, and how many.
+"""Deployments, ReplicaSets, ReplicationControllers, StatefulSets and DaemonSets: a selector, a template, and how many.
 
 Each kind has its own order of looking at the same things, and its own words for some of them.
 """
@@ -60,6 +60,30 @@ def validate_replica_set_update(new: Json, old: Json) -> Iterator[Mistake]:
     """As a Deployment."""
     yield from validate_replica_set(new)
     yield from _same_selector(new, old)
+
+
+def validate_replication_controller(controller: Json) -> Iterator[Mistake]:
+    """A new one. Its selector is a set of labels, and its template may be missing, which is a mistake."""
+    spec = controller["spec"]
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    yield from _not_negative(spec, "minReadySeconds")
+    if not selector:
+        yield required("spec.selector")
+    yield from _not_negative(spec, "replicas")
+    if template is None:
+        yield required("spec.template")
+        return
+    labels = template["metadata"].get("labels") or {}
+    if not selector.items() <= labels.items():
+        yield _mismatch(labels)
+    yield from validate_template(template, "spec.template")
+    yield from _runs_for_ever(template, "ReplicationController")
+
+
+def validate_replication_controller_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """The selector may change: pods that it no longer selects are released."""
+    del old
+    return validate_replication_controller(new)
 
 
 def validate_stateful_set(stateful_set: Json) -> Iterator[Mistake]:
@@ -143,6 +167,9 @@ _COUNTS: Final = {
         "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
         "terminatingReplicas",
     ),
+    "ReplicationController": (
+        "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
+    ),
     "StatefulSet": (
         "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
         "collisionCount",
@@ -151,6 +178,7 @@ _COUNTS: Final = {
 _PARTS: Final = {
     "Deployment": ("updatedReplicas", "readyReplicas", "availableReplicas"),
     "ReplicaSet": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    "ReplicationController": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     "StatefulSet": ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
 }
 

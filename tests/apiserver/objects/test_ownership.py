@@ -230,3 +230,100 @@ def test_atomic_values_are_one_field() -> None:
     assert compare(place, old, new).modified == {"f:spec": {"f:tolerations": {}, "f:nodeSelector": {}}}
     assert fields_of(place, old) == {"f:spec": {"f:tolerations": {}, "f:nodeSelector": {}}}
     assert cut(place, new, {"f:spec": {"f:tolerations": {}}}) == {"spec": {"nodeSelector": {"a": "1", "b": "2"}}}
+
+
+SCALED: Json = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}}
+REPLICAS: Json = {"f:spec": {"f:replicas": {}}}
+
+
+def scaled(replicas: int, **metadata: Any) -> Json:
+    return {**SCALED, "metadata": {"name": "d", **metadata}, "spec": {"replicas": replicas}}
+
+
+def of_scale(api: Served) -> list[Json]:
+    listed = api.get(f"{DEPLOYMENTS}/d").body["metadata"].get("managedFields", [])
+    return [{**each, "time": each.get("time", "")} for each in listed if each["fieldsV1"] == REPLICAS]
+
+
+def test_a_scale_that_is_written_takes_the_replicas(api: Served) -> None:
+    """The entry has the version of the object, the part that was written, and no time: so it is in Kubernetes."""
+    made = api.post(DEPLOYMENTS, deployment(replicas=2), query="fieldManager=maker")
+    assert ".spec.replicas" in owned(made, "maker")
+    answer = api("PUT", f"{DEPLOYMENTS}/d/scale", scaled(3), query="fieldManager=scaler")
+    assert (answer.code, answer.body["spec"], "managedFields" in answer.body["metadata"]) == (
+        200, {"replicas": 3}, False,
+    )  # fmt: skip
+    (mine,) = of_scale(api)
+    assert mine == {
+        "manager": "scaler", "operation": "Update", "apiVersion": "apps/v1", "time": "", "fieldsType": "FieldsV1",
+        "fieldsV1": REPLICAS, "subresource": "scale",
+    }  # fmt: skip
+    assert ".spec.replicas" not in owned(api.get(f"{DEPLOYMENTS}/d"), "maker")
+    assert api.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 4}}, query="fieldManager=other").code == 200
+    assert [each["manager"] for each in of_scale(api)] == ["other"]
+
+
+def test_a_scale_to_zero_is_no_clients(api: Served) -> None:
+    """Go leaves a zero out, so the field is removed rather than set; what no client owns is not tracked again."""
+    api.post(DEPLOYMENTS, deployment(replicas=2), query="fieldManager=maker")
+    for replicas in (0, 3):
+        assert api("PUT", f"{DEPLOYMENTS}/d/scale", scaled(replicas), query="fieldManager=scaler").code == 200
+        assert of_scale(api) == []
+        assert ".spec.replicas" not in owned(api.get(f"{DEPLOYMENTS}/d"), "maker")
+
+
+def test_a_write_that_leaves_the_number_splits_the_entry(api: Served) -> None:
+    """An update's entry is not known again under the version of a scale: it comes back apart, without a time."""
+    api.post(DEPLOYMENTS, deployment(replicas=2), query="fieldManager=maker")
+    assert api("PUT", f"{DEPLOYMENTS}/d/scale", scaled(2), query="fieldManager=scaler").code == 200
+    (apart,) = of_scale(api)
+    assert (apart["manager"], apart.get("subresource", ""), apart["time"]) == ("maker", "", "")
+
+
+def test_a_scale_is_applied(api: Served) -> None:
+    api.post(DEPLOYMENTS, deployment(replicas=2), query="fieldManager=maker")
+    refused = api.patch(f"{DEPLOYMENTS}/d/scale", scaled(5), APPLY, query="fieldManager=pilot")
+    assert refused.code == 409
+    assert refused.message == (
+        'Apply failed with 1 conflict: conflict with "maker" using autoscaling/v1: .spec.replicas'
+    )
+    taken = api.patch(f"{DEPLOYMENTS}/d/scale", scaled(5), APPLY, query="fieldManager=pilot&force=true")
+    assert (taken.code, taken.body["spec"]) == (200, {"replicas": 5})
+    (mine,) = of_scale(api)
+    assert (mine["manager"], mine["operation"], mine["apiVersion"], mine["subresource"]) == (
+        "pilot", "Apply", "apps/v1", "scale",
+    )  # fmt: skip
+    # The same again changes nothing, not even the version.
+    again = api.patch(f"{DEPLOYMENTS}/d/scale", scaled(5), APPLY, query="fieldManager=pilot")
+    assert again.body == taken.body
+    conflict = apply(api, deployment(replicas=9), "other")
+    assert 'conflict with "pilot" with subresource "scale": .spec.replicas' in conflict.message
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "code", "message"),
+    [
+        ({**scaled(5), "kind": "Deployment"}, "fieldManager=m", 400, "autoscaling/v1, Kind=Deployment"),
+        (scaled(5), "", 422, "fieldManager: Required value: is required for apply patch"),
+        (scaled(-1), "fieldManager=m&force=true", 422, "spec.replicas: Invalid value: -1"),
+        (
+            scaled(5, uid="x"),
+            "fieldManager=m&force=true",
+            409,
+            'on deployments/scale.apps "d": Precondition failed: UID in precondition: x',
+        ),
+        (scaled(5, resourceVersion="1"), "fieldManager=m&force=true", 409, "the object has been modified"),
+        (scaled(5, name="e"), "fieldManager=m&force=true", 400, "does not match the name on the URL"),
+    ],
+)
+def test_a_scale_that_cannot_be_applied(api: Served, body: Json, query: str, code: int, message: str) -> None:
+    api.post(DEPLOYMENTS, deployment(replicas=2))
+    answer = api.patch(f"{DEPLOYMENTS}/d/scale", body, APPLY, query=query)
+    assert (answer.code, message in answer.message) == (code, True), answer.message
+    assert api.get(f"{DEPLOYMENTS}/d").body["spec"]["replicas"] == 2
+
+
+def test_a_scale_of_nothing(api: Served) -> None:
+    for kind, query in ((APPLY, "fieldManager=m"), (STRATEGIC, "")):
+        answer = api.patch(f"{DEPLOYMENTS}/d/scale", scaled(5), kind, query=query)
+        assert (answer.code, answer.message) == (404, 'deployments.apps "d" not found')

@@ -9,8 +9,10 @@ from typing import Any, Final
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
 from jettison.apiserver.http.bodies import Expected, check_object
 from jettison.apiserver.http.presenting import encode
+from jettison.apiserver.http.requests import Request, WriteOptions
 from jettison.apiserver.http.statuses import bad_request, undecodable_patch
 from jettison.apiserver.http.texts import duplicate_keys, go_text, parse_json, parse_yaml
+from jettison.apiserver.objects.ownership.records import Entries, documents
 from jettison.apiserver.objects.ownership.tracking import unconvertible
 from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCHERS, STRATEGIC_PATCH
 from jettison.apiserver.objects.resources import Resource
@@ -19,6 +21,7 @@ from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
 from jettison.manifests.files.kinds import Struct, structs
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
@@ -106,6 +109,44 @@ def check_applied(value: Json, patch: Json, resource: Resource, expected: Expect
     except ApiError as error:
         why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
         raise unconvertible(resource, patch, _conversion(why)) from error
+
+
+@frozen
+class Patch:
+    """A patch that is no apply: what it says, and what is wrong with itself."""
+
+    media_type: str
+    content: Any
+    validation: str
+    own: list[str]
+    most_bytes: int
+
+    def applied_to(self, shown: Json, expected: Expected, managed: Entries) -> tuple[Json, list[str]]:
+        """What it makes of an object as clients see it, and the warnings about that."""
+        merged = PATCHERS[self.media_type](shown, self.content, expected.fields, self.most_bytes)
+
+        def whole() -> Json:
+            listed = {"managedFields": documents(managed)} if managed else {}
+            return {**shown, "metadata": {**shown["metadata"], **listed}}
+
+        return check_patched(
+            merged, self.content, shown, self.media_type, expected, self.validation, self.own, whole
+        )  # fmt: skip
+
+
+def patch_type(request: Request) -> str:
+    """Its media type; 415 for one that is no patch."""
+    media_type = request.content_type.partition(";")[0].strip().lower()
+    if media_type not in PATCHERS and media_type != APPLY_PATCH:
+        raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
+    return media_type
+
+
+def patch_of(request: Request, media_type: str, options: WriteOptions) -> Patch:
+    """What the body says."""
+    content = read_patch(request.body, media_type)
+    own = [] if options.validation == "Ignore" else patch_mistakes(request.body, content, media_type)
+    return Patch(media_type, content, options.validation, own, request.most_bytes)
 
 
 def check_patched(

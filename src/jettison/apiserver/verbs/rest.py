@@ -18,9 +18,9 @@ from jettison.apiserver.http.presenting import Response, encode, show_object, sh
 from jettison.apiserver.http.requests import Request, Target, WriteOptions, boolean, patch_options, write_options
 from jettison.apiserver.http.statuses import already_exists, conflict, success_status
 from jettison.apiserver.objects.admission import Admission, check_class_deletion, check_namespace_deletion
-from jettison.apiserver.objects.ownership.records import Entries, documents
+from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.ownership.tracking import Applied, Writer, apply, blank, manager_name, track
-from jettison.apiserver.objects.patches import APPLY_PATCH, PATCHERS
+from jettison.apiserver.objects.patches import APPLY_PATCH
 from jettison.apiserver.objects.resources import (
     GROUP_VERSIONS,
     JOBS,
@@ -49,8 +49,8 @@ from jettison.apiserver.verbs.listing import read_page, wait_for_version, watche
 from jettison.apiserver.verbs.patching import (
     check_applied,
     check_applied_kind,
-    check_patched,
-    patch_mistakes,
+    patch_of,
+    patch_type,
     read_patch,
 )
 from jettison.clock import Clock
@@ -128,7 +128,9 @@ class Objects:
         def admit(new: Json) -> None:
             nonlocal managed
             if applied is None and not resource.stored_as:
-                managed = track(self._writer(request, target, options), (), blank(resource), new, given)
+                managed = track(
+                    self.writer(request, target.resource, target.subresource, options), (), blank(resource), new, given
+                )
             self.admission.admit_new(resource, new, name)
 
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit)
@@ -169,31 +171,21 @@ class Objects:
     async def patch(self, request: Request, target: Target) -> Response:
         """PATCH of an object, or of its status."""
         form_of(request)
-        media_type = request.content_type.partition(";")[0].strip().lower()
-        if media_type not in PATCHERS and media_type != APPLY_PATCH:
-            raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
+        media_type = patch_type(request)
         is_apply = media_type == APPLY_PATCH
         options = patch_options(request, is_apply=is_apply)
         resource = target.resource
         # Only an apply of the whole may make it.
         if not is_apply or target.subresource:
-            self._check_there(target)
-        patch = read_patch(request.body, media_type)
+            self.check_there(target)
         if is_apply:
-            return await self._apply_patch(request, target, patch, options)
-        own = [] if options.validation == "Ignore" else patch_mistakes(request.body, patch, media_type)
+            return await self._apply_patch(request, target, read_patch(request.body, media_type), options)
+        patch = patch_of(request, media_type, options)
 
         def merge(found: Stored) -> Json:
             old = found.object
             shown = {"apiVersion": resource.api_version, "kind": resource.kind, **_shown(resource, old)}
-            merged = PATCHERS[media_type](shown, patch, resource.struct, request.most_bytes)
-            kind = expected(resource)
-
-            def whole() -> Json:
-                managed = {"managedFields": documents(found.managed)} if found.managed else {}
-                return {**shown, "metadata": {**shown["metadata"], **managed}}
-
-            value, mistakes = check_patched(merged, patch, shown, media_type, kind, options.validation, own, whole)
+            value, mistakes = patch.applied_to(shown, expected(resource), found.managed)
             request.warnings += mistakes
             check_address(value["metadata"], target.namespace, target.name)
             check_version(resource, value["metadata"], old)
@@ -201,13 +193,14 @@ class Objects:
 
         return await self.change(request, target, merge, options)
 
-    def _check_there(self, target: Target) -> None:
+    def check_there(self, target: Target) -> None:
+        """404 where it is not."""
         if self.store.head(target.resource, target.namespace, target.name) is None:
             raise self.store.missing(target.resource, target.namespace, target.name)
 
     async def _apply_patch(self, request: Request, target: Target, patch: Any, options: WriteOptions) -> Response:
         """Server-side apply, of an object that is there or not."""
-        resource, writer = target.resource, self._writer(request, target, options)
+        resource, writer = target.resource, self.writer(request, target.resource, target.subresource, options)
         check_applied_kind(resource, patch)
         is_forced = bool(boolean(request, "force"))
 
@@ -234,9 +227,10 @@ class Objects:
 
         return await self.change(request, target, merge, options)
 
-    def _writer(self, request: Request, target: Target, options: WriteOptions) -> Writer:
+    def writer(self, request: Request, resource: Resource, part: str, options: WriteOptions) -> Writer:
+        """The client, for the entries of `managedFields`."""
         now = time_text(self.clock.now_ns())
-        return Writer(target.resource, manager_name(options.manager, request.agent), target.subresource, now)
+        return Writer(resource, manager_name(options.manager, request.agent), part, now)
 
     async def change(self, request: Request, target: Target, make: Change, options: WriteOptions) -> Response:
         """Store what `make` makes of the object. An object that was only waiting for this change is removed by it."""
@@ -272,7 +266,9 @@ class Objects:
         def admit(changed: Json) -> None:
             nonlocal managed
             if not isinstance(made, Applied) and not resource.stored_as:
-                managed = track(self._writer(request, target, options), managed, old, changed, given)
+                managed = track(
+                    self.writer(request, target.resource, target.subresource, options), managed, old, changed, given
+                )
             if target.subresource != "status":
                 self.admission.admit_change(resource, changed, old)
             self.authorizer.check_fields(user, access, old, changed)

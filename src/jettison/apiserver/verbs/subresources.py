@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from jettison.apiserver.http.bodies import Expected, check_object, read_object
+from jettison.apiserver.http.bodies import Expected, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, encode, show_value
-from jettison.apiserver.http.requests import Request, Target, WriteOptions, patch_options, write_options
+from jettison.apiserver.http.requests import Request, Target, WriteOptions, boolean, patch_options, write_options
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
-from jettison.apiserver.objects.patches import PATCHERS
+from jettison.apiserver.objects.ownership.records import Entries
+from jettison.apiserver.objects.ownership.scales import parent_entries, scale_entries
+from jettison.apiserver.objects.ownership.tracking import Applied, apply, track
+from jettison.apiserver.objects.patches import APPLY_PATCH
 from jettison.apiserver.objects.resources import BUDGETS, PODS, REPLICATION_CONTROLLERS, SCALES, Resource
+from jettison.apiserver.objects.validation.metadata import subdomain_name, validate_known_metadata
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal, required, unsupported
-from jettison.apiserver.objects.writing import check_address, check_namespace, check_unchanged, check_version
+from jettison.apiserver.objects.writing import (
+    check_address,
+    check_identity,
+    check_namespace,
+    check_unchanged,
+    check_version,
+)
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
-from jettison.apiserver.verbs.patching import read_patch
+from jettison.apiserver.verbs.patching import check_applied, check_applied_kind, patch_of, patch_type, read_patch
 from jettison.apiserver.verbs.rest import Objects
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.engine.numbers.durations import parse_duration
@@ -24,6 +35,8 @@ from jettison.errors import ApiError, Conflict, InputError
 from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
+
+_MakeScale = Callable[[Json, Entries, Stored], Applied]
 
 SCALE: Final = Expected("Scale", ("autoscaling/v1",), "Scale")
 BINDING: Final = Expected("Binding", ("v1",), "Binding")
@@ -108,36 +121,69 @@ class Subresources:
     async def write_scale(self, request: Request, target: Target) -> Response:
         """PUT or PATCH of a scale: it changes the replicas of the object, and nothing else."""
         form_of(request)
-        is_put = request.method == "PUT"
-        options = write_options(request, "UpdateOptions") if is_put else patch_options(request, is_apply=False)
+        resource = target.resource
+        options, wanted = self._scale_writer(request, target)
 
-        def scale(found: Stored) -> Json:
+        def scale(found: Stored) -> Applied:
             old = found.object
-            wanted = self._wanted_scale(request, target.resource, options, old, is_put=is_put)
-            check_address(wanted["metadata"], target.namespace, target.name)
-            check_version(target.resource, wanted["metadata"], old)
-            replicas = wanted["spec"].get("replicas", 0)
+            entries = scale_entries(resource, found.managed)
+            made = wanted(_scale(resource, old), entries, found)
+            metadata, replicas = made.value["metadata"], made.value["spec"].get("replicas", 0)
+            check_address(metadata, target.namespace, target.name)
+            metadata.setdefault("namespace", target.namespace)
+            mistakes = list(validate_known_metadata(metadata, subdomain_name))
             if replicas < 0:
-                raise refusal("autoscaling", "Scale", target.name, [invalid("spec.replicas", replicas, _NOT_NEGATIVE)])
-            return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
+                mistakes.append(invalid("spec.replicas", replicas, _NOT_NEGATIVE))
+            if mistakes:
+                raise refusal("autoscaling", "Scale", target.name, mistakes)
+            _check_scaled(resource, metadata, old)
+            check_version(resource, metadata, old)
+            value = {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
+            return Applied(value, parent_entries(resource, found.managed, made.entries))
 
         stored, value = self._objects.write(request, target, scale, options)
         if stored is not None:
             await self._objects.store.durable(stored)
             value = stored.object
-        return self._show_scale(request, target.resource, value)
+        return self._show_scale(request, resource, value)
 
-    def _wanted_scale(
-        self, request: Request, resource: Resource, options: WriteOptions, old: Json, *, is_put: bool
-    ) -> Json:
-        if is_put:
-            return read_object(request, SCALE, options.validation)
-        media_type = request.content_type.partition(";")[0].strip().lower()
-        if media_type not in PATCHERS:
-            raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
-        patch = read_patch(request.body, media_type)
-        scaled = PATCHERS[media_type](_kinded(_scale(resource, old)), patch, SCALE.fields, request.most_bytes)
-        return check_object(scaled, SCALE, options.validation)[0]
+    def _scale_writer(self, request: Request, target: Target) -> tuple[WriteOptions, _MakeScale]:
+        """The options, and what makes the new scale of the old one."""
+        if request.method == "PUT":
+            options = write_options(request, "UpdateOptions")
+            body = read_object(request, SCALE, options.validation)
+            check_address(body["metadata"], target.namespace, target.name)
+            writer = self._objects.writer(request, SCALES, target.subresource, options)
+
+            def put(live: Json, entries: Entries, found: Stored) -> Applied:
+                check_identity(target.resource, body["metadata"], found.object, is_dry_run=options.is_dry_run)
+                return Applied(body, track(writer, entries, live, body))
+
+            return options, put
+        media_type = patch_type(request)
+        is_apply = media_type == APPLY_PATCH
+        options = patch_options(request, is_apply=is_apply)
+        writer = self._objects.writer(request, SCALES, target.subresource, options)
+        self._objects.check_there(target)
+        if is_apply:
+            document, is_forced = read_patch(request.body, media_type), bool(boolean(request, "force"))
+            check_applied_kind(SCALES, document)
+
+            def apply_scale(live: Json, entries: Entries, found: Stored) -> Applied:
+                made = apply(writer, entries, live, document, is_forced=is_forced)
+                del found
+                return Applied(check_applied(made.value, document, SCALES, SCALE), made.entries)
+
+            return options, apply_scale
+        patch = patch_of(request, media_type, options)
+
+        def merge(live: Json, entries: Entries, found: Stored) -> Applied:
+            del found
+            value, mistakes = patch.applied_to(_kinded(live), SCALE, entries)
+            request.warnings += mistakes
+            return Applied(value, track(writer, entries, live, value))
+
+        return options, merge
 
     def _show_scale(self, request: Request, resource: Resource, value: Json) -> Response:
         return show_value(request, SCALES, _scale(resource, value), self._objects.clock.now_ns())
@@ -217,6 +263,18 @@ def _scale(resource: Resource, value: Json) -> Json:
         "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0), "selector": _selector_text(resource, spec)},
     }
+
+
+def _check_scaled(resource: Resource, metadata: Json, old: Json) -> None:
+    """A client that names a uid means the object of that uid."""
+    given, current = metadata.get("uid", ""), old["metadata"]["uid"]
+    if given not in ("", current):
+        why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {current}"
+        details = {"name": old["metadata"]["name"], "kind": f"{resource.plural}/scale"}
+        details |= {"group": resource.group} if resource.group else {}
+        where = f"{resource.plural}/scale.{resource.group}" if resource.group else f"{resource.plural}/scale"
+        message = f"Operation cannot be fulfilled on {where} {quote(old['metadata']['name'])}: {why}"
+        raise Conflict(message, details=details)
 
 
 def _kinded(scale: Json) -> Json:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.requests import Request, Target
 from jettison.apiserver.objects.resources import NODES, PODS
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs import watch
@@ -210,7 +210,7 @@ def test_metadata_alone(api: Served) -> None:
 
 async def open_watch(api: Served, query: bytes = b"watch=1", pace: WatchPace = PACE) -> watch.Watcher:
     request = Request("GET", POD_PATH, query, [])
-    return (await watch.open_watch(api.store, api.clock, request, PODS, "default", pace))[0]
+    return (await watch.open_watch(api.store, api.clock, request, Target(PODS, "default"), pace))[0]
 
 
 def lines(*chunks: bytes) -> list[tuple[str, str]]:
@@ -481,3 +481,66 @@ def test_a_change_that_ends_an_object_is_shown_to_its_client_alone(api: Served) 
     last = events(watched(api, f"resourceVersion={version}"))[-1]
     assert (last["type"], last["object"]["metadata"]["labels"]) == ("DELETED", {"a": "old"})
     assert last["object"]["metadata"]["finalizers"] == ["example.com/hold"]
+
+
+OLD = "/api/v1/watch"
+
+
+def old_watch(api: Served, path: str, query: str = "", **options: Any) -> Answer:
+    """By an older path, which ends after a second or with its refusal."""
+    return api.get(path, query=f"timeoutSeconds=1&{query}", **options)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "names"),
+    [
+        (f"{OLD}/pods", "", ["a", "b", "c"]),
+        (f"{OLD}/namespaces/default/pods", "", ["a", "b"]),
+        (f"{OLD}/namespaces/default/pods/", "labelSelector=app%3Ddb", ["b"]),
+        (f"{OLD}/namespaces/default/pods/a", "", ["a"]),
+        (f"{OLD}/namespaces/default/pods/a", "fieldSelector=metadata.name%3Da", ["a"]),
+        (f"{OLD}/namespaces/default/pods/a,metadata.name=b", "", []),
+        (f"{OLD}/namespaces/kube-system", "", ["kube-system"]),
+        (f"{OLD}/namespaces/default/pods/a", "watch=false", ["a"]),
+        ("/api/v1/pods", "watch", ["a", "b", "c"]),
+        ("/api/v1/pods", "watch=yes", ["a", "b", "c"]),
+    ],
+)
+def test_the_older_paths_and_spellings(api: Served, path: str, query: str, names: list[str]) -> None:
+    api.pod("a")
+    api.post(POD_PATH, pod_document("b", labels={"app": "db"}))
+    api.post("/api/v1/namespaces/kube-system/pods", pod_document("c"))
+    assert told(old_watch(api, path, query)) == [("ADDED", each) for each in names]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "code", "message"),
+    [
+        (
+            f"{OLD}/namespaces/default/pods/a",
+            "fieldSelector=metadata.name%3Db",
+            400,
+            "fieldSelector metadata.name doesn't match requested name",
+        ),
+        (f"{OLD}/namespaces/default/pods/a/status", "", 404, "the server could not find the requested resource"),
+        (f"{OLD}/bindings", "", 404, "the server could not find the requested resource"),
+        (f"{OLD}/watch/pods", "", 404, "the server could not find the requested resource"),
+        (f"{OLD}/things", "", 404, "the server could not find the requested resource"),
+    ],
+)
+def test_older_paths_that_are_none(api: Served, path: str, query: str, code: int, message: str) -> None:
+    answer = old_watch(api, path, query)
+    assert (answer.code, answer.message) == (code, message)
+
+
+def test_an_older_path_takes_the_same_rights(api: Served) -> None:
+    """The verb is `watch` whatever the method; a selector opens nothing, as a name in the path does."""
+    api.pod("mine", node="n1")
+    api.pod("other", node="n2")
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert api(method, f"{OLD}/pods", {}).code == 405
+        assert api(method, f"{OLD}/secrets", {}, token="viewer").code == 403
+    assert old_watch(api, f"{OLD}/secrets", token="viewer").code == 403
+    assert old_watch(api, f"{OLD}/pods", "fieldSelector=spec.nodeName%3Dn1", token="node").code == 403
+    assert old_watch(api, f"{OLD}/namespaces/default/pods/other", token="node").code == 403
+    assert told(old_watch(api, f"{OLD}/namespaces/default/pods/mine", token="node")) == [("ADDED", "mine")]

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -53,8 +54,9 @@ class ConnectionPatience:
 
 
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
-_WATCH = re.compile(rb"(?:^|&)watch=(?:1|t|true)(?:&|$)", re.IGNORECASE)
-
+# The older paths of watches, which have them in front of what is watched.
+_WATCH_PATH = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/watch/.", re.DOTALL)
+_NO = ("0", "false")
 
 _TUNNEL = re.compile(
     r"/api/v1/(?:namespaces/[^/]+/pods/[^/]+/(?:exec|attach|portforward)/?|nodes/[^/]+/proxy(?:/.*)?)", re.DOTALL
@@ -376,7 +378,22 @@ def is_long_running(scope: Scope) -> bool:
         return True
     if scope["method"] != "GET":
         return False
-    return bool(_WATCH.search(scope["query_string"])) or scope["path"].endswith(("/log", "/log/"))
+    path: str = scope["path"]
+    is_watch = _WATCH_PATH.match(path) is not None or _asks_to_watch(scope["query_string"])
+    return is_watch or path.endswith(("/log", "/log/"))
+
+
+def _asks_to_watch(query: bytes) -> bool:
+    """The first value counts."""
+    if b"watch" not in query and b"%" not in query:
+        return False
+    found = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    return is_yes(next((value for name, value in found if name == "watch"), "0"))
+
+
+def is_yes(value: str) -> bool:
+    """What a parameter of a query says: as in Go everything is a yes that is not clearly a no, also an empty text."""
+    return value.lower() not in _NO
 
 
 async def read_body(scope: Scope, receive: Receive, most_bytes: int = MOST_BODY_BYTES) -> bytes:

@@ -241,12 +241,10 @@ class Application:
 
     async def _watch(self, request: Request, receive: Receive, send: Send) -> None:
         target = request.target
-        if target is None or "watch" not in target.resource.verbs:
+        if target is None or "watch" not in target.resource.verbs or request.method != "GET":
             raise method_not_allowed()
         check_route(request)
-        watcher, seconds = await open_watch(
-            self._store, self._clock, request, target.resource, target.namespace or None, self._watch_pace
-        )
+        watcher, seconds = await open_watch(self._store, self._clock, request, target, self._watch_pace)
         request.parameters.clear()  # they would stay as long as the watch, 600 kB at most
         leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
         try:

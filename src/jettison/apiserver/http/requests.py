@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl
 
 from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.access.roles import Access
-from jettison.apiserver.connections.limits import MOST_BODY_BYTES
+from jettison.apiserver.connections.limits import MOST_BODY_BYTES, is_yes
 from jettison.apiserver.http.statuses import bad_request, unknown_path
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, NODES, Resource, find_resource
 from jettison.apiserver.objects.validation.metadata import path_segment_name
@@ -43,6 +44,7 @@ _HEADERS: Final = {
     b"if-none-match": "known_tag",
     b"user-agent": "agent",
 }
+_WATCH: Final = "watch"
 _PEOPLE: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
 
@@ -61,6 +63,8 @@ class Target:
     subresource: str = ""
     # What follows a `proxy`, with its slash.
     rest: str = ""
+    # By an older path, with `watch` in front of what is watched.
+    is_watched: bool = False
 
 
 class Request:
@@ -107,14 +111,15 @@ class Request:
 
     def is_set(self, name: str) -> bool:
         """Whether a parameter says yes."""
-        return self.parameter(name) in _TRUE
+        return name in self.parameters and is_yes(self.parameter(name))
 
     @property
     def wants_indentation(self) -> bool:
         """Whether a person is going to read the answer, by its user agent or its query."""
         if not self.parameters and not self.agent.startswith(_PEOPLE):
             return False
-        return self.is_set("pretty") if "pretty" in self.parameters else self.agent.startswith(_PEOPLE)
+        wish = self.parameter("pretty")
+        return wish in _TRUE if wish else self.agent.startswith(_PEOPLE)
 
     @property
     def is_watch(self) -> bool:
@@ -124,6 +129,8 @@ class Request:
     def _verb(self) -> str:
         if self.target is None:
             return self.method.lower()
+        if self.target.is_watched:
+            return "watch"  # whatever the method, which is refused later
         if self.target.name:
             return _ITEM_VERBS.get(self.method, "")
         verb = _COLLECTION_VERBS.get(self.method, "")
@@ -136,7 +143,8 @@ class Request:
         if target is None:
             return Access(self.verb, path=self.path)
         resource, name, selector = target.resource, target.name, FieldSelector()
-        if self.verb in ("list", "watch") and "fieldSelector" in self.parameters:
+        # The older paths of watches do not know of this: Kubernetes takes no selector into account there.
+        if self.verb in ("list", "watch") and not target.is_watched and "fieldSelector" in self.parameters:
             selector = _field_selector(self.parameter("fieldSelector"))
             name = _one_name(selector)
         return Access(
@@ -186,6 +194,11 @@ def parse_path(path: str) -> Target | None:
 
 
 def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
+    if rest[0] == _WATCH and len(rest) > 1 and rest[1] != _WATCH:
+        watched = _parse_rest(group, version, rest[1:])
+        if watched.subresource or _WATCH not in watched.resource.verbs:
+            raise unknown_path()
+        return replace(watched, is_watched=True)
     # Behind `proxy` is a path of the node's, whatever it looks like. Elsewhere a slash at the end means nothing.
     is_proxy = rest[0] == NODES.plural and rest[2:3] == ["proxy"]
     if not is_proxy and not rest[-1]:
@@ -308,7 +321,7 @@ def integer(request: Request, name: str) -> int | None:
 
 
 def boolean(request: Request, name: str) -> bool | None:
-    """A yes or no in the query. As in Go everything is a yes that is not clearly a no."""
+    """A yes or no in the query."""
     if name not in request.parameters:
         return None
-    return request.parameter(name).lower() not in ("0", "false")
+    return is_yes(request.parameter(name))

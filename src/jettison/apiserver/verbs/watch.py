@@ -11,21 +11,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.presenting import document, encode
-from jettison.apiserver.http.requests import Request, boolean, integer, invalid_options
+from jettison.apiserver.http.requests import Request, Target, boolean, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, expired, failure_status
 from jettison.apiserver.objects import tables
-from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change, ChangeType, Stored
 from jettison.apiserver.verbs.listing import Selection, selection_of, wait_for_version, watched_version
 from jettison.clock import Clock
+from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm
+from jettison.engine.labels.matching import FieldMatcher
 from jettison.errors import ApiError
 
 MOST_PIECE_BYTES: Final = 16 * 1024
@@ -61,17 +63,16 @@ class Watcher:
         store: Store,
         clock: Clock,
         request: Request,
-        resource: Resource,
-        namespace: str | None,
+        target: Target,
         pace: WatchPace = PACE,
     ) -> None:
         self._pace = pace
         self._store = store
         self._clock = clock
-        self._resource = resource
-        self._namespace = namespace
+        resource = self._resource = target.resource
+        self._namespace = target.namespace or None
         _check_selectors(request)
-        self._selection: Selection = selection_of(request, resource, _check_options)
+        self._selection: Selection = _named(target.name, selection_of(request, resource, _check_options))
         self._name = self._selection.name
         # What the version says is looked at before the form, as upstream.
         self.asked_version = watched_version(request)
@@ -279,10 +280,10 @@ def _piece(lines: Iterator[bytes], least_bytes: int) -> bytes:
 
 
 async def open_watch(
-    store: Store, clock: Clock, request: Request, resource: Resource, namespace: str | None, pace: WatchPace = PACE
+    store: Store, clock: Clock, request: Request, target: Target, pace: WatchPace = PACE
 ) -> tuple[Watcher, float]:
     """A watch that has begun, and how long it lasts; or what is wrong with the request."""
-    watcher = Watcher(store, clock, request, resource, namespace, pace)
+    watcher = Watcher(store, clock, request, target, pace)
     wants_initial = _check_options(request)
     since = watcher.asked_version
     seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
@@ -291,6 +292,18 @@ async def open_watch(
     is_fresh = since == 0 if wants_initial is None else wants_initial
     watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
     return watcher, float(max(seconds, 0))
+
+
+def _named(name: str, selection: Selection) -> Selection:
+    """A path may name the one object that is watched; a selector beside it can only say the same."""
+    if not name:
+        return selection
+    if selection.fields.is_empty:
+        fields = FieldSelector((FieldTerm("metadata.name", name),))
+        return replace(selection, fields=fields, field_matcher=FieldMatcher(fields))
+    if selection.name != name:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return selection
 
 
 def _check_selectors(request: Request) -> None:

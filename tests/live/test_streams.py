@@ -264,6 +264,28 @@ def test_what_a_node_serves(stage: Stage, one_kubectl: Kubectl, kind: str) -> No
     assert re.fullmatch(r"(20\S+Z line \d+\n){1,9}", one_kubectl("get", "--raw", log))
 
 
+def test_what_a_pod_serves(stage: Stage, one_kubectl: Kubectl) -> None:
+    """A pod that shares its node's network, asked through the API server; a service has nothing behind it."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    serve = f"trap 'exit 0' TERM; echo hello >page; {sys.executable} -m http.server {port} --bind 127.0.0.1 & wait"
+    ports = {"ports": [{"containerPort": port}]}
+    cluster = stage.cluster
+    cluster.create(PODS, pod("site", ["/bin/sh", "-c", serve], cluster.nodes[0], container=ports))
+    try:
+        cluster.ready(f"{PODS}/site")
+        path = f"{PODS}/site/proxy/page"
+        cluster.wait(lambda: one_kubectl.run("get", "--raw", path).stdout == "hello\n", "the page of the pod")
+        assert one_kubectl("get", "--raw", f"{PODS}/site:{port}/proxy/page") == "hello\n"
+        assert "page" in one_kubectl("get", "--raw", f"{PODS}/site/proxy")
+        assert "address not allowed" in one_kubectl.fails("get", "--raw", f"{PODS}/site:22/proxy/")
+    finally:
+        cluster.served.call("DELETE", f"{PODS}/site?gracePeriodSeconds=0")
+    one_kubectl("create", "service", "clusterip", "site", "--tcp=80")
+    refused = one_kubectl.fails("get", "--raw", "/api/v1/namespaces/default/services/site/proxy/")
+    assert 'no endpoints available for service "site"' in refused
+
+
 def test_what_a_node_tells_of_itself(stage: Stage) -> None:
     """Its images, the pages that its kernel has set aside, and that its pods have their places."""
     status = stage.cluster.get(f"/api/v1/nodes/{stage.far}")["status"]
@@ -284,7 +306,8 @@ def test_only_administrators_enter_pods(stage: Stage, one_program: Path, kubectl
     for words in (["exec", "process", "--", "true"], ["attach", "process"], ["port-forward", "process", ":1"]):
         complaint = kubectl.fails(*words)
         assert "orbidden" in complaint, complaint
-    assert "orbidden" in kubectl.fails("get", "--raw", f"/api/v1/nodes/{stage.cluster.nodes[0]}/proxy/pods")
+    for path in (f"/api/v1/nodes/{stage.cluster.nodes[0]}/proxy/pods", f"{PODS}/process/proxy/"):
+        assert "orbidden" in kubectl.fails("get", "--raw", path)
 
 
 def test_exec_of_this_machine_enters_containers(stage: Stage, kind: str) -> None:

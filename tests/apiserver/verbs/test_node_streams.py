@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
-from jettison.apiserver.access.identity import ServerIdentity
 from jettison.apiserver.connections.limits import is_tunnel
 from jettison.apiserver.verbs.node_client import NodeClient
+from tests.apiserver.kubelet import Kubelet, make_node
 from tests.apiserver.served import PODS, Answer, Served
 
 UPGRADE = {"connection": "keep-alive, Upgrade", "upgrade": "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io"}
 NODE = "/api/v1/nodes/n1/proxy"
-
-
-class Kubelet:
-    """Says the same to every client, and records the requests."""
-
-    def __init__(self, identity: ServerIdentity) -> None:
-        self._identity = identity
-        self.heard: list[str] = []
-        self.port = 0
-
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/odd\r\nContent-Length: 4\r\n\r\nfine")
-        writer.close()
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """With a certificate that the authority has signed for its address, and no annotation."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._identity.chain)
-        server = await asyncio.start_server(self._meet, "127.0.0.1", 0, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield
-        finally:
-            server.close()
-
-
-async def make_node(api: Served, port: int, address: str = "127.0.0.1") -> None:
-    endpoint = {"kubeletEndpoint": {"Port": port}}
-    status = {"addresses": [{"type": "InternalIP", "address": address}], "daemonEndpoints": endpoint}
-    created = await api.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
-    assert created.code == 201, created.content
 
 
 def asked(api: Served, folder: Path, method: str, path: str, address: str = "127.0.0.1") -> tuple[Answer, list[str]]:
@@ -169,6 +132,10 @@ def test_only_administrators_stream(api: Served, user: str, method: str, path: s
         (NODE, True),
         (f"{NODE}/a/b\n", True),
         ("/api/v1/nodes/proxy", False),
+        (f"{PODS}/p/proxy", True),
+        (f"{PODS}/p:80/proxy/a/b", True),
+        ("/api/v1/namespaces/default/services/s/proxy/", True),
+        ("/api/v1/namespaces/default/secrets/s/proxy/", False),
     ],
 )
 def test_streams_are_counted_apart(path: str, expected: bool) -> None:

@@ -100,7 +100,11 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
     "admin": (_grant("*", "*", most_bytes=None),),
     # As with Kubernetes' own role of that name, secrets are not for reading along; to run a command in a pod, or to ask
     # a node for whatever it serves, is more than reading.
-    "viewer": (_grant(_READ, "*", without="secrets pods/exec pods/attach pods/portforward nodes/proxy"),),
+    "viewer": (
+        _grant(
+            _READ, "*", without="secrets pods/exec pods/attach pods/portforward pods/proxy services/proxy nodes/proxy"
+        ),
+    ),
     # Drains: reads daemon sets to leave their pods alone, cordons, and cannot delete a pod. More of a node than its
     # cordon would be a way past budgets: a NoExecute taint ends pods, an owner that is not there ends the node.
     "evictor": (

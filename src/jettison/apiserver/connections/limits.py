@@ -59,7 +59,9 @@ _WATCH_PATH = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/watch/.", re.DOTALL)
 _NO = ("0", "false")
 
 _TUNNEL = re.compile(
-    r"/api/v1/(?:namespaces/[^/]+/pods/[^/]+/(?:exec|attach|portforward)/?|nodes/[^/]+/proxy(?:/.*)?)", re.DOTALL
+    r"/api/v1/(?:namespaces/[^/]+/pods/[^/]+/(?:exec|attach|portforward)/?"
+    r"|(?:nodes|namespaces/[^/]+/(?:pods|services))/[^/]+/proxy(?:/.*)?)",
+    re.DOTALL,
 )
 
 

@@ -27,7 +27,7 @@ from jettison.apiserver.http.presenting import Response, encode, show_document
 from jettison.apiserver.http.requests import Request, Target, method_not_allowed, write_options
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
 from jettison.apiserver.http.yaml_answers import yaml_of
-from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, POD_METRICS
+from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, NODES, POD_METRICS
 from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.container_logs import ContainerLogs, NodeLogs
@@ -35,6 +35,8 @@ from jettison.apiserver.verbs.eviction import Evictions, Settings
 from jettison.apiserver.verbs.log_query import LogSource
 from jettison.apiserver.verbs.node_client import NodeClient
 from jettison.apiserver.verbs.node_streams import STREAMS, NodeStreams
+from jettison.apiserver.verbs.proxies import METHODS as PROXY_METHODS
+from jettison.apiserver.verbs.proxies import Proxies
 from jettison.apiserver.verbs.resource_usage import PAUSE_SECONDS, ResourceUsage
 from jettison.apiserver.verbs.rest import Objects, expected
 from jettison.apiserver.verbs.subresources import Subresources
@@ -86,6 +88,7 @@ class Application:
         self._logs = ContainerLogs(store, clock, logs or (None if nodes is None else NodeLogs(nodes)))
         self._usage = ResourceUsage(store, clock, nodes, usage_pause_seconds)
         self._streams = NodeStreams(store, self._authorizer, nodes)
+        self._proxies = Proxies(store, nodes)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("get", ""): objects.read,
             ("list", ""): objects.list_all,
@@ -153,7 +156,17 @@ class Application:
             return await self._log(request, request.target, receive, send)
         if request.target is not None and request.target.subresource in STREAMS and request.verb in ("get", "create"):
             return await self._streams.serve(request, request.target, scope, receive, send)
+        if request.target is not None and request.target.subresource == "proxy":
+            return await self._proxy(request, request.target, scope, receive, send)
         return await self._respond(request, scope, receive)
+
+    async def _proxy(
+        self, request: Request, target: Target, scope: Scope, receive: Receive, send: Send
+    ) -> Response | None:
+        if request.method not in PROXY_METHODS:
+            raise method_not_allowed()
+        handler = self._streams if target.resource is NODES else self._proxies
+        return await handler.serve(request, target, scope, receive, send)
 
     def identify(self, scope: Scope) -> User | None:
         """The user that sends the request; None when it carries a token that is unknown."""

@@ -11,7 +11,15 @@ from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.access.roles import Access
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES, is_yes
 from jettison.apiserver.http.statuses import bad_request, unknown_path
-from jettison.apiserver.objects.resources import GROUP_VERSIONS, NAMESPACES, NODES, Resource, find_resource
+from jettison.apiserver.objects.resources import (
+    GROUP_VERSIONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    Resource,
+    find_resource,
+)
 from jettison.apiserver.objects.validation.metadata import path_segment_name
 from jettison.apiserver.objects.validation.mistakes import (
     Mistake,
@@ -45,6 +53,7 @@ _HEADERS: Final = {
     b"user-agent": "agent",
 }
 _WATCH: Final = "watch"
+_PROXY: Final = "proxy"
 _PEOPLE: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
 
@@ -199,19 +208,19 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
         if watched.subresource or _WATCH not in watched.resource.verbs:
             raise unknown_path()
         return replace(watched, is_watched=True)
-    # Behind `proxy` is a path of the node's, whatever it looks like. Elsewhere a slash at the end means nothing.
-    is_proxy = rest[0] == NODES.plural and rest[2:3] == ["proxy"]
-    if not is_proxy and not rest[-1]:
+    # Behind `proxy` is a path of another server's, whatever it looks like. Elsewhere a slash at the end means nothing.
+    steps = _steps_to_proxy(group, rest)
+    if not steps and not rest[-1]:
         rest = rest[:-1]
-    if "" in (rest[:3] if is_proxy else rest):
+    if "" in (rest[:steps] if steps else rest):
         raise unknown_path()
     namespace = ""
     is_core_namespace = rest[0] == "namespaces" and not group
     if rest[0] == "namespaces" and len(rest) > 2 and not (is_core_namespace and _is_namespace_part(rest)):
         namespace, rest = rest[1], rest[2:]
     resource = find_resource(group, version, rest[0])
-    if resource is NODES and len(rest) > 2 and rest[2] == "proxy":
-        return Target(resource, "", rest[1], "proxy", "".join(f"/{each}" for each in rest[3:]))
+    if steps and resource is not None:
+        return Target(resource, namespace, rest[1], _PROXY, "".join(f"/{each}" for each in rest[3:]))
     if resource is None or len(rest) > 3 or (namespace and not resource.is_namespaced):
         raise unknown_path()
     name = rest[1] if len(rest) > 1 else ""
@@ -221,6 +230,16 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
     if resource.is_namespaced and name and not namespace:
         raise unknown_path()
     return Target(resource, namespace, name, subresource)
+
+
+def _steps_to_proxy(group: str, rest: list[str]) -> int:
+    """How many steps name what is proxied, with the `proxy` behind them; 0 where nothing is."""
+    if group:
+        return 0
+    if rest[0] == NODES.plural:
+        return 3 if rest[2:3] == [_PROXY] else 0
+    is_proxied = rest[0] == NAMESPACES.plural and rest[2:3] and rest[2] in (PODS.plural, SERVICES.plural)
+    return 5 if is_proxied and rest[4:5] == [_PROXY] else 0
 
 
 def _is_namespace_part(rest: list[str]) -> bool:

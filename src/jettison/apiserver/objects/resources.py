@@ -16,6 +16,7 @@ from jettison.values import frozen
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _READ_AND_WRITE: Final = ("get", "patch", "update")
+_PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
 _METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
 
 _EVENT_FIELDS: Final = (
@@ -128,6 +129,7 @@ PODS: Final = Resource(
         Subresource("exec", "PodExecOptions", ("create", "get")),
         Subresource("log", "Pod", ("get",)),
         Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+        Subresource("proxy", "PodProxyOptions", _PROXY_VERBS),
         Subresource("resize", "Pod"),
         _status("Pod"),
     ),
@@ -144,7 +146,7 @@ NODES: Final = Resource(
     "", "v1", "Node", "nodes", "node",
     is_namespaced=False,
     short_names=("no",),
-    subresources=(Subresource("proxy", "NodeProxyOptions", ("create", "get")), _status("Node")),
+    subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY_VERBS), _status("Node")),
     selectable_fields=("metadata.name", "spec.unschedulable"),
     rules=rules.NODE_RULES,
 )  # fmt: skip
@@ -195,7 +197,7 @@ SERVICES: Final = Resource(
     "", "v1", "Service", "services", "service",
     short_names=("svc",),
     categories=("all",),
-    subresources=(_status("Service"),),
+    subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY_VERBS), _status("Service")),
     selectable_fields=(*_METADATA_FIELDS, "spec.clusterIP", "spec.type"),
     is_created_by_put=True,
     answers_with_object=True,

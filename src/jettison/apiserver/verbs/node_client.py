@@ -55,6 +55,7 @@ class NodeQuestion:
     method: str = "GET"
     headers: Parameters = ()
     lasts: bool = False
+    body: bytes = b""
     # Kubernetes takes a missing node for what the request is about.
     about: Resource = NODES
 
@@ -102,7 +103,9 @@ class NodeClient:
             query = urlencode(question.parameters)
             target = f"{question.path}?{query}" if query else question.path
             pause = None if question.lasts else self._answer_seconds
-            request = HttpRequest(question.method, target, dict(question.headers), b"", self._answer_seconds, pause)
+            request = HttpRequest(
+                question.method, target, dict(question.headers), question.body, self._answer_seconds, pause
+            )
             async with asyncio.timeout(self._answer_seconds):
                 response = await client.send(request)
             try:

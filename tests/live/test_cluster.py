@@ -81,6 +81,8 @@ def test_nodes_are_ready_and_their_hearts_beat(cluster: LiveCluster) -> None:
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{cluster.nodes[0]}"
     first = cluster.get(lease)["spec"]["renewTime"]
     cluster.wait(lambda: cluster.get(lease)["spec"]["renewTime"] > first, "the lease to be renewed")
+    election = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/jettison-controllers"
+    assert cluster.get(election)["spec"]["holderIdentity"] == "jettison-serve"
 
 
 def test_the_scheduler_finds_a_node_and_the_pod_runs(cluster: LiveCluster) -> None:

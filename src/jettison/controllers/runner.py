@@ -26,6 +26,7 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.controllers.stateful_set import StatefulSetController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.leases import HeldLease
 
 NAMESPACES: Final = "namespace-controller"
 """Our own API server empties namespaces itself; this one is for other servers."""
@@ -51,6 +52,23 @@ MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
     "ttl-after-finished-controller": FinishedJobController,
 }
 """The controllers by the names that kube-controller-manager has for them: one file and one line each."""
+
+
+LEASE_NAMESPACE: Final = "kube-system"
+LEASE: Final = "jettison-controllers"
+"""What the controllers of a cluster hold while they work, wherever they run; of several sets one works."""
+
+SERVER: Final = "jettison-serve"
+"""The holder where the API server runs its controllers itself. It is the same after a restart, because one process at a
+time serves a store: what it held before a crash is its own again, without a wait."""
+
+SERVER_SECONDS: Final = 60
+"""For how long. Nothing else could serve this API meanwhile, so that a busy machine need not cost it the lease."""
+
+
+def own_lease(client: KubeClient, clock: Clock | None = None) -> HeldLease:
+    """For the controllers of an API server, on its own API."""
+    return HeldLease(client, LEASE_NAMESPACE, LEASE, SERVER, clock or SystemClock(), duration=SERVER_SECONDS)
 
 
 async def run_controllers(

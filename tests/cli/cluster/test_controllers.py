@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jettison.controllers.runner import SERVER, SERVER_SECONDS
 from tests.cli.running import run
-from tests.live.served import Served, serving
+from tests.live.served import Served, end, serving, start
 
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/jettison-controllers"
+ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
@@ -27,10 +31,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @contextmanager
-def _controllers(served: Served, *arguments: str) -> Iterator[str]:
+def _controllers(served: Served, *arguments: str, log: Path | None = None) -> Iterator[str]:
     """Its first line; it must end by SIGTERM, cleanly."""
     command = [sys.executable, "-m", "jettison", "controllers", "--kubeconfig", str(served.kubeconfig("controllers"))]
-    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
+    with (log or Path("/dev/null")).open("w") as errors:
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     try:
         readable, _, _ = select.select([process.stdout], [], [], 60)
@@ -74,14 +79,13 @@ def test_without_controllers_nothing_is_counted_and_with_them_it_is(served: Serv
 
 
 def test_of_two_one_works_and_the_other_takes_over(served: Served) -> None:
-    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/jettison-controllers"
     _budget(served, "first")
     with _controllers(served):
         assert _waits(served, "first", 20)
-        holder = served.call("GET", lease)[1]["spec"]["holderIdentity"]
+        holder = _holder(served)
         with _controllers(served):
-            assert served.call("GET", lease)[1]["spec"]["holderIdentity"] == holder
-    assert served.call("GET", lease)[1]["spec"]["holderIdentity"] == "", "the last one gives it back"
+            assert _holder(served) == holder
+    assert _holder(served) == "", "the last one gives it back"
     _budget(served, "second")
     with _controllers(served), _controllers(served, "--no-leader-elect", "--controllers=disruption"):
         assert _waits(served, "second", 20)
@@ -99,6 +103,76 @@ def test_a_server_has_its_own_unless_told_otherwise(tmp_path: Path) -> None:
     with serving(tmp_path / "state") as server:
         _budget(server, "three")
         assert _waits(server, "three", 10)
+        assert _holder(server) == SERVER
+    with serving(tmp_path / "state", "--controllers=-") as server:
+        assert server.call("GET", LEASE)[1]["spec"]["holderIdentity"] == "", "it was given up at the end"
+
+
+def _holder(served: Served) -> str:
+    code, lease = served.call("GET", LEASE)
+    return str(lease["spec"].get("holderIdentity", "")) if code == 200 else ""
+
+
+def _until(look: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def _has_account(server: Served) -> bool:
+    return bool(server.call("GET", ACCOUNT)[0] == 200)
+
+
+def _crash(server: Served) -> None:
+    """Without a chance to give anything up; its controllers end with it."""
+    end(server.process, signal.SIGKILL)
+
+
+def test_beside_the_controllers_of_a_server_others_stand_by(tmp_path: Path) -> None:
+    """Also after a crash: the server has its lease again at once, so that no two sets act, and never none."""
+    state, log = tmp_path / "state", tmp_path / "log"
+    first = start(state)
+    try:
+        _until(lambda: _holder(first) == SERVER, "the server's controllers hold the lease")
+        with _controllers(first, log=log):
+            said = f"lease kube-system/jettison-controllers is held by {SERVER}: standing by"
+            _until(lambda: said in log.read_text(), "the other one says that it stands by")
+            _budget(first, "four")
+            assert _waits(first, "four", 30)
+            assert _holder(first) == SERVER
+            _crash(first)
+            with serving(state, listen=f"127.0.0.1:{first.port}") as again:
+                _budget(again, "five")
+                assert _waits(again, "five", SERVER_SECONDS / 2), "long before its lease would have expired"
+                assert _holder(again) == SERVER
+                turns = again.call("GET", LEASE)[1]["spec"]["leaseTransitions"]
+                assert turns == 0, "no other has held it"
+    finally:
+        _crash(first)
+
+
+def test_a_server_waits_for_controllers_that_came_first(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = start(state, "--controllers=-")
+    again: Served | None = None
+    try:
+        assert _holder(first) == "", "a server without controllers wants no lease"
+        with _controllers(first, "--controllers=disruption"):
+            _until(lambda: _holder(first) not in ("", SERVER), "it holds the lease")
+            holder = _holder(first)
+            _crash(first)
+            again = start(state, "--controllers=disruption,serviceaccount", listen=f"127.0.0.1:{first.port}")
+            _budget(again, "six")
+            assert _waits(again, "six", 60)
+            assert _holder(again) == holder
+            assert again.call("GET", ACCOUNT)[0] == 404, "only the server's own controllers make it, and they wait"
+        _until(partial(_has_account, again), "the server's own have taken over")
+        assert _holder(again) == SERVER
+    finally:
+        _crash(first)
+        if again is not None:
+            assert end(again.process, signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("command", ["serve", "controllers"])

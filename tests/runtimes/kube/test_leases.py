@@ -11,9 +11,10 @@ from jettison.errors import NotFound
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import LEASES
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
-from jettison.runtimes.kube.leases import DURATION_SECONDS, RENEW_SECONDS, HeldLease, micro_time
+from jettison.runtimes.kube.leases import DURATION_SECONDS, RENEW_SHARE, HeldLease, micro_time
 from tests.live.served import Served
 
+RENEW_SECONDS = DURATION_SECONDS * RENEW_SHARE
 _names = (f"lease-{number}" for number in count())
 Scene = Callable[[KubeClient, str], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from jettison.cli.cluster.controller_options import controller_options
 from jettison.cli.extras import require
 from jettison.cli.options.go_flags import GoCommand
 from jettison.clock import SystemClock
-from jettison.controllers.runner import MAKERS, run_controllers
+from jettison.controllers.runner import LEASE, LEASE_NAMESPACE, MAKERS, run_controllers
 from jettison.controllers.settings import ControllerSettings
 from jettison.node.process.frame import (
     Hangups,
@@ -41,14 +41,14 @@ from jettison.runtimes.kube.leases import HeldLease
 )
 @click.option(
     "--leader-elect-resource-name",
-    default="jettison-controllers",
+    default=LEASE,
     metavar="NAME",
     show_default=True,
     help="The lease. Two that run different controllers need two.",
 )
 @click.option(
     "--leader-elect-resource-namespace",
-    default="kube-system",
+    default=LEASE_NAMESPACE,
     metavar="NAMESPACE",
     show_default=True,
     help="The namespace of the lease.",
@@ -71,7 +71,8 @@ def command(
 
     Beside a kube-controller-manager, choose only the controllers that it does not run: two of a kind do the work twice.
 
-    Of several that are started for one cluster, one works; the others take over within seconds of its end.
+    Of several that are started for one cluster, one works; the others take over within seconds of its end. The
+    controllers of `jettison serve` and `up --nodes` are one of these: beside them, this waits.
     """
 
     async def work(client: KubeClient) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from jettison.apiserver.access.auth import NODE_PREFIX
 from jettison.apiserver.cluster import PEOPLE, Cluster
 from jettison.apiserver.connections.endpoint import Endpoint
-from jettison.controllers.runner import ACCOUNTS, MAKERS, NAMESPACES, run_controllers
+from jettison.controllers.runner import ACCOUNTS, MAKERS, NAMESPACES, own_lease, run_controllers
 from jettison.errors import JettisonError
 from jettison.events import Sink
 from jettison.node.cluster_settings import ClusterSettings
@@ -116,7 +116,12 @@ class LocalCluster:
         await server.is_ready.wait()
         calm_garbage_collector()
         async with self.client(_CONTROLLERS) as client:
-            await run_controllers(client, self.controllers, self.settings.control)
+            await self._reconcile(client)
+
+    async def _reconcile(self, client: KubeClient) -> None:
+        """Only while no `jettison controllers` does."""
+        run = partial(run_controllers, client, self.controllers, self.settings.control)
+        await own_lease(client).while_held(run)
 
     async def _work(self, ready: asyncio.Event, sinks: Sequence[Sink], tell: Tell) -> None:
         if self.controller_process is not None:
@@ -132,7 +137,7 @@ class LocalCluster:
                 join = import_module("jettison.node.cluster.nodes").joined_nodes
                 work += await join(self.settings, self.nodes, sinks, stack, tell)
             if self.controllers:
-                work.append(run_controllers(controllers, self.controllers, self.settings.control))
+                work.append(self._reconcile(controllers))
             await until_one_ends(*work, asyncio.Event().wait())
 
 

@@ -20,9 +20,11 @@ from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import LEASES
 
 DURATION_SECONDS: Final = 15
-RENEW_SECONDS: Final = 10.0
-"""A holder that could not renew it for so long stops acting, well before another may begin."""
+RENEW_SHARE: Final = 2 / 3
+"""A holder that could not renew it for this part of its duration stops acting, well before another may begin."""
 RETRY_SECONDS: Final = 2.0
+
+_ANSWER_SECONDS: Final = 5.0
 
 _NANO: Final = 10**9
 _log = logging.getLogger(__name__)
@@ -37,24 +39,38 @@ class HeldLease:
     """One Lease, for one process that wants to hold it. `is_held` is true only while acting is safe."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, name: str, identity: str, clock: Clock, retry: float = RETRY_SECONDS
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Clock,
+        retry: float = RETRY_SECONDS,
+        duration: int = DURATION_SECONDS,
     ) -> None:
+        """It is held for `duration` seconds without a renewal. One that waits looks every `retry` seconds, and a holder
+        of 15 seconds renews as often; one that holds it for longer renews in proportion.
+        """
         self._client = client
         self._namespace = namespace
         self._name = name
         self._identity = identity
         self._clock = clock
         self._retry = retry
+        self._duration = duration
         self._seen: Document | None = None
         self._seen_ns = 0
         self._renewed_ns: int | None = None
         self._was_held = False
+        # The holder that was seen in the round before.
+        self._told = ""
         self._changed = asyncio.Event()
 
     @property
     def is_held(self) -> bool:
         """Whether this process may act now."""
-        return self._renewed_ns is not None and self._clock.monotonic_ns() - self._renewed_ns < RENEW_SECONDS * _NANO
+        longest_ns = self._duration * RENEW_SHARE * _NANO
+        return self._renewed_ns is not None and self._clock.monotonic_ns() - self._renewed_ns < longest_ns
 
     @property
     def holder(self) -> str:
@@ -66,7 +82,8 @@ class HeldLease:
         try:
             while True:
                 await self._round()
-                await asyncio.sleep(self._retry)
+                is_settled = self.is_held and self._seen is not None
+                await asyncio.sleep(self._retry * (self._duration / DURATION_SECONDS if is_settled else 1))
         finally:
             if self.is_held:
                 await asyncio.shield(self._release())
@@ -105,12 +122,15 @@ class HeldLease:
 
     async def _round(self) -> None:
         try:
-            async with asyncio.timeout(RENEW_SECONDS / 2):
+            async with asyncio.timeout(_ANSWER_SECONDS):
                 await self._try()
         except Conflict:
             self._seen = None
         except (ApiError, RuntimeFailure, TimeoutError) as error:
             _log.warning("lease %s/%s: %s", self._namespace, self._name, str(error) or "not answered in time")
+        if not self.is_held and not self._was_held and self.holder not in (self._told, self._identity, ""):
+            _log.warning("lease %s/%s is held by %s: standing by", self._namespace, self._name, self.holder)
+        self._told = self.holder
         if self.is_held is not self._was_held:
             self._was_held = self.is_held
             state = "is held" if self._was_held else f"is lost to {self.holder or 'none yet'}"
@@ -161,7 +181,7 @@ class HeldLease:
         spec = {
             **old,
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": DURATION_SECONDS,
+            "leaseDurationSeconds": self._duration,
             "acquireTime": old.get("acquireTime", now) if is_ours else now,
             "renewTime": now,
             "leaseTransitions": (turns if isinstance(turns, int) else 0) + (0 if is_ours or not before else 1),

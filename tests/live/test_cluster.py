@@ -225,7 +225,8 @@ def test_a_signal_to_both_processes_ends_them_in_order(cluster: LiveCluster) -> 
     assert not Path(f"/proc/{api}").exists()
     with cluster.log.open() as log:
         log.seek(said)
-        assert {json.loads(line)["event"] for line in log} == {"agent_stopped"}
+        lines = list(log)
+        assert {json.loads(line)["event"] for line in lines} == {"agent_stopped"}, lines
     cluster.start()
 
 

@@ -8,13 +8,27 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from jettison.apiserver.http.statuses import forbidden, not_found
+from jettison.apiserver.objects.pod_security import (
+    check_namespace_labels,
+    check_pod,
+    is_significant,
+    policy_of,
+    warn_of,
+    warn_of_pods,
+)
 from jettison.apiserver.objects.resources import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RUNTIME_CLASSES,
     SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
     Resource,
 )
 from jettison.apiserver.objects.runtime_classes import check_overhead, give_class
@@ -37,6 +51,11 @@ TOKEN_DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa
 """Where programs look for the token of their pod."""
 # As Kubernetes asks for these; the odd seven tell them from others.
 _TOKEN_SECONDS: Final = 3607
+
+
+# Of a pod: what changes which containers it has, or what they are.
+_CHECKED_PARTS: Final = ("", "ephemeralcontainers", "resize")
+_TEMPLATED: Final = (REPLICATION_CONTROLLERS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS)
 
 
 class Admission:
@@ -74,11 +93,35 @@ class Admission:
         elif resource is PRIORITY_CLASSES:
             self._check_default_class(value, name)
 
-    def check_new(self, resource: Resource, value: Json, name: str) -> None:
-        """Refuse an object that is right in itself."""
+    def check_new(self, resource: Resource, value: Json, name: str) -> list[str]:
+        """Refuse an object that is right in itself, or say what to warn of."""
+        warnings = self._check_security(resource, value, None, "")
         if resource is PODS:
             with _forbidding(name):
                 check_overhead(value["spec"], self._runtime_class(value["spec"], name))
+        return warnings
+
+    def check_changed(self, resource: Resource, value: Json, old: Json, part: str) -> list[str]:
+        """As above, for an object that is changed, or a part of it."""
+        return self._check_security(resource, value, old, part)
+
+    def _check_security(self, resource: Resource, value: Json, old: Json | None, part: str) -> list[str]:
+        metadata = value["metadata"]
+        if resource is NAMESPACES:
+            level = check_namespace_labels(value, old) if not part else None
+            if level is None:
+                return []
+            pods, _ = self._store.list(PODS, metadata["name"])
+            return warn_of_pods(metadata["name"], level, [each.object for each in pods])
+        is_pod = resource is PODS and part in _CHECKED_PARTS
+        template = (value.get("spec") or {}).get("template") if resource in _TEMPLATED and not part else None
+        if not is_pod and template is None:
+            return []
+        found = self._store.head(NAMESPACES, "", metadata["namespace"])
+        policy = policy_of(None if found is None else found.metadata.get("labels"))
+        if not is_pod:
+            return warn_of(policy, template or {})
+        return check_pod(policy, value) if old is None or is_significant(value, old) else []
 
     def admit_change(self, resource: Resource, value: Json, old: Json) -> None:
         """As above, for an object that is changed."""

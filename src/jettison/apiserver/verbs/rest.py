@@ -135,7 +135,7 @@ class Objects:
 
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit)
         request.warnings += resource.rules.warn(value)
-        self.admission.check_new(resource, value, name)
+        request.warnings += self.admission.check_new(resource, value, name)
         name = value["metadata"]["name"]
         if not options.is_dry_run:
             check_unborn(value["metadata"])
@@ -277,6 +277,7 @@ class Objects:
         if resource is NAMESPACES and target.subresource != "finalize":
             new["spec"] = old["spec"]
         value = prepare_changed(resource, new, old, admit, target.subresource)
+        request.warnings += self.admission.check_changed(resource, value, old, target.subresource)
         if options.is_dry_run:
             return None, value
         if _is_finished(resource, value):

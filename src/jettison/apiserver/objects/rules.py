@@ -26,6 +26,7 @@ from jettison.apiserver.objects.runtime_classes import (
     warn_runtime_class,
 )
 from jettison.apiserver.objects.schema import empty_struct
+from jettison.apiserver.objects.validation.addresses import network_warnings
 from jettison.apiserver.objects.validation.budgets import (
     validate_budget,
     validate_budget_status,
@@ -40,6 +41,8 @@ from jettison.apiserver.objects.validation.configuration import (
     validate_secret,
     validate_secret_update,
     warn_account,
+    warn_changed_account,
+    warn_secret,
 )
 from jettison.apiserver.objects.validation.job_statuses import validate_job_status
 from jettison.apiserver.objects.validation.jobs import validate_job, validate_job_update
@@ -69,6 +72,10 @@ from jettison.apiserver.objects.validation.services import (
     validate_endpoints_update,
     validate_service,
     validate_service_update,
+    warn_changed_service,
+    warn_changed_slice,
+    warn_endpoint_slice,
+    warn_endpoints,
     warn_service,
 )
 from jettison.apiserver.objects.validation.small_kinds import (
@@ -111,6 +118,10 @@ Json = dict[str, Any]
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _ELECTION_FIELDS: Final = ("strategy", "preferredHolder")
 _TEMPLATE_NUMBER: Final = "deprecated.daemonset.template.generation"
+_TOO_MANY_INDEXES: Final = (
+    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+    "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+)
 _FORMER_KEY: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 
@@ -134,6 +145,21 @@ def _whole_metadata(rule: NameRule = subdomain_name) -> Callable[[Json, Json], I
 def _no_warning(value: Json) -> Iterable[str]:
     del value
     return ()
+
+
+def _no_change_warning(new: Json, old: Json) -> Iterable[str]:
+    del new, old
+    return ()
+
+
+def _as_new(warn: Callable[[Json], Iterable[str]]) -> Callable[[Json, Json], Iterable[str]]:
+    """A change is warned of as a new object is."""
+
+    def warn_change(new: Json, old: Json) -> Iterable[str]:
+        del old
+        return warn(new)
+
+    return warn_change
 
 
 @frozen
@@ -161,6 +187,8 @@ class Rules:
     # Of other parts that are written apart, each by its name.
     validate_parts: Mapping[str, Callable[[Json, Json], Iterable[Mistake]]] = field(default_factory=dict)
     warn: Callable[[Json], Iterable[str]] = _no_warning
+    # Of a change, given the former object.
+    warn_change: Callable[[Json, Json], Iterable[str]] = _no_change_warning
     # A generation counts changes of the spec; a Deployment's, for its history of revisions, those of annotations too.
     counts_annotations: bool = False
 
@@ -216,6 +244,65 @@ def _warn_template(warn_name: Callable[[Json], Iterable[str]] = _no_warning) -> 
         yield from pod_warnings(value["spec"]["template"], "spec.template")
 
     return warn
+
+
+def _warn_changed_template(new: Json, old: Json) -> Iterable[str]:
+    if new["metadata"].get("generation") != old["metadata"].get("generation"):
+        yield from pod_warnings(new["spec"]["template"], "spec.template")
+
+
+def _warn_former_template(new: Json, old: Json) -> Iterable[str]:
+    """Surprise: Kubernetes looks at the template that a changed ReplicationController no longer has."""
+    return _warn_changed_template({**new, "spec": old["spec"]}, old)
+
+
+def _warn_renumbered_template(new: Json, old: Json) -> Iterable[str]:
+    if _template_number(new) != _template_number(old):
+        yield from pod_warnings(new["spec"]["template"], "spec.template")
+
+
+def _warn_stateful_set(value: Json) -> Iterable[str]:
+    yield from pod_warnings(value["spec"]["template"], "spec.template")
+    yield from _warn_history(value)
+
+
+def _warn_changed_stateful_set(new: Json, old: Json) -> Iterable[str]:
+    yield from _warn_changed_template(new, old)
+    yield from _warn_history(new)
+
+
+def _warn_history(value: Json) -> Iterable[str]:
+    if value["spec"].get("revisionHistoryLimit", 0) < 0:
+        why = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        yield f"spec.revisionHistoryLimit: {why}"
+
+
+def _warn_job(value: Json) -> Iterable[str]:
+    yield from _warn_pods_names(value)
+    yield from _warn_job_spec(value)
+
+
+def _warn_changed_job(new: Json, old: Json) -> Iterable[str]:
+    if new["metadata"].get("generation") != old["metadata"].get("generation"):
+        yield from _warn_job_spec(new)
+
+
+def _warn_job_spec(value: Json) -> Iterable[str]:
+    spec = value["spec"]
+    is_indexed = spec.get("completionMode") == "Indexed"
+    if is_indexed and spec.get("completions", 0) > 100_000 and spec.get("parallelism", 0) > 10_000:
+        yield _TOO_MANY_INDEXES
+    yield from pod_warnings(spec["template"], "spec.template")
+
+
+def _warn_node(node: Json) -> Iterable[str]:
+    spec = node["spec"]
+    if "configSource" in spec:
+        yield "spec.configSource: the feature is removed"
+    if spec.get("externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, each in enumerate(spec.get("podCIDRs") or ()):
+        yield from network_warnings(each, f"spec.podCIDRs[{index}]")
 
 
 def _default_node(node: Json) -> None:
@@ -285,6 +372,12 @@ def _keep_lease_fields(lease: Json, old: Json) -> None:
     for key in _ELECTION_FIELDS:
         if key not in old["spec"]:
             lease["spec"].pop(key, None)
+
+
+def _prepare_node(node: Json) -> None:
+    """A node may come with a status; the configuration that is named in it was never kept."""
+    node["spec"].pop("configSource", None)
+    node["status"].pop("config", None)
 
 
 def _drop_node_source(node: Json, old: Json) -> None:
@@ -363,6 +456,9 @@ POD_RULES: Final = Rules(
 )
 NODE_RULES: Final = Rules(
     default=_default_node,
+    prepare=_prepare_node,
+    warn=_warn_node,
+    warn_change=_as_new(_warn_node),
     prepare_change=_drop_node_source,
     validate=validate_node,
     validate_update=validate_node_update,
@@ -403,6 +499,7 @@ DAEMON_SET_RULES: Final = Rules(
     validate=validate_daemon_set,
     validate_update=validate_daemon_set_update,
     validate_status=validate_daemon_set_status,
+    warn_change=_warn_renumbered_template,
 )
 DEPLOYMENT_RULES: Final = Rules(
     warn=_warn_template(_warn_pods_names),
@@ -413,6 +510,7 @@ DEPLOYMENT_RULES: Final = Rules(
     validate_status=replicas_status_check("Deployment"),
     kept_by_status=("labels",),
     counts_annotations=True,
+    warn_change=_warn_changed_template,
 )
 REPLICA_SET_RULES: Final = Rules(
     warn=_warn_template(_warn_pods_names),
@@ -421,6 +519,7 @@ REPLICA_SET_RULES: Final = Rules(
     validate=validate_replica_set,
     validate_update=validate_replica_set_update,
     validate_status=replicas_status_check("ReplicaSet"),
+    warn_change=_warn_changed_template,
 )
 REPLICATION_CONTROLLER_RULES: Final = Rules(
     warn=_warn_template(_warn_pods_names),
@@ -429,9 +528,9 @@ REPLICATION_CONTROLLER_RULES: Final = Rules(
     validate=validate_replication_controller,
     validate_update=validate_replication_controller_update,
     validate_status=replicas_status_check("ReplicationController"),
+    warn_change=_warn_former_template,
 )
 STATEFUL_SET_RULES: Final = Rules(
-    warn=_warn_template(),
     default=default_stateful_set,
     prepare=_prepare_stateful_set,
     prepare_change=_keep_unavailable,
@@ -439,15 +538,18 @@ STATEFUL_SET_RULES: Final = Rules(
     validate=validate_stateful_set,
     validate_update=validate_stateful_set_update,
     validate_status=replicas_status_check("StatefulSet"),
+    warn=_warn_stateful_set,
+    warn_change=_warn_changed_stateful_set,
 )
 JOB_RULES: Final = Rules(
-    warn=_warn_template(_warn_pods_names),
     default=default_job,
     prepare=_prepare_job,
     validate=validate_job,
     validate_update=validate_job_update,
     validate_status=validate_job_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    warn=_warn_job,
+    warn_change=_warn_changed_job,
 )
 SERVICE_RULES: Final = Rules(
     default=default_service,
@@ -457,16 +559,21 @@ SERVICE_RULES: Final = Rules(
     validate=validate_service,
     validate_update=validate_service_update,
     warn=warn_service,
+    warn_change=_as_new(warn_changed_service),
 )
 ENDPOINTS_RULES: Final = Rules(
     default=default_endpoints,
     validate=validate_endpoints,
     validate_update=validate_endpoints_update,
+    warn=warn_endpoints,
+    warn_change=_as_new(warn_endpoints),
 )
 ENDPOINT_SLICE_RULES: Final = Rules(
     default=default_endpoint_slice,
     validate=validate_endpoint_slice,
     validate_update=validate_endpoint_slice_update,
+    warn=warn_endpoint_slice,
+    warn_change=_as_new(warn_changed_slice),
 )
 PRIORITY_CLASS_RULES: Final = Rules(
     default=_default_priority_class, validate=validate_priority_class, validate_update=validate_priority_class_update
@@ -477,6 +584,7 @@ RUNTIME_CLASS_RULES: Final = Rules(
     validate_new_metadata=validate_metadata,
     validate_changed_metadata=(_whole_metadata(), validate_metadata_update),
     warn=warn_runtime_class,
+    warn_change=_as_new(warn_runtime_class),
 )
 LEASE_RULES: Final = Rules(
     prepare=_drop_lease_fields,
@@ -497,10 +605,13 @@ SECRET_RULES: Final = Rules(
     validate=validate_secret,
     validate_update=validate_secret_update,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    warn=warn_secret,
+    warn_change=_as_new(warn_secret),
 )
 ACCOUNT_RULES: Final = Rules(
     default=default_account,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
     warn=warn_account,
+    warn_change=warn_changed_account,
 )
 REVISION_RULES: Final = Rules(validate=validate_revision, validate_update=validate_revision_update)

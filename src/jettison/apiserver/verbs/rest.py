@@ -69,6 +69,8 @@ _PODS_STAY: Final = (
 )
 
 
+# A change of the replicas is one of the object.
+_WARNED_PARTS: Final = ("", "scale")
 _NO_DEBUGGING: Final = (
     "the container is kept in the pod and not started: the pod's node is one of Jettison's, which does not do that"
 )
@@ -277,6 +279,8 @@ class Objects:
         if resource is NAMESPACES and target.subresource != "finalize":
             new["spec"] = old["spec"]
         value = prepare_changed(resource, new, old, admit, target.subresource)
+        if target.subresource in _WARNED_PARTS:
+            request.warnings += resource.rules.warn_change(value, old)
         request.warnings += self.admission.check_changed(resource, value, old, target.subresource)
         if options.is_dry_run:
             return None, value

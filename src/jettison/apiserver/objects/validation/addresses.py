@@ -63,6 +63,26 @@ def address_warnings(text: str, field: str) -> Iterator[str]:
         yield f"{field}: IPv6 address {quote(text)} should be in RFC 5952 canonical format ({quote(str(strict))})"
 
 
+def network_warnings(text: str, field: str) -> Iterator[str]:
+    """The same of a range of addresses."""
+    host, _, length = text.partition("/")
+    address = read_address(host)
+    if address is None or not (length.isascii() and length.isdigit()) or int(length[:4]) > address.max_prefixlen:
+        return
+    network = ipaddress.ip_network(f"{address}/{int(length[:4])}", strict=False)
+    is_clear = address == network.network_address
+    if not is_clear:
+        choices = f"{quote(str(network))} or {quote(f'{address}/{address.max_prefixlen}')}"
+        yield f"{field}: CIDR value {quote(text)} is ambiguous in this context (should be {choices}?)"
+    try:
+        strict = str(ipaddress.ip_interface(text))
+    except ValueError:
+        yield f"{field}: non-standard CIDR value {quote(text)} is invalid: use {quote(str(network))}"
+        return
+    if is_clear and network.version == 6 and strict != text:
+        yield f"{field}: IPv6 CIDR value {quote(text)} should be in RFC 5952 canonical format ({quote(strict)})"
+
+
 def validate_pair(texts: list[str], shown: Any, field: str) -> Iterator[Mistake]:
     """Several addresses are one of each family."""
     if len(texts) < 2:

@@ -154,6 +154,23 @@ def default_account(value: Json) -> None:
         value["secrets"] = [{"name": each["name"]} if each.get("name") else {} for each in value["secrets"]]
 
 
+def warn_secret(secret: Json) -> Iterator[str]:
+    """Of a certificate and its key, where one is none at all."""
+    if secret.get("type") != "kubernetes.io/tls":
+        return
+    data = secret.get("data") or {}
+    for key, what in (("tls.crt", "certificate"), ("tls.key", "key")):
+        if b"-----BEGIN " not in base64.b64decode(data.get(key) or ""):
+            yield f"tls: failed to find any PEM data in {what} input"
+            return
+
+
+def warn_changed_account(new: Json, old: Json) -> Iterator[str]:
+    """Where the annotation is new."""
+    if ENFORCE_MOUNTABLE not in (old["metadata"].get("annotations") or {}):
+        yield from warn_account(new)
+
+
 def warn_account(value: Json) -> Iterator[str]:
     """An annotation that does nothing here, and is on its way out there."""
     if ENFORCE_MOUNTABLE in (value["metadata"].get("annotations") or {}):

@@ -6,7 +6,12 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.addresses import read_address, validate_address
+from jettison.apiserver.objects.validation.addresses import (
+    address_warnings,
+    network_warnings,
+    read_address,
+    validate_address,
+)
 from jettison.apiserver.objects.validation.containers import one_of, port_or_name
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import (
@@ -22,6 +27,8 @@ from jettison.engine.labels.syntax import label_key_complaints, label_value_comp
 
 Json = dict[str, Any]
 
+_OLD_HINTS: Final = "service.kubernetes.io/topology-aware-hints"
+_SLICE_MAKERS: Final = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES: Final = ("ClientIP", "None")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
@@ -132,7 +139,16 @@ def _unconfigured(policy: str, families: list[str]) -> Iterator[Mistake]:
 def warn_service(service: Json) -> Iterator[str]:
     """What has no effect."""
     yield "services are kept for clients only: nothing routes traffic to their pods here"
+    yield from warn_changed_service(service)
+
+
+def warn_changed_service(service: Json) -> Iterator[str]:
+    """The same, in Kubernetes' own words."""
     spec = service["spec"]
+    if _OLD_HINTS in (service["metadata"].get("annotations") or {}):
+        yield f"annotation {_OLD_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+    if not is_headless(spec):
+        yield from _address_warnings(spec, "clusterIPs")
     if spec.get("type") == "ClusterIP" and is_headless(spec):
         for key, is_ignored in (
             ("loadBalancerIP", bool(spec.get("loadBalancerIP"))),
@@ -141,14 +157,52 @@ def warn_service(service: Json) -> Iterator[str]:
         ):
             if is_ignored:
                 yield f"spec.{key} is ignored for headless services"
-    elif spec.get("externalIPs") and spec.get("type") != "ExternalName":
-        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+        yield from _address_warnings(spec, "externalIPs")
+    else:
+        yield from _address_warnings(spec, "externalIPs")
+        if spec.get("externalIPs") and spec.get("type") != "ExternalName":
+            yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    yield from address_warnings(spec.get("loadBalancerIP", ""), "spec.loadBalancerIP")
+    for index, each in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        yield from network_warnings(each, f"spec.loadBalancerSourceRanges[{index}]")
     if spec.get("externalIPs") and spec.get("type") == "ExternalName":
         yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
     if spec.get("externalName") and spec.get("type") != "ExternalName":
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
     if spec.get("trafficDistribution") == "PreferClose":
         yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+
+
+def _address_warnings(spec: Json, key: str) -> Iterator[str]:
+    for index, each in enumerate(spec.get(key) or ()):
+        yield from address_warnings(each, f"spec.{key}[{index}]")
+
+
+def warn_endpoints(endpoints: Json) -> Iterator[str]:
+    """Addresses that should be written otherwise."""
+    if (endpoints["metadata"].get("labels") or {}).get("endpoints.kubernetes.io/managed-by") == "endpoint-controller":
+        return
+    for index, subset in enumerate(endpoints.get("subsets") or ()):
+        for key in ("addresses", "notReadyAddresses"):
+            for number, each in enumerate(subset.get(key) or ()):
+                yield from address_warnings(each.get("ip", ""), f"subsets[{index}].{key}[{number}].ip")
+
+
+def warn_endpoint_slice(value: Json) -> Iterator[str]:
+    """The same, and names in the place of addresses."""
+    if value.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+    yield from warn_changed_slice(value)
+
+
+def warn_changed_slice(value: Json) -> Iterator[str]:
+    """Of one that is there."""
+    labels = value["metadata"].get("labels") or {}
+    if labels.get("endpointslice.kubernetes.io/managed-by") in _SLICE_MAKERS:
+        return
+    for index, each in enumerate(value.get("endpoints") or ()):
+        for number, address in enumerate(each.get("addresses") or ()):
+            yield from address_warnings(address, f"endpoints[{index}].addresses[{number}]")
 
 
 def _validate_external_name(spec: Json) -> Iterator[Mistake]:

@@ -327,3 +327,20 @@ def test_a_scale_of_nothing(api: Served) -> None:
     for kind, query in ((APPLY, "fieldManager=m"), (STRATEGIC, "")):
         answer = api.patch(f"{DEPLOYMENTS}/d/scale", scaled(5), kind, query=query)
         assert (answer.code, answer.message) == (404, 'deployments.apps "d" not found')
+
+
+def test_a_rehearsed_change_shows_its_owners(api: Served) -> None:
+    """A dry run answers as the change would, with the fields that the client would own."""
+    api.post(DEPLOYMENTS, deployment(replicas=2), query="fieldManager=maker")
+    answer = api.patch(f"{DEPLOYMENTS}/d", {"spec": {"replicas": 3}}, query="fieldManager=other&dryRun=All")
+    assert owned(answer, "other") == [".spec.replicas"]
+    assert owned(api.get(f"{DEPLOYMENTS}/d"), "other") == []
+
+
+def test_an_apply_with_another_uid(api: Served) -> None:
+    """A uid in an apply is no condition: it is a field that cannot be changed."""
+    api.post(DEPLOYMENTS, deployment(replicas=2))
+    document = deployment(replicas=2)
+    document["metadata"]["uid"] = "another"
+    answer = apply(api, document, "m", force=True)
+    assert (answer.code, "metadata.uid: Invalid value" in answer.message) == (422, True), answer.content

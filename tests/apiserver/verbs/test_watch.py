@@ -533,6 +533,14 @@ def test_older_paths_that_are_none(api: Served, path: str, query: str, code: int
     assert (answer.code, answer.message) == (code, message)
 
 
+@pytest.mark.parametrize("path", [OLD, f"{OLD}/", "/apis/apps/v1/watch", "/api/v1/proxy"])
+def test_a_path_that_ends_too_early(api: Served, path: str) -> None:
+    """Before anything else, also for a client without a token: so does Kubernetes."""
+    answer = api.get(path, query="a=b", token="")
+    why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {path}?a=b"
+    assert (answer.code, answer.content.decode()) == (500, f'Internal Server Error: "{path}?a=b": {why}\n')
+
+
 def test_an_older_path_takes_the_same_rights(api: Served) -> None:
     """The verb is `watch` whatever the method; a selector opens nothing, as a name in the path does."""
     api.pod("mine", node="n1")

@@ -43,6 +43,7 @@ from jettison.apiserver.verbs.subresources import Subresources
 from jettison.apiserver.verbs.token_requests import TokenRequests
 from jettison.apiserver.verbs.watch import PACE, Watcher, WatchPace, open_watch
 from jettison.clock import Clock
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError
 
 Handler = Callable[[Request, Target], Awaitable[Response]]
@@ -146,6 +147,10 @@ class Application:
         """The answer; None if it was streamed."""
         if request.path == "*" and request.method == "OPTIONS":
             return Response(200, b"", PLAIN)  # as Go's server does, without authentication
+        if request.is_cut_off:
+            where = request.path + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
+            why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {where}"
+            return Response(500, f"Internal Server Error: {quote(where)}: {why}\n".encode(), PLAIN)
         self._authorize(request, scope)
         if request.method == "HEAD" and request.target is not None and request.target.subresource != "proxy":
             raise method_not_allowed()

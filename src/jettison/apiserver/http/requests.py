@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -53,6 +54,7 @@ _HEADERS: Final = {
     b"user-agent": "agent",
 }
 _WATCH: Final = "watch"
+_CUT_OFF: Final = re.compile(r"/+(?:api/[^/]+|apis/[^/]+/[^/]+)/(?:watch|proxy)/*")
 _PROXY: Final = "proxy"
 _PEOPLE: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
@@ -135,6 +137,11 @@ class Request:
         """Whether the answer is a stream of changes."""
         return self.verb == "watch"
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the path ends with a verb of old, before what it is about. Kubernetes refuses it unauthenticated."""
+        return _CUT_OFF.fullmatch(self.path) is not None
+
     def _verb(self) -> str:
         if self.target is None:
             return self.method.lower()
@@ -203,7 +210,7 @@ def parse_path(path: str) -> Target | None:
 
 
 def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
-    if rest[0] == _WATCH and len(rest) > 1 and rest[1] != _WATCH:
+    if rest[0] == _WATCH and len(rest) > 1 and rest[1] not in ("", _WATCH):
         watched = _parse_rest(group, version, rest[1:])
         if watched.subresource or _WATCH not in watched.resource.verbs:
             raise unknown_path()

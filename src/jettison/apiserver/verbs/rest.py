@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.access.authorization import Authorizer
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
@@ -74,6 +74,14 @@ _WARNED_PARTS: Final = ("", "scale")
 _NO_DEBUGGING: Final = (
     "the container is kept in the pod and not started: the pod's node is one of Jettison's, which does not do that"
 )
+
+
+class Written(NamedTuple):
+    """A change: as it is stored, None for a dry run; as it was made; and which client owns which field of it."""
+
+    stored: Stored | None
+    value: Json
+    managed: Entries
 
 
 class Objects:
@@ -223,7 +231,6 @@ class Objects:
 
         def merge(found: Stored) -> Applied:
             result = made(found.object, found.managed)
-            check_identity(resource, result.value["metadata"], found.object, is_dry_run=options.is_dry_run)
             check_version(resource, result.value["metadata"], found.object)
             return result
 
@@ -236,18 +243,16 @@ class Objects:
 
     async def change(self, request: Request, target: Target, make: Change, options: WriteOptions) -> Response:
         """Store what `make` makes of the object. An object that was only waiting for this change is removed by it."""
-        stored, value = self.write(request, target, make, options)
+        stored, value, managed = self.write(request, target, make, options)
         if stored is None:
-            return show_value(request, target.resource, value, self.clock.now_ns())
+            return show_value(request, target.resource, value, self.clock.now_ns(), managed=managed)
         await self.store.durable(stored)
         if _is_finished(target.resource, value):
             return show_value(request, target.resource, value, self.clock.now_ns(), managed=stored.managed)
         return show_object(request, target.resource, stored, self.clock.now_ns())
 
-    def write(
-        self, request: Request, target: Target, make: Change, options: WriteOptions
-    ) -> tuple[Stored | None, Json]:  # fmt: skip
-        """As `change`, without waiting for the disk; the value alone if it is a dry run."""
+    def write(self, request: Request, target: Target, make: Change, options: WriteOptions) -> Written:
+        """As `change`, without waiting for the disk."""
         resource, namespace, name = target.resource, target.namespace, target.name
         found = self.store.head(resource, namespace, name)
         if found is None:
@@ -283,12 +288,12 @@ class Objects:
             request.warnings += resource.rules.warn_change(value, old)
         request.warnings += self.admission.check_changed(resource, value, old, target.subresource)
         if options.is_dry_run:
-            return None, value
+            return Written(None, value, managed)
         if _is_finished(resource, value):
             # Watches are shown what was stored, and the client what it has made of it.
-            return self.store.remove(resource, namespace, name), value
+            return Written(self.store.remove(resource, namespace, name), value, managed)
         stored = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
-        return stored, value
+        return Written(stored, value, managed)
 
     def _debugging_warnings(self, pod: Json) -> list[str]:
         """A kubelet starts containers that are added for debugging, a node of ours does not."""

@@ -26,6 +26,7 @@ from jettison.apiserver.objects.writing import (
 )
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
+from jettison.apiserver.verbs.listing import wait_for_version, watched_version
 from jettison.apiserver.verbs.patching import check_applied, check_applied_kind, patch_of, patch_type, read_patch
 from jettison.apiserver.verbs.rest import Objects
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
@@ -113,6 +114,7 @@ class Subresources:
     async def read_scale(self, request: Request, target: Target) -> Response:
         """GET of a scale."""
         form_of(request)
+        await wait_for_version(self._objects.store, watched_version(request))
         found = self._objects.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise not_found(target.resource, target.name)
@@ -141,7 +143,7 @@ class Subresources:
             value = {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
             return Applied(value, parent_entries(resource, found.managed, made.entries))
 
-        stored, value = self._objects.write(request, target, scale, options)
+        stored, value, _ = self._objects.write(request, target, scale, options)
         if stored is not None:
             await self._objects.store.durable(stored)
             value = stored.object

@@ -210,6 +210,8 @@ class ScriptedHost(ScriptedRuntime):
         super().__init__(HandClock(), [])
         self.running: list[PodStatus] = []
         self.rejections: list[tuple[str, str, str]] = []
+        # Names of pods that were given ephemeral containers.
+        self.added: list[str] = []
         # Uids of pods that run without a record.
         self.found: set[str] = set()
         # Uids of pods that stay when they are told to end, until a later order gives them less time.
@@ -219,6 +221,10 @@ class ScriptedHost(ScriptedRuntime):
     async def start(self, manifest: PodManifest) -> None:
         self.pods.append(manifest.pod)
         self.running.append(PodStatus(manifest.pod, "Running", document=manifest.document))
+
+    async def add(self, manifest: PodManifest) -> None:
+        self._set(manifest.pod.uid, document=manifest.document)
+        self.added.append(manifest.pod.name)
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         self.pods = [each for each in self.pods if each.uid != uid]

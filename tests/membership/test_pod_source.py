@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from jettison.runtimes.kube.cache import Caches, Change
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import PODS
 from jettison.runtimes.kube.kubeconfig import Access
+from jettison.runtimes.protocol import PodManifest
 
 
 def test_the_api_cannot_pass_its_pods_off_as_those_of_a_manifest() -> None:
@@ -68,3 +70,87 @@ def test_a_pod_that_was_not_even_decoded_waits_with_the_reason_and_one_that_grew
     with pytest.raises(ManifestError, match="more than 524288 bytes"):
         pod_spec(wishes["u1"].manifest.document)
     assert pod_spec(wishes["u2"].manifest.document).containers
+
+
+def shown(*ephemeral: object, **more: object) -> dict[str, Any]:
+    """A pod of the API to which these containers were added."""
+    metadata = {"name": "p", "namespace": "default", "uid": "u1", **more}
+    spec: dict[str, Any] = {"containers": [{"name": "main", "command": ["x"]}], "tolerations": []}
+    return {"metadata": metadata, "spec": {**spec, "ephemeralContainers": list(ephemeral)} if ephemeral else spec}
+
+
+class Source:
+    """One pod of an API, and what the agent makes of it."""
+
+    def __init__(self) -> None:
+        self.cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+        self.said: list[Fact] = []
+        self.pods = ApiPods(self.cache, lambda: None, lambda _: True, self.said.append)
+        self.document: dict[str, Any] | None = None
+
+    def show(self, document: dict[str, Any]) -> PodManifest:
+        self.cache._store(("default", "p"), Change(self.document, document))
+        self.document = document
+        assert asyncio.run(self.pods.look())
+        return self.pods.wishes()["u1"].manifest
+
+
+def test_what_is_added_to_a_pod_is_passed_on_and_nothing_else_that_changes() -> None:
+    source = Source()
+    first = source.show(shown())
+    debugger = {"name": "d", "command": ["sh"]}
+    changed = shown(debugger, labels={"new": "label"})
+    changed["spec"]["containers"][0]["command"] = ["other"]
+    second = source.show(changed)
+    assert second.pod is first.pod
+    assert second.document == {
+        **first.document,
+        "spec": {**first.document["spec"], "ephemeralContainers": [debugger]},
+    }
+    assert source.show(shown(dict(debugger))) is second, "the same containers are no news"
+    grown = source.show({**shown(), REFUSED: "more than 524288 bytes"})
+    assert grown is second, "of one that became too large nothing new is known"
+    more = source.show(shown(debugger, {"name": "e"}))
+    assert [each["name"] for each in more.ephemeral] == ["d", "e"]
+
+
+def test_one_that_was_there_before_the_agent_is_passed_on() -> None:
+    assert [each["name"] for each in Source().show(shown({"name": "d", "command": ["sh"]})).ephemeral] == ["d"]
+
+
+def test_ten_thousand_of_them_cost_little_and_the_pod_runs_on() -> None:
+    """64 are started, some more are told of; values and texts are bounded, and a note of ours is not believed."""
+    source = Source()
+    source.show(shown())
+    many = [{"name": f"d{number}", "command": ["sh"], REFUSED: "a lie"} for number in range(10_000)]
+    found = source.show(shown(*many))
+    assert len(found.ephemeral) == 80
+    assert all(each == {"name": f"d{number}", "command": ["sh"]} for number, each in enumerate(found.ephemeral[:64]))
+    assert found.ephemeral[64] == {
+        "name": "d64",
+        REFUSED: "at most 64 ephemeral containers of a pod are started, it has 10000",
+    }
+    spec = pod_spec(found.document)
+    assert [bool(each.refusal) for each in spec.ephemeral_containers] == [False] * 64 + [True] * 16
+    env = [{"name": f"V{n}", "value": "x"} for n in range(400)]
+    found = source.show(
+        shown(*({"name": f"d{n}", "command": ["sh"], "env": env} for n in range(9)), {"name": 7}, "text")
+    )
+    whole = [REFUSED not in each for each in found.ephemeral]
+    assert whole == [True] * 3 + [False] * 7
+    assert "more than 4000 values together" in str(found.ephemeral[3])
+    found = source.show(shown({"name": "d", "command": ["x" * 300_000]}))
+    assert found.ephemeral == [{"name": "d", REFUSED: "ephemeral container: more than 262144 bytes of text"}]
+    assert pod_spec(found.document).containers
+    assert source.said == []
+
+
+def test_nothing_is_added_to_a_pod_that_is_refused() -> None:
+    source = Source()
+    env = [{"name": f"V{n}", "value": "x"} for n in range(3000)]
+    large = shown()
+    large["spec"]["containers"][0]["env"] = env
+    refused = source.show(large)
+    large = shown({"name": "d"})
+    large["spec"]["containers"][0]["env"] = env
+    assert source.show(large) is refused

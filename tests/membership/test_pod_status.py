@@ -51,18 +51,28 @@ def test_what_was_told_is_not_told_again() -> None:
     assert status_patch(RUNNING, applied(pod, patch), "10.0.0.1", NOW + 10**12) == {}
 
 
-def test_an_ephemeral_container_has_ended_and_says_that_it_is_not_started() -> None:
-    """`kubectl debug` would wait without end for one that waits. An API server shows times that are not there as null,
-    which is no difference.
-    """
-    pod = document() | {"spec": {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}}
-    patch = status_patch(RUNNING, pod, "10.0.0.1", NOW)
-    (told,) = patch["ephemeralContainerStatuses"]
-    assert (told["name"], told["image"]) == ("debugger", "busybox")
-    ended = told["state"]["terminated"]
-    assert ended["message"].startswith("ephemeral containers are not started on this node")
-    assert (ended["exitCode"], ended["startedAt"], ended["finishedAt"]) == (128, None, None)
-    assert status_patch(RUNNING, applied(pod, patch), "10.0.0.1", NOW) == {}
+def test_ephemeral_containers_have_a_list_of_their_own() -> None:
+    """Without `started`, and never ready, as a kubelet has it."""
+    added = ContainerStatus(
+        "debugger", "running", started_ns=0, is_ephemeral=True, container_id="jettison://u1/debugger/0"
+    )
+    spec = {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}
+    status = replace(RUNNING, containers=(*RUNNING.containers, added), document={"spec": spec})
+    patch = status_patch(status, document(), "10.0.0.1", NOW)
+    assert [each["name"] for each in patch["containerStatuses"]] == ["main"]
+    assert patch["ephemeralContainerStatuses"] == [
+        {
+            "name": "debugger",
+            "state": {"running": {"startedAt": "1970-01-01T00:00:00Z"}},
+            "lastState": {},
+            "ready": False,
+            "restartCount": 0,
+            "image": "busybox",
+            "imageID": "",
+            "containerID": "jettison://u1/debugger/0",
+        }
+    ]
+    assert status_patch(status, applied(document(), patch), "10.0.0.1", NOW) == {}
 
 
 def test_the_null_of_a_probe_that_is_not_made_is_no_difference() -> None:

@@ -138,16 +138,7 @@ class PodReports:
 
 # The status itself, as a patch.
 
-_CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
-_EPHEMERAL: Final = {
-    # What a runtime answers that could not start a container at all.
-    "exitCode": 128,
-    "reason": "ContainerCannotRun",
-    "message": "ephemeral containers are not started on this node; kubectl exec runs a command in one that is there",
-    # As an API server answers: without them the status would differ, and be written again, at every look.
-    "startedAt": None,
-    "finishedAt": None,
-}
+_CONTAINERS: Final = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _VANISHING: Final = ("reason", "message")
 _LOST: Final = {
     "exitCode": 137,
@@ -172,8 +163,6 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
         if not status.addresses:
             # It shares the network of its node.
             wanted |= {"podIP": address, "podIPs": [{"ip": address}]}
-    if added := [_not_started(each) for each in (pod.get("spec") or {}).get("ephemeralContainers") or ()]:
-        wanted["ephemeralContainerStatuses"] = added
     if before.get("qosClass"):
         del wanted["qosClass"]
     if generation := pod["metadata"].get("generation"):
@@ -183,19 +172,6 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
     if conditions:
         patch["conditions"] = conditions
     return patch
-
-
-def _not_started(container: Document) -> Document:
-    """It has ended, because it never begins: `kubectl debug` would wait for one that waits, without end."""
-    return {
-        "name": container["name"],
-        "state": {"terminated": dict(_EPHEMERAL)},
-        "lastState": {},
-        "ready": False,
-        "restartCount": 0,
-        "image": container.get("image", ""),
-        "imageID": "",
-    }
 
 
 def lost_patch(pod: Document) -> Document:

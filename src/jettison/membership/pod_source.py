@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from jettison import events
 from jettison.agent.pods.sources import Wish
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
 from jettison.events import Emit
-from jettison.manifests.files.bounds import REFUSED, check_document, stand_in
+from jettison.manifests.files.bounds import MOST_VALUES, REFUSED, check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.configuration import API_ORIGIN
 from jettison.runtimes.kube.cache import Cache, Change
@@ -20,6 +22,21 @@ from jettison.runtimes.protocol import PodManifest
 ORIGIN = API_ORIGIN
 
 _OUR_NOTES = "jettison.dev/"
+_EPHEMERAL = "ephemeralContainers"
+
+MOST_EPHEMERAL = 64
+"""Of a pod; they are never taken back. Some more are told of, so that a client that has added one hears why."""
+
+_MOST_REFUSED = 16
+
+
+class _Read(NamedTuple):
+    """A pod as it was when it was first seen: what may change in a spec (tolerations, labels) does not matter to a
+    node, but for its ephemeral containers, here as the API has them. None for what is no pod.
+    """
+
+    manifest: PodManifest | None
+    ephemeral: object
 
 
 class ApiPods:
@@ -44,8 +61,7 @@ class ApiPods:
         self._missing = missing
         # Force-deleted pods are gone from the API at once; they still get a second to end.
         self._leaving: dict[str, Wish] = {}
-        # Made once per pod: what may change in a spec (tolerations, labels) does not matter to a bare host.
-        self._manifests: dict[str, PodManifest | None] = {}
+        self._manifests: dict[str, _Read] = {}
         self._wishes: Mapping[str, Wish] = {}
         self._has_changed = True
         cache.listen(self._hear)
@@ -59,9 +75,9 @@ class ApiPods:
         """Whether the API had news. New pods are read one by one and aside: a list may have hundreds of them."""
         changed, self._has_changed = self._has_changed, False
         if changed:
-            while new := {uid: each for uid, each in self._shown().items() if uid not in self._manifests}:
+            while new := {uid: each for uid, each in self._shown().items() if self._is_news(uid, each)}:
                 for uid, document in new.items():
-                    self._manifests[uid] = await self._read(document)
+                    self._manifests[uid] = await self._read(document, self._manifests.get(uid))
             self._wishes = self._current()
         return changed
 
@@ -72,12 +88,21 @@ class ApiPods:
     def _shown(self) -> dict[str, Document]:
         return {uid_of(each): each for each in self._cache if not is_mirror(each)}
 
+    def _is_news(self, uid: str, document: Document) -> bool:
+        known = self._manifests.get(uid)
+        if known is None:
+            return True
+        ephemeral = _ephemeral(document)
+        # Of one that has become too large nothing new is known.
+        return known.ephemeral is not ephemeral and REFUSED not in document and known.ephemeral != ephemeral
+
     def _current(self) -> Mapping[str, Wish]:
         """Without a pause, so that no pod is neither in the cache nor among the missing ones."""
         documents = self._shown()
         self._manifests = {uid: self._manifests[uid] for uid in documents}
         self._leaving = {uid: wish for uid, wish in self._leaving.items() if not self._is_finished(uid)}
-        here = {uid: _wish(found, documents[uid]) for uid, found in self._manifests.items() if found is not None}
+        known = {uid: found.manifest for uid, found in self._manifests.items()}
+        here = {uid: _wish(found, documents[uid]) for uid, found in known.items() if found is not None}
         return {**self._missing(), **self._leaving, **here}
 
     def look_again(self) -> None:
@@ -89,25 +114,30 @@ class ApiPods:
         if change.is_resync:
             return
         if change.new is None and change.old is not None and is_terminating(change.old):
-            manifest = self._manifests.get(uid_of(change.old))
-            if manifest is not None:
-                self._leaving[manifest.pod.uid] = _wish(manifest, change.old)
+            known = self._manifests.get(uid_of(change.old))
+            if known is not None and known.manifest is not None:
+                self._leaving[known.manifest.pod.uid] = _wish(known.manifest, change.old)
         self.look_again()
 
-    async def _read(self, document: Document) -> PodManifest | None:
+    async def _read(self, document: Document, known: _Read | None) -> _Read:
+        ephemeral = _ephemeral(document)
         try:
-            return await asyncio.to_thread(_manifest, document)
+            if known is not None and known.manifest is not None:
+                return _Read(await asyncio.to_thread(_extended, known.manifest, ephemeral), ephemeral)
+            return _Read(await asyncio.to_thread(_manifest, document), ephemeral)
         except ManifestError as error:
             metadata = document["metadata"]
             self._emit(events.ActionFailed(f"read pod {metadata.get('namespace')}/{metadata['name']}", str(error)))
-            return None
+            return _Read(None, ephemeral)
 
 
 def _manifest(document: Document) -> PodManifest:
     try:
         if REFUSED in document:
             raise ManifestError(document[REFUSED])
-        check_document(document.get("spec"), "spec")
+        spec = document.get("spec")
+        own = {key: value for key, value in spec.items() if key != _EPHEMERAL} if isinstance(spec, dict) else spec
+        check_document(own, "spec")
         check_document(document["metadata"].get("annotations"), "metadata.annotations")
     except ManifestError as error:
         bare = stand_in(document, str(error))
@@ -117,8 +147,45 @@ def _manifest(document: Document) -> PodManifest:
     # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
-    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
-    return PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN)
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own}
+    return _extended(PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN), _ephemeral(document))
+
+
+def _ephemeral(document: Document) -> object:
+    spec = document.get("spec")
+    return spec.get(_EPHEMERAL) if isinstance(spec, dict) else None
+
+
+def _extended(manifest: PodManifest, ephemeral: object) -> PodManifest:
+    """The pod as it was, with its ephemeral containers as they are now."""
+    spec = manifest.document["spec"]
+    if not isinstance(ephemeral, list) or REFUSED in (manifest.document["metadata"].get("annotations") or ()):
+        return manifest
+    return replace(manifest, document={**manifest.document, "spec": {**spec, _EPHEMERAL: _bounded(ephemeral)}})
+
+
+def _bounded(ephemeral: list[Any]) -> list[Document]:
+    """A pod that runs stays, whatever is added to it: of a container that is too much, only the name is taken over."""
+    found: list[Document] = []
+    values = 0
+    for number, each in enumerate(ephemeral[: MOST_EPHEMERAL + _MOST_REFUSED]):
+        if not isinstance(each, dict):
+            continue
+        why = ""
+        try:
+            values += check_document(each, "ephemeral container")
+        except ManifestError as error:
+            why = str(error)
+        if number >= MOST_EPHEMERAL:
+            why = f"at most {MOST_EPHEMERAL} ephemeral containers of a pod are started, it has {len(ephemeral)}"
+        elif values > MOST_VALUES:
+            why = f"the ephemeral containers of the pod have more than {MOST_VALUES} values together"
+        found.append({"name": each.get("name"), REFUSED: why} if why else _without_notes(each))
+    return found
+
+
+def _without_notes(container: Document) -> Document:
+    return {key: value for key, value in container.items() if key != REFUSED}
 
 
 def uid_of(document: Document) -> str:

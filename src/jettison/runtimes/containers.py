@@ -141,6 +141,8 @@ class BoxOrder:
     has_input: bool = False
     has_input_once: bool = False
     has_terminal: bool = False
+    # The container whose processes it shares; empty for none.
+    target: str = ""
 
 
 @frozen

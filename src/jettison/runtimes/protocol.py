@@ -110,6 +110,11 @@ class PodManifest:
     # Where it came from, for messages: a file, or the API.
     origin: str = ""
 
+    @property
+    def ephemeral(self) -> Sequence[Mapping[str, Any]]:
+        """The ephemeral containers of the document, which alone may become more while the pod is here."""
+        return (self.document.get("spec") or {}).get("ephemeralContainers") or ()
+
 
 @frozen
 class PodStatus:
@@ -144,6 +149,9 @@ class Hosting(Runtime, Protocol):
 
     async def start(self, manifest: PodManifest) -> None:
         """Run the pod. Returns once its first container was started or the failure is in its status."""
+
+    async def add(self, manifest: PodManifest) -> None:
+        """The pod is here, and its document has ephemeral containers that it had not: run them."""
 
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         """The pod is no longer wanted: end it with its own or this grace period and forget it."""

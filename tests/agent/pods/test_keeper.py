@@ -512,3 +512,42 @@ def test_many_pods_at_once_leave_the_loop_its_turns(tmp_path: Path) -> None:
         assert len(set(turns)) >= 40
 
     asyncio.run(scenario())
+
+
+class OneWish:
+    """A source that wants one pod, with what was added to it."""
+
+    is_known = True
+
+    def __init__(self) -> None:
+        self.wish = Wish(manifest("a"))
+
+    def add(self, *names: str, **changes: Any) -> None:
+        known = self.wish.manifest
+        spec = {**(known.document.get("spec") or {}), "ephemeralContainers": [{"name": name} for name in names]}
+        self.wish = replace(self.wish, manifest=replace(known, document={**known.document, "spec": spec}), **changes)
+
+    async def look(self) -> bool:
+        return True
+
+    def wishes(self) -> dict[str, Wish]:
+        return {self.wish.manifest.pod.uid: self.wish}
+
+
+def test_what_is_added_to_a_pod_is_passed_on_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house, source = House(tmp_path), OneWish()
+        house.keeper = Keeper(house.runtime, house.door.admitter, [source], house.door.said.append)
+        for names in ((), ("d",), ("d",), ("d", "e")):
+            source.add(*names)
+            await house.look()
+        assert house.running() == ["a"]
+        assert house.runtime.added == ["a", "a"]
+        house.evict()
+        source.add("d", "e", "f")
+        await house.look()
+        source.add("d", "e", "f", grace_seconds=1)
+        await house.look()
+        assert house.runtime.added == ["a", "a"], "a pod that ends or has ended gets no more"
+
+    asyncio.run(scenario())

@@ -176,6 +176,10 @@ def test_what_a_manifest_says_about_its_status_does_not_count(node: Node) -> Non
             "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {requests: {memory: 1K}}}]}",
             "memory",
         ),
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {containers: [], ephemeralContainers: [{name: d}]}",
+            "spec.ephemeralContainers: cannot be set on create",
+        ),
         ("- just\n- a list", "has no kind"),
         ("kind: PriorityClass\nmetadata: {name: system-mine}\nvalue: 1", "are reserved"),
     ],

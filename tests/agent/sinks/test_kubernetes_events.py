@@ -192,7 +192,14 @@ def test_an_event_about_the_node_lives_in_the_default_namespace() -> None:
     assert document["involvedObject"] == {"kind": "Node", "name": "node1", "apiVersion": "v1"}
 
 
-@pytest.mark.parametrize(("name", "path"), [("c", "spec.containers{c}"), ("setup", "spec.initContainers{setup}")])
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("c", "spec.containers{c}"),
+        ("setup", "spec.initContainers{setup}"),
+        ("debugger", "spec.ephemeralContainers{debugger}"),
+    ],
+)
 def test_an_event_about_a_container_says_which(name: str, path: str) -> None:
     (event,) = events_for(events.ContainerStarted(WEB, name, 0))
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jettison.engine.lifecycle.rules import ProbeKind, RestartPolicy
 from jettison.engine.node.evictions import Eviction
 from tests.builders import pod as make_pod
-from tests.engine.lifecycle.virtual import PodSpec, ProbeSpec, Program, Spec, World
+from tests.engine.lifecycle.virtual import PodSpec, ProbeSpec, Program, Spec, World, ephemeral
 
 seconds = st.integers(0, 40)
 
@@ -60,8 +60,9 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.sampled_from(RestartPolicy)),
         draw(st.integers(1, 30)),
         draw(st.none() | st.integers(1, 120)),
+        tuple(ephemeral(f"e{number}") for number in range(draw(st.integers(0, 2)))),
     )
-    return World(spec, {each.name: draw(programs()) for each in (*regulars, *inits)})
+    return World(spec, {each.name: draw(programs()) for each in (*regulars, *inits, *spec.ephemeral_containers)})
 
 
 orders = st.fixed_dictionaries(

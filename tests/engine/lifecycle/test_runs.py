@@ -15,6 +15,7 @@ from tests.engine.lifecycle.virtual import At, ProbeSpec, Spec
 REGULAR = Spec()
 INIT = replace(REGULAR, is_init=True)
 SIDECAR = replace(REGULAR, is_init=True, is_sidecar=True)
+EPHEMERAL = replace(REGULAR, is_ephemeral=True)
 ALWAYS, ON_FAILURE, NEVER = RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
 
 NOW_NS = 10**18
@@ -145,6 +146,9 @@ def test_what_could_not_be_started_has_ended_with_128() -> None:
         (SIDECAR, NEVER, 0, False, True),
         (SIDECAR, NEVER, 1, False, True),
         (SIDECAR, ON_FAILURE, 0, False, True),
+        (EPHEMERAL, ALWAYS, 0, False, False),
+        (EPHEMERAL, ALWAYS, 1, False, False),
+        (EPHEMERAL, ON_FAILURE, 1, False, False),
     ],
 )
 def test_which_container_is_started_again(

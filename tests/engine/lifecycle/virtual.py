@@ -52,6 +52,7 @@ class Spec:
     pre_stop: object | None = None
     is_init: bool = False
     is_sidecar: bool = False
+    is_ephemeral: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class PodSpec:
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     grace_seconds: int = 30
     deadline_seconds: int | None = None
+    ephemeral_containers: tuple[Spec, ...] = ()
 
 
 def init(name: str = "i") -> Spec:
@@ -73,6 +75,11 @@ def init(name: str = "i") -> Spec:
 def sidecar(name: str = "s", *probes: ProbeSpec) -> Spec:
     """Is kept running."""
     return Spec(name, probes, is_init=True, is_sidecar=True)
+
+
+def ephemeral(name: str = "e") -> Spec:
+    """Added for debugging."""
+    return Spec(name, is_ephemeral=True)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,8 @@ class World:
     programs: dict[str, Program] = field(default_factory=dict)
     now_ns: int = 0
     set_up_troubles: list[Trouble] = field(default_factory=list)
+    # By container, what its next starts lack.
+    start_troubles: dict[str, list[Trouble]] = field(default_factory=dict)
     # Kill the agent after so many more effects; None: never.
     crash_in: int | None = None
 
@@ -173,7 +182,7 @@ class World:
                 self.start(name)
             case effects.CancelStart(name):
                 if name not in self.processes:
-                    self.forget(events.Started, events.NotStarted)
+                    self.forget(events.Started, events.NotStarted, events.StartHindered, container=name)
                     self.soon(0, lambda now: events.StartCancelled(now, name))
             case effects.Signal(name):
                 self.signal(name)
@@ -206,7 +215,10 @@ class World:
     def start(self, name: str) -> None:
         program = self.program(name)
         self.remains.add(name)
-        if program.starts_in is None:
+        if troubles := self.start_troubles.get(name):
+            trouble = troubles.pop(0)
+            self.soon(program.starts_in or 0, lambda now: events.StartHindered(now, name, trouble))
+        elif program.starts_in is None:
             self.soon(0.1, lambda now: events.NotStarted(now, name, "no such program"))
         else:
             self.soon(program.starts_in, lambda now: events.Started(now, name))
@@ -232,8 +244,12 @@ class World:
         self.number += 1
         self.agenda.append((due_ns, self.number, make(At(due_ns, due_ns))))
 
-    def forget(self, *kinds: type[events.Event]) -> None:
-        self.agenda = [each for each in self.agenda if not isinstance(each[2], kinds)]
+    def forget(self, *kinds: type[events.Event], container: str = "") -> None:
+        self.agenda = [
+            each
+            for each in self.agenda
+            if not isinstance(each[2], kinds) or container not in ("", getattr(each[2], "container", ""))
+        ]
 
     def next_ns(self) -> int | None:
         """When something happens next."""
@@ -260,6 +276,8 @@ class World:
                 ends_ns = None if program.lasts is None else self.now_ns + round(program.lasts * SECOND_NS)
                 self.processes[event.container] = Process(self.now_ns, ends_ns, program.code)
                 self.born.add(event.container)
+            if isinstance(event, events.SetUpDone | events.SetUpFailed):
+                event = replace(event, rules=self.spec)
             if isinstance(event, events.Removed):
                 self.remains.discard(event.container)
                 self.born.discard(event.container)
@@ -282,6 +300,11 @@ class World:
         self.feed(events.Asked(self.now))
         return self
 
+    def add(self, *specs: Spec) -> None:
+        """The document has these ephemeral containers as well."""
+        self.spec = replace(self.spec, ephemeral_containers=(*self.spec.ephemeral_containers, *specs))
+        self.feed(events.Added(self.now, self.spec))
+
     def end(self, **how: object) -> None:
         """Tell it to end."""
         self.feed(events.ToldToEnd(self.now, **how))  # type: ignore[arg-type]
@@ -299,6 +322,8 @@ class World:
             for each in self.life.containers
         )
         self.feed(events.Found(self.now, found))
+        # Whatever is on record, a source says again what the document has.
+        self.feed(events.Added(self.now, self.spec))
 
     def effects_of(self, kind: type[effects.Effect]) -> list[tuple[float, effects.Effect]]:
         """Of one kind, with the second at which each was asked for."""
@@ -321,6 +346,9 @@ def saved_part(life: PodLife) -> PodLife:
             kill_monotonic_ns=None,
             is_back_off_said=False,
             before=None,
+            trouble=None,
+            start_pause=0,
+            start_again_ns=None,
         )
         for each in life.containers
     )

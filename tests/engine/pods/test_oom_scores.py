@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jettison.engine.pods.oom_scores import oom_score_adjustments
+from jettison.engine.pods.oom_scores import oom_score, oom_score_adjustments
 from jettison.engine.pods.pod import Pod, PodResources, Resources
 from tests.builders import GI, container, pod, resources, sidecar
 
@@ -108,3 +108,18 @@ def test_a_share_may_be_negative() -> None:
 def test_a_node_without_memory_divides_by_nothing() -> None:
     """Upstream crashes here."""
     assert oom_score_adjustments(pod(memory="1Gi"), 0) == {"c": 999}
+
+
+@pytest.mark.parametrize(
+    ("found", "score"),
+    [
+        (pod(), 1000),
+        (pod(memory="4Gi"), 999),
+        (Pod("a", containers=(container("c", ALL_OF_IT, **ALL_OF_IT),)), -997),
+    ],
+)
+def test_a_container_for_debugging_asks_for_nothing(found: Pod, score: int) -> None:
+    """It has the class of its pod; the pod's own containers are as they were."""
+    assert oom_score(found, "debugger", NODE) == score
+    for name, own in oom_score_adjustments(found, NODE).items():
+        assert oom_score(found, name, NODE) == own

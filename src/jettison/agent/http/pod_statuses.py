@@ -33,6 +33,7 @@ def public_pod_list(statuses: Iterable[PodStatus]) -> Document:
 
 
 _EVICTED = "Evicted"
+_CONTAINER_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _PUBLIC_STATUS = ("phase", "reason", "qosClass", "startTime")
 
 
@@ -42,7 +43,7 @@ def _public(status: PodStatus) -> Document:
     # Of all messages only this one is ours from the first word to the last.
     shown = [key for key in _PUBLIC_STATUS if key in full] + (["message"] if status.reason == _EVICTED else [])
     document["status"] = {key: full[key] for key in shown if key in full}
-    for kind in ("initContainerStatuses", "containerStatuses"):
+    for kind in _CONTAINER_STATUSES:
         if kind in full:
             document["status"][kind] = [_without_messages(each) for each in full[kind]]
     conditions = [_without_messages(each) for each in full.get("conditions", ())]
@@ -87,6 +88,9 @@ def pod_with_status(status: PodStatus) -> Document:
 def status_document(status: PodStatus) -> Document:
     """What stands under `status`."""
     images = _images(status.document)
+    inits, regulars, ephemerals = list[Document](), list[Document](), list[Document]()
+    for each in status.containers:
+        (inits if each.is_init else ephemerals if each.is_ephemeral else regulars).append(_container(each, images))
     return present(
         {
             "phase": status.phase,
@@ -97,8 +101,10 @@ def status_document(status: PodStatus) -> Document:
             "podIP": next(iter(status.addresses), None),
             "podIPs": [{"ip": each} for each in status.addresses] or None,
             "conditions": [_condition(each) for each in status.conditions] or None,
-            "initContainerStatuses": [_container(each, images) for each in status.containers if each.is_init] or None,
-            "containerStatuses": [_container(each, images) for each in status.containers if not each.is_init] or None,
+            **{
+                key: found or None
+                for key, found in zip(_CONTAINER_STATUSES, (inits, regulars, ephemerals), strict=True)
+            },
         }
     )
 
@@ -121,7 +127,8 @@ def _container(status: ContainerStatus, images: Mapping[str, str]) -> Document:
         "state": {status.state: _state(status)},
         "lastState": {} if status.last is None else {"terminated": _end(status.last)},
         "ready": status.is_ready,
-        "started": status.is_started,
+        # A kubelet does not say it of an ephemeral container.
+        "started": None if status.is_ephemeral else status.is_started,
         "restartCount": status.restarts,
         # Required by every client; on a bare host the image plays no part.
         "image": images.get(status.name, ""),
@@ -154,7 +161,8 @@ def _end(run: ContainerStatus | ContainerEnd) -> Document:
 
 def _images(document: Mapping[str, Any]) -> dict[str, str]:
     spec = document.get("spec") or {}
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    containers = [each for kind in kinds for each in spec.get(kind) or ()]
     return {each.get("name", ""): str(each.get("image") or "") for each in containers}
 
 

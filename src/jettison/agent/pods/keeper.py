@@ -1,4 +1,7 @@
-"""Keeps the node's pods as its sources want them: starts what is new, ends what is to end or wanted no longer."""
+"""Keeps the node's pods as its sources want them: starts what is new, ends what is to end or wanted no longer.
+
+A pod that runs stays as it is, but for ephemeral containers that were added to it.
+"""
 
 from __future__ import annotations
 
@@ -155,6 +158,9 @@ class Keeper:
                 self._stop(status, None if wish is None or is_held else wish.grace_seconds)
                 # One after another: each takes a few milliseconds, and one file may have named hundreds.
                 await asyncio.sleep(0)
+            elif wish is not None and status.phase not in ENDED_PHASES and _has_more(wish.manifest, status):
+                is_idle = False
+                await self._attempt(f"add containers to {status.pod}", self._runtime.add(wish.manifest))
         # Critical pods first, then by priority: on a full node the important ones get the room.
         new = [wish.manifest for uid, wish in self._wishes.items() if uid not in known and self._may_run(wish)]
         for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
@@ -205,6 +211,14 @@ class Keeper:
             await action
         except RuntimeFailure as error:
             self._emit(events.ActionFailed(what, str(error)))
+
+
+def _has_more(wanted: PodManifest, status: PodStatus) -> bool:
+    """Whether ephemeral containers were added to the pod since the runtime has heard of it."""
+    if wanted.document is status.document or not wanted.ephemeral:
+        return False
+    known = {each.get("name") for each in PodManifest(status.pod, status.document).ephemeral}
+    return any(each.get("name") not in known for each in wanted.ephemeral)
 
 
 def _is_shorter(seconds: int | None, than: int | None) -> bool:

@@ -161,8 +161,10 @@ def _container_events(fact: Fact) -> Iterator[tuple[Event, str]]:
 def _pod_subject(pod: Pod, container: str) -> Subject:
     path = ""
     if container:
-        is_init = any(each.name == container for each in pod.init_containers)
-        path = f"spec.{'initContainers' if is_init else 'containers'}{{{container}}}"
+        own = {each.name: "containers" for each in pod.containers}
+        own |= {each.name: "initContainers" for each in pod.init_containers}
+        # What a pod has besides was added for debugging.
+        path = f"spec.{own.get(container, 'ephemeralContainers')}{{{container}}}"
     return Subject("Pod", pod.name, pod.namespace, pod.uid, path)
 
 

@@ -26,7 +26,6 @@ from jettison.apiserver.objects.resources import (
     JOBS,
     NAMESPACES,
     NEW_EVENTS,
-    NODES,
     Resource,
     shown_event,
     stored_event,
@@ -71,9 +70,6 @@ _PODS_STAY: Final = (
 
 # A change of the replicas is one of the object.
 _WARNED_PARTS: Final = ("", "scale")
-_NO_DEBUGGING: Final = (
-    "the container is kept in the pod and not started: the pod's node is one of Jettison's, which does not do that"
-)
 
 
 class Written(NamedTuple):
@@ -263,8 +259,6 @@ class Objects:
         self.authorizer.check_write(user, access, name, old, old)
 
         made = make(found)
-        if target.subresource == "ephemeralcontainers":
-            request.warnings += self._debugging_warnings(old)
         new, managed = (made.value, made.entries) if isinstance(made, Applied) else (made, found.managed)
         request.warnings += distinct_owners(new["metadata"], is_patched=request.verb == "patch")
         # A user that may change a few fields only cannot say which client owns the others.
@@ -294,12 +288,6 @@ class Objects:
             return Written(self.store.remove(resource, namespace, name), value, managed)
         stored = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
         return Written(stored, value, managed)
-
-    def _debugging_warnings(self, pod: Json) -> list[str]:
-        """A kubelet starts containers that are added for debugging, a node of ours does not."""
-        node = self.store.head(NODES, "", pod["spec"].get("nodeName", ""))
-        info = (node.object["status"].get("nodeInfo") or {}) if node is not None else {}
-        return [_NO_DEBUGGING] if "jettison" in info.get("kubeletVersion", "") else []
 
     async def delete(self, request: Request, target: Target) -> Response:
         """DELETE of an object."""

@@ -26,7 +26,7 @@ class CancelSetUp:
 
 @frozen
 class Start:
-    """Start this run of the container; then Started, NotStarted or StartCancelled.
+    """Start this run of the container; then Started, NotStarted, StartHindered or StartCancelled.
 
     Without the record that the `Save` before it asked for nothing may start: that is a NotStarted, too.
     """

@@ -40,6 +40,14 @@ class Found:
 
 
 @frozen
+class Added:
+    """Ephemeral containers were added to the pod's document; `rules` has all that there are by now."""
+
+    at: Moment
+    rules: PodRules
+
+
+@frozen
 class SetUpDone:
     """What the pod needs before any of its containers exists. `rules` may be new for a pod that was refused."""
 
@@ -78,6 +86,15 @@ class NotStarted:
     at: Moment
     container: str
     why: str
+
+
+@frozen
+class StartHindered:
+    """The container lacks something that may still come; no foreign program has run."""
+
+    at: Moment
+    container: str
+    trouble: Trouble
 
 
 @frozen
@@ -168,11 +185,13 @@ class CleanedUp:
 Event = (
     Asked
     | Found
+    | Added
     | SetUpDone
     | SetUpFailed
     | SetUpCancelled
     | Started
     | NotStarted
+    | StartHindered
     | StartCancelled
     | Exited
     | Removed

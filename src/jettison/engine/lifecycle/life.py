@@ -23,7 +23,7 @@ from jettison.engine.lifecycle.facts import (
 )
 from jettison.engine.lifecycle.rules import SECOND_NS, HookKind
 from jettison.engine.lifecycle.runs import plan
-from jettison.engine.lifecycle.state import ContainerLife, PodLife, new_containers
+from jettison.engine.lifecycle.state import ContainerLife, PodLife, Trouble, new_containers
 
 
 def advance(life: PodLife, event: ev.Event) -> tuple[PodLife, list[Effect]]:
@@ -100,6 +100,17 @@ def _stop_the_doomed(turn: Turn) -> None:
             ending.stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
 
 
+def _added(turn: Turn, event: ev.Added) -> None:
+    """A pod that ends gets no more."""
+    if turn.life.ending is not None or turn.life.verdict is not None:
+        return
+    known = {each.name for each in turn.life.containers}
+    new = [ContainerLife(each) for each in event.rules.ephemeral_containers if each.name not in known]
+    turn.change(rules=event.rules, containers=(*turn.life.containers, *new))
+    if new:
+        turn.do(Save())
+
+
 def _set_up_done(turn: Turn, event: ev.SetUpDone) -> None:
     _take_rules(turn, event)
     turn.change(set_up="done", trouble=None, set_up_again_ns=None)
@@ -113,12 +124,17 @@ def _take_rules(turn: Turn, event: ev.SetUpDone | ev.SetUpFailed) -> None:
 def _set_up_failed(turn: Turn, event: ev.SetUpFailed) -> None:
     """The pauses between attempts grow, each kind between its own bounds."""
     _take_rules(turn, event)
-    trouble, pauses = event.trouble, turn.life.pauses
-    shortest, longest = pauses.refusal if trouble.is_refusal else pauses.set_up
-    pause = min(max(turn.life.set_up_pause, shortest), longest)
-    longer = min(2 * pause, longest)
+    _set_up_later(turn, event.trouble)
+
+
+def _set_up_later(turn: Turn, trouble: Trouble) -> None:
+    pause, longer = runs.next_pauses(turn.life.set_up_pause, trouble, turn.life.pauses)
     again_ns = turn.now_ns + round(pause * SECOND_NS)
     turn.change(set_up="waiting", trouble=trouble, set_up_pause=longer, set_up_again_ns=again_ns)
+    _say_waiting(turn, trouble, pause)
+
+
+def _say_waiting(turn: Turn, trouble: Trouble, pause: float) -> None:
     turn.say(PodWaiting(turn.life.pod, trouble.reason, trouble.told, trouble.event, pause))
 
 
@@ -149,11 +165,34 @@ def _not_started(turn: Turn, event: ev.NotStarted) -> None:
         _finished(turn, runs.not_started(container, turn.now, event.why, turn.life.pauses))
 
 
+def _start_hindered(turn: Turn, event: ev.StartHindered) -> None:
+    """An ephemeral container waits by itself. For another one the whole set-up is repeated until all is there; an image
+    that is gone from under a pod that runs is a failed start, because the rest of the pod goes on.
+    """
+    container, trouble = turn.container(event.container), event.trouble
+    if container is None or container.state != "starting":
+        return
+    if container.rules.is_ephemeral:
+        after, pause = runs.hindered(container, turn.now, trouble, turn.life.pauses)
+        _not_begun(turn, after)
+        _say_waiting(turn, trouble, pause)
+    elif trouble.is_refusal:
+        _finished(turn, runs.not_started(container, turn.now, trouble.told, turn.life.pauses))
+    else:
+        if turn.life.ending is None:
+            _set_up_later(turn, trouble)
+        _not_begun(turn, runs.cancelled(container))
+
+
 def _start_cancelled(turn: Turn, event: ev.StartCancelled) -> None:
     container = turn.container(event.container)
     if container is not None and container.state == "starting":
-        turn.put(runs.cancelled(container))
-        turn.do(Save(), Remove(container.name))
+        _not_begun(turn, runs.cancelled(container))
+
+
+def _not_begun(turn: Turn, container: ContainerLife) -> None:
+    turn.put(container)
+    turn.do(Save(), Remove(container.name))
 
 
 def _exited(turn: Turn, event: ev.Exited) -> None:
@@ -221,11 +260,13 @@ def _cleaned_up(turn: Turn, _: ev.CleanedUp) -> None:
 _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.Asked: _asked,
     ev.Found: _found,
+    ev.Added: _added,
     ev.SetUpDone: _set_up_done,
     ev.SetUpFailed: _set_up_failed,
     ev.SetUpCancelled: _set_up_cancelled,
     ev.Started: _started,
     ev.NotStarted: _not_started,
+    ev.StartHindered: _start_hindered,
     ev.StartCancelled: _start_cancelled,
     ev.Exited: _exited,
     ev.Removed: _removed,
@@ -255,16 +296,20 @@ def _pass_time(turn: Turn) -> None:
 def _settle(turn: Turn) -> None:
     """Take the next step towards what should be: start what is to run, or end what is to end.
 
-    Containers are started one at a time, as the kubelet does.
+    Containers are started one at a time, as the kubelet does. Ephemeral ones do not make the others wait: the image of
+    one may take minutes to come.
     """
     if turn.life.ending is None and turn.life.verdict is None and turn.life.set_up == "done":
         _start_next(turn)
+        ephemeral = runs.next_ephemeral(turn.life.ephemerals, turn.now_ns)
+        if ephemeral is not None and turn.life.ending is None:
+            _begin_run(turn, ephemeral)
     ending.settle(turn)
 
 
 def _start_next(turn: Turn) -> None:
     life = turn.life
-    if any(each.state == "starting" or each.is_post_start_running for each in life.containers):
+    if any(each.state == "starting" or each.is_post_start_running for each in (*life.inits, *life.regulars)):
         return
     next_ = plan(life.rules.restart_policy, life.inits, life.regulars, turn.now_ns, was_initialized=life.is_initialized)
     if next_.is_initialized and not life.is_initialized:
@@ -279,9 +324,13 @@ def _start_next(turn: Turn) -> None:
             turn.say(ContainerBackOff(life.pod, each.name, each.back_off))
     starting = turn.container(next_.start[0]) if next_.start else None
     if starting is not None:
-        after = runs.begun(starting, turn.now)
-        turn.put(after)
-        turn.do(Save(), Start(after.name, after.run))
+        _begin_run(turn, starting)
+
+
+def _begin_run(turn: Turn, container: ContainerLife) -> None:
+    after = runs.begun(container, turn.now)
+    turn.put(after)
+    turn.do(Save(), Start(after.name, after.run))
 
 
 def _due_ns(life: PodLife, now_ns: int) -> int | None:
@@ -293,5 +342,6 @@ def _due_ns(life: PodLife, now_ns: int) -> int | None:
     if life.ending is None and life.set_up == "done":
         # One that is due already waits for another one to have started, which is an event.
         back_offs = (runs.due_ns(each, now_ns) for each in life.containers if each.is_back_off_said)
-        due += [each for each in back_offs if each > now_ns]
+        attempts = (each.start_again_ns for each in life.containers if each.start_again_ns is not None)
+        due += [each for each in (*back_offs, *attempts) if each > now_ns]
     return min((each for each in due if each is not None), default=None)

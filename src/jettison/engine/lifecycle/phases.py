@@ -42,6 +42,7 @@ class ContainerStatus:
     restarts: int = 0
     is_ready: bool = False
     is_init: bool = False
+    is_ephemeral: bool = False
     # It runs, and its startup probe has nothing against it.
     is_started: bool = False
     # Of the latest run; empty before the first.
@@ -72,7 +73,7 @@ def phase(regulars: Iterable[ContainerLife], *, was_initialized: bool) -> str:
 
 def final_phase(life: PodLife) -> str:
     """Of a pod that runs no more, whether or not it was meant to."""
-    is_well = all(each.has_succeeded for each in life.containers if not each.rules.is_sidecar)
+    is_well = all(each.has_succeeded for each in (*life.inits, *life.regulars) if not each.rules.is_sidecar)
     return SUCCEEDED if is_well else FAILED
 
 
@@ -97,7 +98,7 @@ def conditions(life: PodLife, its_phase: str, *, was_initialized: bool) -> tuple
 
 
 def _must_be_ready(each: ContainerLife) -> bool:
-    return each.rules.is_sidecar or not each.rules.is_init
+    return each.rules.is_sidecar or each.is_regular
 
 
 def _initialized(life: PodLife, its_phase: str, *, was_initialized: bool) -> PodCondition:
@@ -121,7 +122,7 @@ def _true(kind: str, generation: int) -> PodCondition:
 
 
 def container_statuses(life: PodLife, identify: Identify) -> tuple[ContainerStatus, ...]:
-    """Init containers first."""
+    """Init containers first, ephemeral ones last."""
     return tuple(_container_status(life, each, identify) for each in life.containers)
 
 
@@ -130,16 +131,17 @@ def _container_status(life: PodLife, each: ContainerLife, identify: Identify) ->
         each.name,
         each.state,
         restarts=max(each.run, 0),
-        is_ready=each.is_ready or (each.has_succeeded and each.rules.is_init and not each.rules.is_sidecar),
+        is_ready=_is_ready(each),
         is_init=each.rules.is_init,
+        is_ephemeral=each.rules.is_ephemeral,
         is_started=each.is_up,
         container_id=identify(each.name, each.run) if each.run >= 0 else "",
         last=None if each.last is None else _end(each.name, each.last, identify),
     )
     if each.state in ("waiting", "starting"):
-        is_initializing = bool(life.inits) and not life.is_initialized and not each.rules.is_init
+        is_initializing = bool(life.inits) and not life.is_initialized and each.is_regular
         usual = "PodInitializing" if is_initializing else "ContainerCreating"
-        trouble = life.trouble
+        trouble = each.trouble or life.trouble
         reason, message = (usual, "") if trouble is None else (trouble.reason, trouble.message)
         return replace(told, state="waiting", reason=reason, message=message)
     goes_on = (life.ending is None or life.ending.is_natural) and life.verdict is None
@@ -158,6 +160,13 @@ def _container_status(life: PodLife, each: ContainerLife, identify: Identify) ->
         started_ns=each.started_ns,
         finished_ns=each.finished_ns,
     )
+
+
+def _is_ready(each: ContainerLife) -> bool:
+    """A kubelet asks no ephemeral container, and calls none ready."""
+    if each.rules.is_ephemeral:
+        return False
+    return each.is_ready or (each.has_succeeded and each.rules.is_init and not each.rules.is_sidecar)
 
 
 def _end(container: str, run: ContainerLife | FinishedRun, identify: Identify) -> ContainerEnd:

@@ -119,6 +119,10 @@ class ContainerRules(Protocol):
     def is_sidecar(self) -> bool:
         """An init container that is kept running."""
 
+    @property
+    def is_ephemeral(self) -> bool:
+        """It was added to a running pod, for debugging: it runs once, and its pod does not depend on it."""
+
 
 class PodRules(Protocol):
     """One pod."""
@@ -132,8 +136,12 @@ class PodRules(Protocol):
         """In the order in which they run."""
 
     @property
+    def ephemeral_containers(self) -> Sequence[ContainerRules]:
+        """In the order in which they were added. None of them is ever taken back or changed."""
+
+    @property
     def restart_policy(self) -> RestartPolicy:
-        """Of all containers but sidecars."""
+        """Of all containers but sidecars and ephemeral ones."""
 
     @property
     def grace_seconds(self) -> int:
@@ -142,6 +150,11 @@ class PodRules(Protocol):
     @property
     def deadline_seconds(self) -> int | None:
         """How long the pod may be active on the node; None for as long as it likes."""
+
+
+def every_container(pod: PodRules) -> tuple[ContainerRules, ...]:
+    """In the order in which they start."""
+    return (*pod.init_containers, *pod.containers, *pod.ephemeral_containers)
 
 
 def probe_of(container: ContainerRules, kind: ProbeKind) -> ProbeRules | None:

@@ -2,7 +2,7 @@
 
 Init containers run one after another; each must succeed before the next. A sidecar among them must be up before the
 next, and is kept running from then on. When all are through, the regular containers run together; when all of those
-have ended for good, so has the pod.
+have ended for good, so has the pod. Ephemeral containers run beside all of these, each once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from jettison.engine.lifecycle.facts import NOT_STARTED
 from jettison.engine.lifecycle.rules import PAUSES, SECOND_NS, Moment, Pauses, ProbeKind, RestartPolicy, probe_of
-from jettison.engine.lifecycle.state import ContainerLife, FinishedRun
+from jettison.engine.lifecycle.state import ContainerLife, FinishedRun, Trouble
 from jettison.values import frozen
 
 FORGIVEN_NS = 600 * SECOND_NS
@@ -33,6 +33,7 @@ def begun(container: ContainerLife, now: Moment) -> ContainerLife:
         last=_last(container),
         has_processes=True,
         before=container,
+        trouble=container.trouble,
     )
 
 
@@ -64,6 +65,7 @@ def running(container: ContainerLife, now: Moment) -> ContainerLife:
         is_started=is_started,
         is_post_start_running=has_hook,
         before=None,
+        trouble=None,
     )
 
 
@@ -78,6 +80,21 @@ def after_post_start(container: ContainerLife) -> ContainerLife:
 def cancelled(container: ContainerLife) -> ContainerLife:
     """As if the start had never been tried, but for what has to be removed."""
     return replace(container.before or ContainerLife(container.rules), has_processes=True)
+
+
+def hindered(container: ContainerLife, now: Moment, trouble: Trouble, pauses: Pauses) -> tuple[ContainerLife, float]:
+    """As before the start, with what it lacks; and in how many seconds it is tried again."""
+    before = cancelled(container)
+    pause, longer = next_pauses(before.start_pause, trouble, pauses)
+    again_ns = now.monotonic_ns + round(pause * SECOND_NS)
+    return replace(before, trouble=trouble, start_pause=longer, start_again_ns=again_ns), pause
+
+
+def next_pauses(last: float, trouble: Trouble, pauses: Pauses) -> tuple[float, float]:
+    """Until the next attempt at what something lacks, and until the one after it: each kind has bounds of its own."""
+    shortest, longest = pauses.refusal if trouble.is_refusal else pauses.set_up
+    pause = min(max(last, shortest), longest)
+    return pause, min(2 * pause, longest)
 
 
 def ended(
@@ -128,6 +145,7 @@ def _terminated(
         is_post_start_running=False,
         kill_monotonic_ns=None,
         before=None,
+        trouble=None,
     )
 
 
@@ -141,6 +159,8 @@ def _back_off(container: ContainerLife, now: Moment, first: int, longest: int) -
 
 def is_to_restart(container: ContainerLife, policy: RestartPolicy) -> bool:
     """Whether a container that has ended is started again."""
+    if container.rules.is_ephemeral:
+        return False
     if container.rules.is_sidecar:
         return True
     if policy is RestartPolicy.NEVER:
@@ -154,6 +174,16 @@ def due_ns(container: ContainerLife, now_ns: int) -> int:
     """When the next run may start, on the monotonic clock. A container that ended at an unknown time does not wait."""
     ended_ns = container.ended_monotonic_ns
     return now_ns if ended_ns is None else ended_ns + container.back_off * SECOND_NS
+
+
+def next_ephemeral(ephemerals: Sequence[ContainerLife], now_ns: int) -> ContainerLife | None:
+    """Which one may start now. One at a time, in the order in which they were added; a hindered one lets others go
+    first.
+    """
+    if any(each.state == "starting" for each in ephemerals):
+        return None
+    ready = (each for each in ephemerals if each.state == "waiting" and not each.has_processes)
+    return next((each for each in ready if each.start_again_ns is None or each.start_again_ns <= now_ns), None)
 
 
 @frozen

@@ -13,7 +13,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Moment, Pauses, PodRules, ProbeKind, ProbeRules
+from jettison.engine.lifecycle.rules import (
+    PAUSES,
+    ContainerRules,
+    Moment,
+    Pauses,
+    PodRules,
+    ProbeKind,
+    ProbeRules,
+    every_container,
+)
 from jettison.engine.node.evictions import Eviction, PodCondition
 from jettison.engine.pods.pod import Pod
 from jettison.values import frozen
@@ -72,11 +81,20 @@ class ContainerLife:
     is_back_off_said: bool = False
     # What it was before the start that is under way; it is that again when the start is cancelled.
     before: ContainerLife | None = None
+    # Of an ephemeral container: what it lacks, how long the next pause is, and when it is tried again.
+    trouble: Trouble | None = None
+    start_pause: float = 0
+    start_again_ns: int | None = None
 
     @property
     def name(self) -> str:
         """Unique in its pod."""
         return self.rules.name
+
+    @property
+    def is_regular(self) -> bool:
+        """Neither an init container nor an ephemeral one."""
+        return not (self.rules.is_init or self.rules.is_ephemeral)
 
     @property
     def is_running(self) -> bool:
@@ -169,7 +187,7 @@ class PodLife:
 
     pod: Pod
     rules: PodRules
-    # In the order in which they start: init containers, then the regular ones.
+    # In the order in which they start: init containers, the regular ones, then ephemeral ones.
     containers: tuple[ContainerLife, ...]
     started_ns: int | None = None
     started_monotonic_ns: int | None = None
@@ -200,7 +218,12 @@ class PodLife:
     @property
     def regulars(self) -> list[ContainerLife]:
         """The containers that the pod is about."""
-        return [each for each in self.containers if not each.rules.is_init]
+        return [each for each in self.containers if each.is_regular]
+
+    @property
+    def ephemerals(self) -> list[ContainerLife]:
+        """Added for debugging: neither phase nor readiness depends on them."""
+        return [each for each in self.containers if each.rules.is_ephemeral]
 
     @property
     def is_refused(self) -> bool:
@@ -224,7 +247,8 @@ class PodLife:
             return True
         if self.set_up == "waiting":
             return self.trouble is not None
-        return self.set_up == "done" and not any(each.state == "starting" for each in self.containers)
+        is_starting = any(each.state == "starting" for each in self.containers if not each.rules.is_ephemeral)
+        return self.set_up == "done" and not is_starting
 
 
 def new_life(pod: Pod, rules: PodRules, now: Moment, trouble: Trouble | None = None) -> PodLife:
@@ -237,5 +261,5 @@ def new_containers(rules: PodRules, known: Iterable[ContainerLife] = ()) -> tupl
     by_name = {each.name: each for each in known if each.run >= 0}
     return tuple(
         replace(by_name[each.name], rules=each) if each.name in by_name else ContainerLife(each)
-        for each in (*rules.init_containers, *rules.containers)
+        for each in every_container(rules)
     )

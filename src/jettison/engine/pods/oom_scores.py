@@ -13,15 +13,21 @@ BEST_EFFORT_SCORE = 1000
 BURSTABLE_MINIMUM = 1000 + GUARANTEED_SCORE
 
 
+def oom_score(pod: Pod, container: str, memory_capacity: int) -> int:
+    """oom_score_adj of one container. One that the pod does not name was added for debugging: it asks for nothing."""
+    added = Container(container)
+    return dict(_oom_scores(pod, memory_capacity, (added,)))[container]
+
+
 def oom_score_adjustments(pod: Pod, memory_capacity: int) -> dict[str, int]:
     """oom_score_adj of each regular and init container, by name."""
     return dict(_oom_scores(pod, memory_capacity))
 
 
-def _oom_scores(pod: Pod, capacity: int) -> Iterator[tuple[str, int]]:
+def _oom_scores(pod: Pod, capacity: int, added: tuple[Container, ...] = ()) -> Iterator[tuple[str, int]]:
     share = _pod_level_share(pod)
     regular = [_memory_of(container) for container in pod.containers]
-    for container in (*pod.containers, *pod.init_containers):
+    for container in (*added, *pod.containers, *pod.init_containers):
         if pod.is_node_critical or pod.qos == Qos.GUARANTEED:
             yield container.name, GUARANTEED_SCORE
         elif pod.qos == Qos.BEST_EFFORT:

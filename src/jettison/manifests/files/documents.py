@@ -60,6 +60,8 @@ def prepare_pod(
         raise ManifestError(f"{source}: a pod has no metadata.name")
     if not isinstance(spec, dict):
         raise ManifestError(f"{source}: pod `{metadata['name']}` has no spec")
+    if spec.get("ephemeralContainers"):
+        raise ManifestError(f"{source}: pod `{metadata['name']}`: spec.ephemeralContainers: cannot be set on create")
     prepared = {**document, "metadata": dict(metadata), "spec": dict(spec)}
     prepared["metadata"].setdefault("namespace", "default")
     classes.resolve(prepared["spec"], f"{source}: pod `{metadata['name']}`")

@@ -1,5 +1,5 @@
-"""What a client talks to: a command that was started in a container of processes, one that a container runtime runs, or
-the output of a container that is running.
+"""What a client talks to: a command that was started in a container of processes, one that a container runtime runs,
+the terminal of a process, or the output of a container that is running.
 
 Output comes in pieces, and the next piece is read when the one before has been sent. Whatever runs on behalf of a
 client ends with its connection.
@@ -28,6 +28,7 @@ from jettison.node.kubelet.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT,
 from jettison.node.kubelet.stream_connection import PIECE_BYTES, StreamConnection
 from jettison.runtimes.containers import BoxAddress
 from jettison.runtimes.host.processes.processes import Entrance, Process, enter
+from jettison.runtimes.host.processes.terminals import HeldTerminal, take_terminal
 
 if TYPE_CHECKING:
     from jettison.runtimes.cri.client import CriClient
@@ -320,6 +321,51 @@ class RuntimeInside:
         self._socket.transport.abort()
         with suppress(OSError):
             await self._socket.wait_closed()
+
+
+class TerminalInside:
+    """The terminal of a container of processes. What comes from it goes to one client, and into the log."""
+
+    def __init__(self, master: int, log: int, *, has_input: bool) -> None:
+        self._master = master
+        self._log = log
+        self._has_input = has_input
+
+    @classmethod
+    def attach(cls, held: HeldTerminal, wishes: Wishes) -> Self:
+        """Raises StartError."""
+        return cls(*take_terminal(held), has_input=wishes.has_input)
+
+    async def output(self) -> AsyncGenerator[tuple[str, bytes], None]:
+        """What waits there comes first. It ends when no process has the terminal any more."""
+        while piece := await read_piece(self._master):
+            # A disk that is full must not keep the client from what it asked for.
+            with suppress(OSError):
+                os.write(self._log, piece)
+            yield STDOUT, piece
+
+    async def write(self, data: bytes) -> None:
+        """As if it were typed."""
+        if self._has_input:
+            with suppress(OSError):
+                await write_all(self._master, data)
+
+    async def end_input(self) -> None:
+        """Nothing: the next client may type on."""
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """What runs in it hears of it."""
+        with suppress(OSError):
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def outcome(self) -> CommandEnd:
+        """The container has ended; how, its status tells."""
+        return CommandEnd(0)
+
+    async def close(self) -> None:
+        """The container runs on."""
+        for each in (self._master, self._log):
+            os.close(each)
 
 
 class LogInside:

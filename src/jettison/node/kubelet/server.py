@@ -28,7 +28,7 @@ from jettison.errors import ApiError, JettisonError, ManifestError, RuntimeFailu
 from jettison.manifests.times import parse_time
 from jettison.node.kubelet.agent_questions import AgentQuestions
 from jettison.node.kubelet.commands import converse, open_channels, refuse
-from jettison.node.kubelet.inside import CommandInside, Inside, LogInside, RuntimeInside
+from jettison.node.kubelet.inside import CommandInside, Inside, LogInside, RuntimeInside, TerminalInside
 from jettison.node.kubelet.port_forward import dialer, open_forward
 from jettison.node.kubelet.stream_connection import StreamConnection
 from jettison.node.kubelet.upgrades import StreamRequest, read_stream_request
@@ -241,6 +241,8 @@ class KubeletServer:
             return await CommandInside.start(way.entrance, words, wishes)
         if way.box is not None:
             return await RuntimeInside.attach(way.box, wishes)
+        if way.terminal is not None:
+            return TerminalInside.attach(way.terminal, wishes)
         uid = asked.parameters.get("uid", ("",))[0]
         query = LogQuery(way.container, tail_lines=0, is_followed=True)
         pieces = await self._logs.open(parts[0], parts[1], uid, query)

@@ -30,6 +30,7 @@ from jettison.runtimes.cri.messages import (
     EXITED,
     OF_NODE,
     OF_POD,
+    OF_TARGET,
     OWN_PROCESSES,
     RUNNING,
     RUNTIME_DEFAULT,
@@ -365,6 +366,14 @@ def _namespaces(order: SandboxOrder, *, has_own_network: bool) -> Message:
     return {"network": network, "pid": OF_NODE if order.has_host_processes else pid}
 
 
+def _box_namespaces(order: SandboxOrder, box: BoxOrder, *, has_own_network: bool) -> Message:
+    """Those of its pod. Where each container has process ids of its own, it may share those of another one."""
+    found = _namespaces(order, has_own_network=has_own_network)
+    if not box.target or found["pid"] != OWN_PROCESSES:
+        return found
+    return {**found, "pid": OF_TARGET, "target_id": box.target}
+
+
 def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str], *, has_own_network: bool) -> Message:
     return {
         "metadata": {"name": box.name, "attempt": box.run},
@@ -404,7 +413,7 @@ def _security(order: SandboxOrder, box: BoxOrder, has_own_network: bool) -> Mess
     return {
         "capabilities": {"add_capabilities": wanted.added, "drop_capabilities": wanted.dropped},
         "privileged": is_open,
-        "namespace_options": _namespaces(order, has_own_network=has_own_network),
+        "namespace_options": _box_namespaces(order, box, has_own_network=has_own_network),
         "run_as_user": None if wanted.user is None else {"value": wanted.user},
         "run_as_group": None if wanted.group is None else {"value": wanted.group},
         "readonly_rootfs": wanted.has_read_only_root,

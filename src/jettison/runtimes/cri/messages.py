@@ -40,7 +40,7 @@ PodSandboxFilter: 1 id string, 3 label_selector map
 PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map, 6 annotations map
 LinuxPodSandboxConfig: 1 cgroup_parent string, 2 security_context LinuxSandboxSecurityContext
 LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 9 seccomp SecurityProfile
-NamespaceOption: 1 network int, 2 pid int
+NamespaceOption: 1 network int, 2 pid int, 4 target_id string
 SecurityProfile: 1 profile_type int
 Int64Value: 1 value int
 UInt64Value: 1 value int
@@ -101,7 +101,7 @@ MESSAGES = parse_table(_TABLE)
 
 RUNTIME, IMAGES = "runtime.v1.RuntimeService", "runtime.v1.ImageService"
 
-SHARED_PROCESSES, OWN_PROCESSES, OF_NODE = 0, 1, 2
+SHARED_PROCESSES, OWN_PROCESSES, OF_NODE, OF_TARGET = 0, 1, 2, 3
 OF_POD = SHARED_PROCESSES
 """Of `NamespaceOption`. A pid namespace that is the sandbox's would make `pause` process 1 of every container, and a
 program that ignores SIGTERM by default as process 1 would end of it."""

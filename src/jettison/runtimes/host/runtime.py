@@ -232,6 +232,10 @@ class HostRuntime:
         """Run the pod."""
         await self._supervisor.start(manifest)
 
+    async def add(self, manifest: PodManifest) -> None:
+        """Run ephemeral containers that the pod has by now."""
+        await self._supervisor.add(manifest)
+
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         """End and forget the pod."""
         await self._supervisor.stop(uid, grace_seconds)

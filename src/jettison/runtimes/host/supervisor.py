@@ -4,7 +4,7 @@ A damaged file must not cost a pod its life, so the record of a pod that runs an
 and the disk still know. The uid is in the name of its cgroup, the document in the manifest that asks for it. Each
 container has a place of its own, and of the processes there that lead a session the oldest is the one that the agent
 started. How often it was restarted its directories tell. What became of containers that have ended is lost: they begin
-anew, as their policy wants.
+anew, as their policy wants; an ephemeral one whose directory is there has run, and does not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, in_t
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
 from jettison.runtimes.host.processes.processes import WayIn, seal_descriptors
 from jettison.runtimes.host.settings import checked_uid
-from jettison.runtimes.host.specs.spec import ContainerSpec, ImageOffer, PodSpec, Refusal, read_spec, refusal_of
+from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec, Refusal, offer_for, read_spec, refusal_of
 from jettison.runtimes.host.volumes import log_times, logs
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import remove_directory
@@ -169,6 +169,12 @@ class Supervisor:
         if not record.is_boxed:
             await asyncio.wait([worker.begun])
 
+    async def add(self, manifest: PodManifest) -> None:
+        """Ephemeral containers that the pod's document has by now. Harmless where it is not here, or has ended."""
+        entry = self._pods.get(manifest.pod.uid)
+        if isinstance(entry, PodWorker) and not entry.stopped.done():
+            await entry.add(manifest.ephemeral)
+
     def is_found(self, uid: str) -> bool:
         """Whether the pod runs here though its record is lost."""
         return uid in self._lost
@@ -269,10 +275,9 @@ class Supervisor:
         manifest = PodManifest(pod_from(record.document, record.uid), record.document, record.origin)
         if record.verdict is not None and not record.containers:
             return _Remembered(manifest, record.verdict)
-        # One pod is one kind for all its life, whatever this agent is offered.
         offer = self._services.offer
         if record.containers:
-            offer = (offer or ImageOffer()) if record.is_boxed else None
+            offer = offer_for(offer, is_boxed=record.is_boxed)
         return self._worker(manifest, read_spec(manifest, offer), record)
 
     def _worker(self, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> PodWorker:
@@ -394,9 +399,7 @@ def _checked_uid(manifest: PodManifest) -> str:
 def _recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) -> PodRecord:
     """`record` as it would be if the pod had been started now, with the containers that run."""
     now = Instant.of(directories.services.clock)
-    found = {
-        each.name: _recovered_container(each, directories, now) for each in (*spec.init_containers, *spec.containers)
-    }
+    found = {each.name: _recovered_container(each, directories, now) for each in spec.everything}
     running = tuple(each for each in found.values() if each is not None)
     began_ns = min((each.begun_monotonic_ns or 0 for each in running), default=now.monotonic_ns)
     started_ns = now.wall_ns - (now.monotonic_ns - began_ns)
@@ -413,7 +416,9 @@ def _recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) ->
 def _recovered_container(spec: ContainerSpec, directories: PodDirectories, now: Instant) -> ContainerRecord | None:
     main = _leader(directories.services.places.of_container(directories.pod, spec.name))
     if main is None:
-        return None
+        has_run = spec.is_ephemeral and directories.writable_dir(spec.name, 0).exists()
+        # Not started again: it ended as far as can be told.
+        return ContainerRecord(spec.name, "running", 0, begun_monotonic_ns=now.monotonic_ns) if has_run else None
     # Counted from the boot, and suspensions with it: at most the age of this boot.
     begun_ns = min(main.start_ticks * 10**9 // _TICKS, now.monotonic_ns)
     run = _latest_run(directories.writable_dir(spec.name, 0).parent)

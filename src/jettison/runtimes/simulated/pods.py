@@ -39,6 +39,7 @@ class _ContainerRules(NamedTuple):
     pre_stop: None = None
     is_init: bool = False
     is_sidecar: bool = False
+    is_ephemeral: bool = False
 
 
 class _PodRules(NamedTuple):
@@ -47,6 +48,7 @@ class _PodRules(NamedTuple):
     restart_policy: RestartPolicy
     grace_seconds: int
     deadline_seconds: int | None = None
+    ephemeral_containers: tuple[_ContainerRules, ...] = ()
 
 
 @frozen

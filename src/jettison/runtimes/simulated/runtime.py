@@ -179,6 +179,9 @@ class SimulatedRuntime:
         pod.feed(life_events.Asked)
         return pod
 
+    async def add(self, manifest: PodManifest) -> None:
+        """A simulated pod has one container, and nothing to be debugged."""
+
     async def stop(self, uid: str, grace_seconds: int | None = None) -> None:
         """The pod is no longer wanted."""
         self.delete(uid, grace_seconds)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from jettison.engine.config.allocatable import MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import ZERO
-from jettison.engine.pods.oom_scores import oom_score_adjustments
+from jettison.engine.pods.oom_scores import oom_score
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
@@ -142,12 +142,12 @@ class Kubepods:
 
     def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
         """As the kernel will take them."""
-        known = next((each for each in (*pod.containers, *pod.init_containers) if each.name == container), None)
-        allowed = replace(Limits() if known is None else container_limits(known), is_killed_as_one=self._kills_as_one)
-        score = oom_score_adjustments(pod, self._memory_capacity).get(container)
-        if score is not None and self._lowest_score is not None:
-            score = max(score, self._lowest_score)
-        return allowed, score
+        named = (each for each in (*pod.containers, *pod.init_containers) if each.name == container)
+        # An ephemeral one has no resources of its own.
+        known = next(named, Container(container))
+        allowed = replace(container_limits(known), is_killed_as_one=self._kills_as_one)
+        score = oom_score(pod, container, self._memory_capacity)
+        return allowed, score if self._lowest_score is None else max(score, self._lowest_score)
 
     def found(self) -> Mapping[str, Place]:
         """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""

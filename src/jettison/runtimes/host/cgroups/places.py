@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jettison.engine.pods.oom_scores import oom_score_adjustments
+from jettison.engine.pods.oom_scores import oom_score
 from jettison.engine.pods.pod import Pod
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
@@ -340,10 +340,8 @@ class ProcessGroups:
 
     def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
         """Nothing is limited."""
-        score = oom_score_adjustments(pod, self._memory_capacity).get(container)
-        if score is not None and self._lowest_score is not None:
-            score = max(score, self._lowest_score)
-        return Limits(), score
+        score = oom_score(pod, container, self._memory_capacity)
+        return Limits(), score if self._lowest_score is None else max(score, self._lowest_score)
 
     def of_container(self, pod: Pod, container: str) -> Place:
         """One family."""

@@ -75,8 +75,16 @@ class BoxLauncher:
     log_suffix = logs.BOX_SUFFIX
 
     def __init__(
-        self, spec: ContainerSpec, image: ImageSpec, directories: PodDirectories, pod: PodSpec, box: BoxRecord | None
+        self,
+        spec: ContainerSpec,
+        image: ImageSpec,
+        directories: PodDirectories,
+        pod: PodSpec,
+        box: BoxRecord | None,
+        box_of: Callable[[str], str] = lambda _: "",
     ) -> None:
+        """`box_of` is the id of another container of the pod, empty while that does not run."""
+        self._box_of = box_of
         self._spec = spec
         self._image = image
         self._directories = directories
@@ -99,9 +107,7 @@ class BoxLauncher:
         runtime, services = self._runtime(), self._directories.services
         await services.vacate(self.place, partial(events.KillFailed, self._directories.pod, self._spec.name))
         self.discard()
-        # It was pulled when the pod was set up; what was removed since is fetched again.
-        policy = "Never" if self._image.pull_policy == "Never" else "IfNotPresent"
-        image = await runtime.find_image(self._image.name, policy)
+        image = await runtime.find_image(self._image.name, self._policy)
         order = self._box_order(run, image, await self._ask_for_variables())
         await services.wait_for(self._prepare, run)
         starting = asyncio.ensure_future(self._start(runtime, order, image, note))
@@ -114,6 +120,15 @@ class BoxLauncher:
         except BaseException:
             self.discard()
             raise
+
+    @property
+    def _policy(self) -> str:
+        """Images are pulled when the pod is set up, which an ephemeral container was not there for; what was removed
+        since is fetched again.
+        """
+        if self._spec.is_ephemeral or self._image.pull_policy == "Never":
+            return self._image.pull_policy
+        return "IfNotPresent"
 
     async def _start(
         self,
@@ -251,6 +266,10 @@ class BoxLauncher:
             command, args = (_words(words, variables) for words in (spec.command, self._image.args))
         except ManifestError as error:
             raise StartError(f"cannot start `{spec.name}`: {error}") from error
+        target = self._box_of(spec.target) if spec.target else ""
+        if spec.target and not target:
+            # It may run soon.
+            raise ContentError(f"targetContainerName: container `{spec.target}` does not run")
         mounted = {volume.name: volume for volume in self._directories.volumes}
         mounts = (_mount(each, mounted[each.volume], self._part(number)) for number, each in enumerate(spec.mounts))
         return BoxOrder(
@@ -266,6 +285,7 @@ class BoxLauncher:
             security,
             self._limits(),
             *spec.streams,
+            target,
         )
 
     async def _ask_for_variables(self) -> dict[str, str]:

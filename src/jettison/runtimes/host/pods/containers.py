@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from jettison.engine.lifecycle.events import FoundContainer
 from jettison.engine.lifecycle.rules import HookKind, ProbeKind
@@ -31,8 +32,14 @@ class Container:
     __slots__ = ("_directories", "_kills_since", "_launcher", "_log_dir", "identity", "process", "spec")
 
     def __init__(
-        self, spec: ContainerSpec, pod: PodSpec, directories: PodDirectories, known: ContainerRecord | None
+        self,
+        spec: ContainerSpec,
+        pod: PodSpec,
+        directories: PodDirectories,
+        known: ContainerRecord | None,
+        sibling: Callable[[str], Container | None],
     ) -> None:
+        """`sibling` is another container of the pod, by its name."""
         self.spec = spec
         self.process: Process | EndedProcess | None = None
         # Of the main process, as it is on record.
@@ -41,7 +48,9 @@ class Container:
         self._launcher: Launcher | BoxLauncher = (
             Launcher(spec, directories)
             if spec.image is None
-            else BoxLauncher(spec, spec.image, directories, pod, None if known is None else known.box)
+            else BoxLauncher(
+                spec, spec.image, directories, pod, None if known is None else known.box, partial(_box_of, sibling)
+            )
         )
         self._log_dir = ""
         # On the event loop's clock, when the last complaint about a process that does not die was due.
@@ -161,3 +170,16 @@ class Container:
         """Let go of the main process; it lives on."""
         if self.process is not None:
             self.process.close()
+        if isinstance(self._launcher, Launcher):
+            self._launcher.release()
+
+    def forget_process(self, run: int) -> None:
+        """It has ended. Raises WriteError where its last words find no room."""
+        self.process = self.identity = None
+        if isinstance(self._launcher, Launcher):
+            self._launcher.let_go(run)
+
+
+def _box_of(sibling: Callable[[str], Container | None], name: str) -> str:
+    found = sibling(name)
+    return "" if found is None or found.box is None or found.process is None else found.box.id

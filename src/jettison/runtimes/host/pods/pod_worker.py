@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from jettison.errors import ContentError, ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
-from jettison.runtimes.host.pods.records import PodRecord, life_of, record_of
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of, record_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
 from jettison.runtimes.host.processes.processes import EndedProcess, Process, WayIn
 from jettison.runtimes.host.specs.content import ContentSpec
@@ -32,12 +32,14 @@ from jettison.runtimes.host.specs.spec import (
     FAILED_MOUNT,
     NO_CGROUP,
     NO_SANDBOX,
+    ContainerSpec,
     PodSpec,
     Refusal,
     no_image,
     not_configured,
     not_mounted,
     not_set_up,
+    offer_for,
     read_spec,
 )
 from jettison.runtimes.host.specs.volumes import VolumeSpec
@@ -71,7 +73,8 @@ class PodWorker:
         self._contents = self._directories.contents = self._asking(manifest)
         # By volume, why it could not be brought up to date.
         self._stale: dict[str, str] = {}
-        self._containers = self._made(record)
+        self._containers: dict[str, Container] = {}
+        self._containers |= self._made(record)
         self._timer: asyncio.TimerHandle | None = None
         # Why the last record could not be written, until it was told.
         self._unsaved: str | None = None
@@ -101,8 +104,10 @@ class PodWorker:
 
     def _made(self, record: PodRecord) -> dict[str, Container]:
         known = {each.name: each for each in record.containers}
-        specs = (*self._spec.init_containers, *self._spec.containers)
-        return {each.name: Container(each, self._spec, self._directories, known.get(each.name)) for each in specs}
+        return {each.name: self._container(each, known.get(each.name)) for each in self._spec.everything}
+
+    def _container(self, spec: ContainerSpec, known: ContainerRecord | None = None) -> Container:
+        return Container(spec, self._spec, self._directories, known, self._containers.get)
 
     @property
     def grace_seconds(self) -> int:
@@ -112,6 +117,24 @@ class PodWorker:
     def start(self) -> None:
         """Begin to live."""
         self.feed(ev.Asked(self.now()))
+
+    async def add(self, ephemeral: Sequence[Any]) -> None:
+        """Ephemeral containers that its document has by now; of the rest of it the pod keeps what it began with."""
+        spec = {**self.manifest.document["spec"], "ephemeralContainers": list(ephemeral)}
+        manifest = replace(self.manifest, document={**self.manifest.document, "spec": spec})
+        found = None if self._refusal is not None else await self._services.wait_for(self._read, manifest)
+        self.manifest = manifest
+        self._record = replace(self._record, document=manifest.document)
+        if isinstance(found, Refusal):
+            self._services.emit(events.ActionFailed(f"add containers to pod {manifest.pod}", found.trouble.message))
+        elif found is not None:
+            new = found.ephemeral_containers
+            self._spec = replace(self._spec, ephemeral_containers=new)
+            self._containers |= {each.name: self._container(each) for each in new if each.name not in self._containers}
+        self.feed(ev.Added(self.now(), self._spec))
+
+    def _read(self, manifest: PodManifest) -> PodSpec | Refusal:
+        return read_spec(manifest, offer_for(self._services.offer, is_boxed=self._spec.is_boxed))
 
     def adopt(self, *, is_same_boot: bool) -> None:
         """Go on where an agent that died has left off."""
@@ -296,9 +319,8 @@ class PodWorker:
             refusal = await self._read_again()
             if refusal is not None:
                 return ev.SetUpFailed(self.now(), refusal.trouble, self._spec)
-        if not self._services.has_private_mounts and any(
-            each.spec.security.is_sealed for each in self._containers.values()
-        ):
+        own = [each.spec for each in self._containers.values() if not each.spec.is_ephemeral]
+        if not self._services.has_private_mounts and any(each.security.is_sealed for each in own):
             return ev.SetUpFailed(self.now(), not_configured(_UNSEALABLE), self._spec)
         try:
             self._place.create()
@@ -324,7 +346,8 @@ class PodWorker:
                 self._refusal, self._spec = None, spec
                 self._contents = self._directories.contents = self._asking(self.manifest)
                 self._record = replace(self._record, is_boxed=spec.is_boxed)
-                self._containers = self._made(self._record)
+                self._containers.clear()
+                self._containers |= self._made(self._record)
             else:
                 self._refusal = spec
         else:
@@ -335,13 +358,13 @@ class PodWorker:
     async def _provide(self) -> Trouble | None:
         """Images and sandbox, from the container runtime; for containers that run they are there."""
         runtime, containers = self._services.boxes, self._containers.values()
-        if any(each.process is not None for each in containers):
+        if any(each.process is not None for each in containers if not each.spec.is_ephemeral):
             return None
         if runtime is None:
             return not_set_up(NO_SANDBOX, "this node has no container runtime")
         try:
             for each in containers:
-                if each.spec.image is not None:
+                if each.spec.image is not None and not each.spec.is_ephemeral:
                     await runtime.find_image(each.spec.image.name, each.spec.image.pull_policy)
             sandbox = await runtime.sandbox(sandbox_order(self._directories, self._spec))
             self._directories.addresses = sandbox.addresses
@@ -389,9 +412,12 @@ class PodWorker:
 
     def _furnish(self) -> tuple[volumes.Volume, ...]:
         """The pod's directory and its volumes. May wait for a disk."""
-        users = {each.spec.security.user for each in self._containers.values()}
-        self._directories.build(user for user in users if user is not None)
+        self._build()
         return volumes.prepare(self._directories.volumes_dir, self._spec.volumes, self._spec.fs_group)
+
+    def _build(self) -> None:
+        users = {each.spec.security.user for each in list(self._containers.values())}
+        self._directories.build(user for user in users if user is not None)
 
     def _start(self, effect: fx.Start) -> None:
         if self._unsaved is not None:
@@ -409,16 +435,26 @@ class PodWorker:
         name = effect.container
         container = self._containers[name]
         try:
+            if container.spec.is_ephemeral:
+                await self._admit(container.spec)
             process = await container.start(effect.run, self._write)
         except ContentError as missing:
-            # Not a failed run: it waits for what it refers to, and the set-up is repeated until that is there.
-            self.feed(ev.SetUpFailed(self.now(), not_configured(str(missing)), self._spec))
-            self.feed(ev.StartCancelled(self.now(), name))
+            self.feed(ev.StartHindered(self.now(), name, not_configured(str(missing))))
+        except ImageError as missing:
+            self.feed(ev.StartHindered(self.now(), name, no_image(missing)))
         except RuntimeFailure as failure:
             self.feed(ev.NotStarted(self.now(), name, str(failure)))
         else:
             self.feed(ev.Started(self.now(), name))
             self._attend(container, process)
+
+    async def _admit(self, spec: ContainerSpec) -> None:
+        """What the set-up has done for the pod's other containers. Raises RuntimeFailure."""
+        if spec.refusal:
+            raise StartError(spec.refusal)
+        if spec.security.is_sealed and not self._services.has_private_mounts:
+            raise StartError(_UNSEALABLE)
+        await self._services.wait_for(self._build)
 
     def _start_cancelled(self, name: str) -> None:
         event = ev.StartCancelled(self.now(), name)
@@ -433,12 +469,18 @@ class PodWorker:
         process.exited.add_done_callback(partial(self._exited, container))
 
     def _exited(self, container: Container, exited: asyncio.Future[int | None]) -> None:
-        container.process = container.identity = None
+        try:
+            container.forget_process(self._run_of(container.spec.name))
+        except RuntimeFailure as failure:
+            self._services.emit(events.ActionFailed(f"log the end of {container.spec.name}", str(failure)))
         is_oom = bool(container.place.oom_kills())
         if container.box is None:
             self.feed(ev.Exited(self.now(), container.spec.name, exited.result(), is_oom))
         else:
             self._background.begin(self._learn_end(container, exited.result(), is_oom=is_oom))
+
+    def _run_of(self, name: str) -> int:
+        return next((each.run for each in self.life.containers if each.name == name), 0)
 
     async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
         """What the kernel did not tell a container runtime knows."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jettison.clock import Instant
-from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Pauses, PodRules
+from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Pauses, PodRules, every_container
 from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
 from jettison.engine.pods.pod import Pod
 from jettison.runtimes.host.processes.processes import Identity
@@ -145,7 +145,7 @@ def life_of(
     return PodLife(
         pod,
         rules,
-        tuple(_container_life(each, known.get(each.name)) for each in (*rules.init_containers, *rules.containers)),
+        tuple(_container_life(each, known.get(each.name)) for each in every_container(rules)),
         record.started_ns,
         record.started_monotonic_ns,
         record.is_initialized,

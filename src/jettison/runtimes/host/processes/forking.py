@@ -35,6 +35,8 @@ _NULL_DEVICE = "/dev/null"
 _MASK = 0o022
 # TIOCSCTTY; the module that knows its name would be in the agent for this number alone.
 _TAKE_TERMINAL = 0x540E
+# Above what shells and their scripts use.
+_HIGH = 100
 # A name was not found in one directory of the search path: look in the next.
 _ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -47,7 +49,8 @@ class Launch:
     they close every descriptor that there may be, or use select().
 
     `streams` are descriptors for stdin, stdout and stderr instead of `output`, for a command with a caller of its own;
-    with `has_terminal` the first of them is a terminal, and becomes that of the new session.
+    with `has_terminal` the first of them is a terminal, and becomes that of the new session; `master` is its other
+    side, which the program gets, too, under a high number.
     """
 
     command: Sequence[str]
@@ -58,6 +61,7 @@ class Launch:
     descriptors: int | None = None
     streams: tuple[int, int, int] | None = None
     has_terminal: bool = False
+    master: int | None = None
     # What it sees of the filesystems: an arrangement of its own, or that of a process that runs; else the agent's.
     mounts: MountPlan | None = None
     inside: tuple[int, int] | None = None
@@ -150,6 +154,8 @@ def _dress(launch: Launch) -> None:
         os.dup2(source, target)
     if launch.has_terminal:
         fcntl.ioctl(0, _TAKE_TERMINAL, 0)
+    if launch.master is not None:
+        fcntl.fcntl(launch.master, fcntl.F_DUPFD, _HIGH)
     os.umask(_MASK)
     if launch.descriptors is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -27,6 +27,7 @@ from jettison.runtimes.host.processes.forking import Launch
 from jettison.runtimes.host.processes.layering import Layer
 from jettison.runtimes.host.processes.mounting import MountPlan, MountPoint
 from jettison.runtimes.host.processes.processes import Entrance, Identity, Process, WayIn
+from jettison.runtimes.host.processes.terminals import HeldTerminal, empty_terminal, find_terminal, make_terminal
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import Sizes, expand
@@ -52,7 +53,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Launcher:
     """Starts the runs of one container, and commands beside them."""
 
-    __slots__ = ("_directories", "_main", "_spec", "_variables", "place")
+    __slots__ = ("_directories", "_main", "_spec", "_terminal", "_variables", "place")
 
     # What a container runtime would know of it.
     box = None
@@ -66,6 +67,8 @@ class Launcher:
         self._variables: dict[str, str] | None = None
         # The main process, whose mounts commands in the container see.
         self._main: Identity | None = None
+        # The master of its terminal, while it runs in one.
+        self._terminal = -1
         self.place = directories.services.places.of_container(directories.pod, spec.name)
 
     async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process:
@@ -80,10 +83,13 @@ class Launcher:
         # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
         await asyncio.sleep(0)
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
-        given = -1
+        given = master = -1
         try:
             launch = self._launch(self._spec.command, run, output)
-            if self._has_input:
+            if self._has_terminal:
+                master, given = make_terminal(self._spec.security.user)
+                launch = replace(launch, streams=(given, given, given), has_terminal=True, master=master)
+            elif self._has_input:
                 given = _open_pipe(self._given)
                 launch = replace(launch, streams=(given, output, output))
             if services.has_private_mounts:
@@ -93,11 +99,14 @@ class Launcher:
                 self._main = pid, start_ticks
                 note(self._main)
 
-            return await processes.spawn(launch, self.place, born)
+            process = await processes.spawn(launch, self.place, born)
+            self._terminal, master = master, -1
+            return process
         finally:
             os.close(output)
-            if given >= 0:
-                os.close(given)
+            for each in (given, master):
+                if each >= 0:
+                    os.close(each)
 
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
@@ -106,11 +115,32 @@ class Launcher:
     def way_in(self, run: int, identity: Identity) -> WayIn:
         """Into this run, for a command that another process starts."""
         entrance = Entrance(self._spec.name, self._inside(self._launch((), run, None)), self.place.door)
+        if self._terminal >= 0:
+            log = str(logs.log_file(self._directories.log_dir(self._spec.name), run))
+            return WayIn(self._spec.name, identity, entrance, terminal=HeldTerminal(os.getpid(), self._terminal, log))
         return WayIn(self._spec.name, identity, entrance, given=str(self._given) if self._has_input else "")
 
     @property
+    def _has_terminal(self) -> bool:
+        return self._spec.is_ephemeral and self._spec.streams.has_terminal
+
+    def let_go(self, run: int) -> None:
+        """Its main process has ended: what waits in its terminal goes into its log. Raises WriteError."""
+        if self._terminal < 0:
+            return
+        master, self._terminal = self._terminal, -1
+        try:
+            log = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
+            try:
+                empty_terminal(master, log)
+            finally:
+                os.close(log)
+        finally:
+            os.close(master)
+
+    @property
     def _has_input(self) -> bool:
-        return self._spec.streams.has_input
+        return self._spec.streams.has_input and not self._has_terminal
 
     @property
     def _given(self) -> Path:
@@ -185,6 +215,8 @@ class Launcher:
         It could have written others over them since; that would be its own affair, as commands run with its rights.
         """
         self._main = identity
+        if self._has_terminal:
+            self._terminal = find_terminal(identity[0])
         if self._spec.has_references:
             data = kernel_files.read(PROC / str(identity[0]) / "environ") or b""
             pairs = (os.fsdecode(each).partition("=") for each in data[:_LARGEST_ENVIRON].split(b"\0") if each)
@@ -197,6 +229,12 @@ class Launcher:
 
     def find(self) -> None:
         """A process without an identity on record has run nothing foreign, and has left."""
+
+    def release(self) -> None:
+        """The process lives on, and so does its terminal."""
+        if self._terminal >= 0:
+            os.close(self._terminal)
+            self._terminal = -1
 
     def discard(self) -> None:
         """Nothing but the kernel keeps a book about it."""

@@ -31,6 +31,7 @@ from jettison.runtimes.containers import BoxAddress
 from jettison.runtimes.host.cgroups.places import Door, Place
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.processes.forking import WORD, Launch, fork
+from jettison.runtimes.host.processes.terminals import HeldTerminal
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.processes import read_process
 from jettison.values import frozen
@@ -282,6 +283,8 @@ class WayIn:
     # A pipe to its standard input, where it has asked for one.
     given: str = ""
     has_terminal: bool = False
+    # Of a process that has one, for a client that attaches.
+    terminal: HeldTerminal | None = None
 
 
 def encode_way_in(way: WayIn) -> bytes:

@@ -1,5 +1,5 @@
-"""What Python has no words for: mounting, privileges, which process ends with which, and how one ended that is not our
-child.
+"""What Python has no words for: mounting, privileges, descriptors of others, which process ends with which, and how one
+ended that is not our child.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_SET_UID, _NO_DEVICES = 2, 4
 _BIND, _MOVE, _RECURSIVE, _UNBINDABLE, _PRIVATE = 1 << 12, 1 << 13, 1 << 14, 1 << 17, 1 << 18
 _NEW_MOUNTS = 0x20000
-# By their numbers, because older C libraries have no names for them; these two are the same on all machines.
-_OPENAT2, _MOUNT_SETATTR = 437, 442
+# By their numbers, because older C libraries have no names for them; these are the same on all machines.
+_OPENAT2, _PIDFD_GETFD, _MOUNT_SETATTR = 437, 438, 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 # struct mount_attr: what to set, what to clear (read-only is 1), propagation, user namespace.
 _MOUNT_ATTRIBUTES = struct.Struct("=4Q")
@@ -150,6 +150,13 @@ def open_inside(directory: int, path: str) -> int:
     """A descriptor of what the path leads to, where no link in it leads out of the directory. Raises OSError."""
     how = _OPEN_HOW.pack(os.O_PATH | os.O_CLOEXEC, 0, _IN_ROOT | _NO_MAGIC_LINKS)
     found = _LIBC.syscall(_OPENAT2, ctypes.c_int(directory), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    _check(0 if found >= 0 else -1)
+    return int(found)
+
+
+def take_descriptor(pidfd: int, number: int) -> int:
+    """A descriptor of what the process has open under this number; not inherited. Raises OSError."""
+    found = _LIBC.syscall(_PIDFD_GETFD, ctypes.c_int(pidfd), ctypes.c_int(number), ctypes.c_uint(0))
     _check(0 if found >= 0 else -1)
     return int(found)
 

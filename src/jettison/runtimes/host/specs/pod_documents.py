@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
+from jettison.manifests.files.bounds import REFUSED
 from jettison.manifests.files.decoding import Wire
 
 Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -235,6 +236,14 @@ class ContainerWire(Wire):
     resources: ResourcesWire | None = None
 
 
+class EphemeralWire(ContainerWire):
+    """A container that was added for debugging."""
+
+    target_container_name: str | None = None
+    # Why an agent has taken over no more than its name; from nowhere else.
+    refused: str | None = field(default=None, name=REFUSED)
+
+
 class EmptyDirWire(Wire):
     """A directory that lives as long as the pod."""
 
@@ -347,6 +356,8 @@ class SpecWire(Wire):
 
     containers: list[ContainerWire] | None = None
     init_containers: list[ContainerWire] | None = None
+    # Each is read by itself: one that makes no sense must not stop a pod that runs.
+    ephemeral_containers: list[dict[str, Any]] | None = None
     volumes: list[VolumeWire] | None = None
     service_account_name: str | None = None
     restart_policy: str | None = None

@@ -17,8 +17,8 @@ the pod waits in the words that kubectl shows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
-from typing import NamedTuple
+from dataclasses import field, replace
+from typing import Any, NamedTuple
 
 from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.lifecycle.rules import DEFAULT_GRACE, RestartPolicy
@@ -69,6 +69,10 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 _LONGEST_DEADLINE = 2**31 - 1
 
+_NO_DEBUGGER = (
+    "no command: this pod runs as processes, without images; write `kubectl debug POD --image=ANY -- COMMAND`"
+)
+
 
 class ImageNeededError(ManifestError):
     """The container has no command of its own: only an image could bring one."""
@@ -97,8 +101,8 @@ class ImageSpec:
 
 
 class StreamSpec(NamedTuple):
-    """Of a container to which clients may attach. A process of this host has no terminal and takes every client's
-    input: what would have to hold either open must not be the agent, which may be restarted.
+    """Of a container to which clients may attach. A process of this host takes every client's input. Only one of an
+    ephemeral container has a terminal: what it writes waits there for a client, which no other container should do.
     """
 
     has_input: bool = False
@@ -129,6 +133,12 @@ class ContainerSpec:
     # None: it is a process of this host.
     image: ImageSpec | None = None
     streams: StreamSpec = _NO_STREAMS
+    # Added to a running pod, for debugging.
+    is_ephemeral: bool = False
+    # The container whose processes an ephemeral one sees as well; empty for none.
+    target: str = ""
+    # Why an ephemeral container cannot be run here; empty where it can.
+    refusal: str = ""
 
     @property
     def user(self) -> int | None:
@@ -167,6 +177,12 @@ class PodSpec:
     has_host_network: bool = False
     hostname: str = ""
     ports: tuple[PortMapping, ...] = ()
+    ephemeral_containers: tuple[ContainerSpec, ...] = ()
+
+    @property
+    def everything(self) -> tuple[ContainerSpec, ...]:
+        """All containers, in the order in which they start."""
+        return (*self.init_containers, *self.containers, *self.ephemeral_containers)
 
     @property
     def is_boxed(self) -> bool:
@@ -206,7 +222,8 @@ def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
     init_containers = reader.read(spec.init_containers or (), is_init=True)
     if not containers:
         raise ManifestError("spec.containers: required value")
-    texts.unique((container.name for container in (*init_containers, *containers)), "container")
+    names = [container.name for container in (*init_containers, *containers)]
+    texts.unique(names, "container")
     policy = texts.choice(spec.restart_policy or "Always", tuple(RestartPolicy), "spec.restartPolicy")
     grace = spec.termination_grace_period_seconds
     return PodSpec(
@@ -223,6 +240,7 @@ def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
         bool(spec.host_network),
         texts.label(spec.hostname, "spec.hostname") if spec.hostname else _hostname(metadata.name),
         tuple(_port(each) for container in everything for each in container.ports or () if each.host_port),
+        reader.read_ephemeral(spec.ephemeral_containers or (), frozenset(names)),
     )
 
 
@@ -279,6 +297,33 @@ class _ContainerReader:
             except ManifestError as error:
                 raise _inside(f"container `{container.name}`", error) from error
         return tuple(found)
+
+    def read_ephemeral(self, containers: Iterable[dict[str, Any]], taken: frozenset[str]) -> tuple[ContainerSpec, ...]:
+        """Those that were added. What cannot be had of one is its own affair: the pod runs."""
+        found: dict[str, ContainerSpec] = {}
+        for each in containers:
+            name = each.get("name")
+            if not isinstance(name, str) or not texts.is_label(name) or name in taken or name in found:
+                continue  # it has no place among the statuses
+            try:
+                found[name] = self._ephemeral(convert(each, wire.EphemeralWire, "document"), taken)
+            except ManifestError as error:
+                found[name] = ContainerSpec(name, (), is_ephemeral=True, refusal=str(error))
+        return tuple(found.values())
+
+    def _ephemeral(self, container: wire.EphemeralWire, taken: frozenset[str]) -> ContainerSpec:
+        if container.refused is not None:
+            raise ManifestError(texts.shown(container.refused))
+        resources = container.resources or wire.ResourcesWire()
+        probes = container.readiness_probe or container.liveness_probe or container.startup_probe
+        if probes or container.lifecycle or container.ports or resources.requests or resources.limits:
+            raise ManifestError("probes, hooks, ports and resources: cannot be set for an Ephemeral Container")
+        target = container.target_container_name or ""
+        if target and target not in taken:
+            raise ManifestError(f"targetContainerName: the pod has no container `{texts.shown(target)}`")
+        if self._offer is None and not container.command:
+            raise ManifestError(_NO_DEBUGGER)
+        return replace(self._container(container, is_init=False), is_ephemeral=True, target=target)
 
     def _container(self, container: wire.ContainerWire, *, is_init: bool) -> ContainerSpec:
         image = None if self._offer is None else self._image(container, self._offer)
@@ -428,6 +473,11 @@ def no_image(error: ImageError) -> Trouble:
         return Trouble(_NEVER_PULLED, why, _NEVER_PULLED, why, is_refusal=True)
     message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
     return Trouble(_PULLING, message, FAILED, f'Failed to pull image "{image}": {why}', is_refusal=True)
+
+
+def offer_for(offer: ImageOffer | None, *, is_boxed: bool) -> ImageOffer | None:
+    """For a pod that was begun: it is one kind for all its life, whatever this agent is offered."""
+    return (offer or ImageOffer()) if is_boxed else None
 
 
 def read_spec(manifest: PodManifest, offer: ImageOffer | None = None) -> PodSpec | Refusal:

@@ -57,9 +57,14 @@ def shown(value: object) -> str:
     return shortened(ascii(text)[1:-1])
 
 
+def is_label(text: str) -> bool:
+    """Whether it is a name that is harmless as a path component, in a cgroup's name and in an environment variable."""
+    return bool(_LABEL.fullmatch(text))
+
+
 def label(text: str, where: str) -> str:
-    """A name that is harmless as a path component, in a cgroup's name and in an environment variable."""
-    if not _LABEL.fullmatch(text):
+    """Such a name."""
+    if not is_label(text):
         raise ManifestError(f"{where} `{shown(text)}` is not a lower case DNS label of at most 63 characters")
     return text
 

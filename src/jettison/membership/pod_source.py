@@ -12,7 +12,7 @@ from jettison.agent.pods.sources import Wish
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
 from jettison.events import Emit
-from jettison.manifests.files.bounds import MOST_VALUES, REFUSED, check_document, stand_in
+from jettison.manifests.files.bounds import REFUSED, check_document, stand_in
 from jettison.manifests.pods import CONFIG_MIRROR, is_mirror, pod_from
 from jettison.runtimes.configuration import API_ORIGIN
 from jettison.runtimes.kube.cache import Cache, Change
@@ -128,16 +128,14 @@ class ApiPods:
         except ManifestError as error:
             metadata = document["metadata"]
             self._emit(events.ActionFailed(f"read pod {metadata.get('namespace')}/{metadata['name']}", str(error)))
-            return _Read(None, ephemeral)
+            return _Read(None if known is None else known.manifest, ephemeral)
 
 
 def _manifest(document: Document) -> PodManifest:
     try:
         if REFUSED in document:
             raise ManifestError(document[REFUSED])
-        spec = document.get("spec")
-        own = {key: value for key, value in spec.items() if key != _EPHEMERAL} if isinstance(spec, dict) else spec
-        check_document(own, "spec")
+        check_document(document.get("spec"), "spec")
         check_document(document["metadata"].get("annotations"), "metadata.annotations")
     except ManifestError as error:
         bare = stand_in(document, str(error))
@@ -147,7 +145,7 @@ def _manifest(document: Document) -> PodManifest:
     # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
-    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own}
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
     return _extended(PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN), _ephemeral(document))
 
 
@@ -157,35 +155,21 @@ def _ephemeral(document: Document) -> object:
 
 
 def _extended(manifest: PodManifest, ephemeral: object) -> PodManifest:
-    """The pod as it was, with its ephemeral containers as they are now."""
-    spec = manifest.document["spec"]
+    """The pod as it was, with its ephemeral containers as they are now. Raises ManifestError: they may be too large."""
     if not isinstance(ephemeral, list) or REFUSED in (manifest.document["metadata"].get("annotations") or ()):
         return manifest
-    return replace(manifest, document={**manifest.document, "spec": {**spec, _EPHEMERAL: _bounded(ephemeral)}})
+    spec = {**manifest.document["spec"], _EPHEMERAL: _bounded(ephemeral)}
+    check_document(spec, "spec")
+    return replace(manifest, document={**manifest.document, "spec": spec})
 
 
 def _bounded(ephemeral: list[Any]) -> list[Document]:
-    """A pod that runs stays, whatever is added to it: of a container that is too much, only the name is taken over."""
-    found: list[Document] = []
-    values = 0
-    for number, each in enumerate(ephemeral[: MOST_EPHEMERAL + _MOST_REFUSED]):
-        if not isinstance(each, dict):
-            continue
-        why = ""
-        try:
-            values += check_document(each, "ephemeral container")
-        except ManifestError as error:
-            why = str(error)
-        if number >= MOST_EPHEMERAL:
-            why = f"at most {MOST_EPHEMERAL} ephemeral containers of a pod are started, it has {len(ephemeral)}"
-        elif values > MOST_VALUES:
-            why = f"the ephemeral containers of the pod have more than {MOST_VALUES} values together"
-        found.append({"name": each.get("name"), REFUSED: why} if why else _without_notes(each))
-    return found
-
-
-def _without_notes(container: Document) -> Document:
-    return {key: value for key, value in container.items() if key != REFUSED}
+    """Of those that are too many, some names and why they are not started."""
+    count = len(ephemeral)
+    why = f"at most {MOST_EPHEMERAL} ephemeral containers of a pod are started, it has {count}"
+    known = [each for each in ephemeral[: MOST_EPHEMERAL + _MOST_REFUSED] if isinstance(each, dict)]
+    found = [{key: value for key, value in each.items() if key != REFUSED} for each in known[:MOST_EPHEMERAL]]
+    return [*found, *({"name": each.get("name"), REFUSED: why} for each in known[MOST_EPHEMERAL:])]
 
 
 def uid_of(document: Document) -> str:

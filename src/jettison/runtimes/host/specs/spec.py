@@ -313,7 +313,7 @@ class _ContainerReader:
 
     def _ephemeral(self, container: wire.EphemeralWire, taken: frozenset[str]) -> ContainerSpec:
         if container.refused is not None:
-            raise ManifestError(texts.shown(container.refused))
+            raise ManifestError(container.refused)
         resources = container.resources or wire.ResourcesWire()
         probes = container.readiness_probe or container.liveness_probe or container.startup_probe
         if probes or container.lifecycle or container.ports or resources.requests or resources.limits:

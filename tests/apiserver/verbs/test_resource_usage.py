@@ -139,6 +139,17 @@ def test_pods_with_their_containers(api: Served, nodes: ScriptedNodes) -> None:
     assert nodes.asked.count("n1") == 2
 
 
+def test_an_ephemeral_container_counts_while_it_is_measured(api: Served, nodes: ScriptedNodes) -> None:
+    """And the pod is shown without one that has ended."""
+    added = [{"name": name, "image": "i"} for name in ("debugger", "ended")]
+    path = "/api/v1/namespaces/default/pods/web/ephemeralcontainers"
+    assert api.patch(path, {"spec": {"ephemeralContainers": added}}).code == 200
+    both = [text(*each) + text(*each).replace('"main"', '"debugger"') for each in ((1000, 1.0), (3000, 2.0))]
+    nodes.texts["n1"] = both
+    (pod,) = api.get(PODS).body["items"]
+    assert [each["name"] for each in pod["containers"]] == ["main", "debugger"]
+
+
 def test_what_a_node_says_of_other_nodes_pods_does_not_count(api: Served, nodes: ScriptedNodes) -> None:
     lies = [line.replace('pod="web"', 'pod="other"') for line in (text(1000, 1.0), text(3000, 9.0))]
     nodes.texts["n1"] = lies

@@ -22,7 +22,7 @@ from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
 from jettison.runtimes.protocol import ContainerStatus, PodManifest, PodStatus
-from tests.runtimes.host.nodes import node, settings
+from tests.runtimes.host.nodes import Node, node, settings
 
 T = TypeVar("T")
 
@@ -146,6 +146,27 @@ def play(tmp_path: Path, scenario: Callable[[Scene], Awaitable[None]], **changes
             async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
                 async with asyncio.timeout(60):
                     await scenario(scene)
+
+    asyncio.run(run())
+
+
+def twice(
+    tmp_path: Path,
+    before: Callable[[Scene], Awaitable[None]],
+    after: Callable[[Scene], Awaitable[None]],
+    between: Callable[[Node], None] = lambda _: None,
+    **changes: object,
+) -> None:
+    """An agent and, after its death, the next one on the same node; pods end after the second."""
+
+    async def run() -> None:
+        with node(settings(tmp_path, **changes)) as made:
+            async with opened(made.settings, made.kubepods) as scene:
+                await before(scene)
+            between(made)
+            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
+                async with asyncio.timeout(40):
+                    await after(scene)
 
     asyncio.run(run())
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from tests.runtimes.host.scenes import (
     opened,
     play,
     shell,
+    twice,
     until,
 )
 
@@ -251,25 +252,6 @@ def test_logs_are_rotated_while_they_are_written(tmp_path: Path) -> None:
 
 # After the agent's own death. Letting go of a supervisor without ending its pods is what SIGKILL would leave, as far as
 # pods go; the last test does it with SIGKILL.
-
-
-def twice(
-    tmp_path: Path,
-    before: Callable[[Scene], Awaitable[None]],
-    after: Callable[[Scene], Awaitable[None]],
-    between: Callable[[Node], None] = lambda _: None,
-    **changes: object,
-) -> None:
-    async def run() -> None:
-        with node(settings(tmp_path, **changes)) as made:
-            async with opened(made.settings, made.kubepods) as scene:
-                await before(scene)
-            between(made)
-            async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
-                async with asyncio.timeout(40):
-                    await after(scene)
-
-    asyncio.run(run())
 
 
 def rewritten(made: Node, change: Callable[[dict[str, Any]], None], name: str = "a") -> None:

@@ -203,9 +203,11 @@ def _pod(item: Stored, known: Mapping[Key, Usage]) -> Json | None:
     pod, metadata = item.object, item.metadata
     names = [each["name"] for each in pod["spec"].get("containers") or ()]
     names += [each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    found = {name: known.get((metadata["namespace"], metadata["name"], name)) for name in names}
+    # An ephemeral container counts while it runs, and is not waited for.
+    added = [each["name"] for each in pod["spec"].get("ephemeralContainers") or ()]
+    found = {name: known.get((metadata["namespace"], metadata["name"], name)) for name in (*names, *added)}
     measured = {name: usage for name, usage in found.items() if usage is not None}
-    if not measured or len(measured) < len(names):
+    if not measured or not all(name in measured for name in names):
         return None
     oldest = min(measured.values(), key=lambda usage: usage.time_ms)
     containers = [{"name": name, "usage": _amounts(usage)} for name, usage in measured.items()]

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,18 @@ from jettison.errors import StartError
 from jettison.runtimes.host.processes.terminals import take_terminal
 from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.protocol import ContainerStatus, PodManifest
-from tests.runtimes.host.nodes import needs_root, node, settings
+from tests.runtimes.host.nodes import Node, needs_root
 from tests.runtimes.host.scenes import (
     SLEEPS,
     STUBBORN,
     Scene,
     container,
-    ending_all,
     eviction,
     handles_term,
     manifest,
-    opened,
     play,
     shell,
+    twice,
     until,
 )
 
@@ -55,26 +53,6 @@ async def begun(scene: Scene, *debuggers: dict[str, Any], **spec: Any) -> PodMan
 async def state(scene: Scene, wanted: str, name: str = "d") -> ContainerStatus:
     await until(lambda: scene.container(name).state == wanted)
     return scene.container(name)
-
-
-def twice(
-    tmp_path: Path,
-    before: Callable[[Scene], Awaitable[None]],
-    after: Callable[[Scene], Awaitable[None]],
-    between: Callable[[Path], None] = lambda _: None,
-    **changes: object,
-) -> None:
-    """An agent and, after its death, the next one on the same node."""
-
-    async def run() -> None:
-        with node(settings(tmp_path, **changes)) as made:
-            async with opened(made.settings, made.kubepods) as scene, asyncio.timeout(60):
-                await before(scene)
-            between(made.settings.records_dir)
-            async with opened(made.settings, made.kubepods) as scene, ending_all(scene), asyncio.timeout(60):
-                await after(scene)
-
-    asyncio.run(run())
 
 
 def test_it_runs_in_its_pod_and_once(tmp_path: Path) -> None:
@@ -216,7 +194,7 @@ def test_it_is_found_again_and_not_started_twice(tmp_path: Path) -> None:
             await until(lambda name=name: "once" in scene.log(name))  # type: ignore[misc]
         pids.extend((scene.pid("d"), scene.pid("dies")))
 
-    def between(_: Path) -> None:
+    def between(_: Node) -> None:
         os.kill(pids[1], 9)
 
     async def after(scene: Scene) -> None:
@@ -248,8 +226,8 @@ def test_a_record_without_them_is_read(tmp_path: Path) -> None:
 def test_a_lost_record_starts_none_again(tmp_path: Path) -> None:
     """What has run is known by its directory."""
 
-    def lose(records: Path) -> None:
-        (records / "uid-a.json").unlink()
+    def lose(made: Node) -> None:
+        (made.settings.records_dir / "uid-a.json").unlink()
 
     async def add(scene: Scene) -> None:
         await begun(scene, shell("echo once", "over"), shell("echo once; sleep 60", "d"))

@@ -4,7 +4,7 @@ A damaged file must not cost a pod its life, so the record of a pod that runs an
 and the disk still know. The uid is in the name of its cgroup, the document in the manifest that asks for it. Each
 container has a place of its own, and of the processes there that lead a session the oldest is the one that the agent
 started. How often it was restarted its directories tell. What became of containers that have ended is lost: they begin
-anew, as their policy wants; an ephemeral one whose directory is there has run, and does not.
+anew, as their policy wants; an ephemeral one that has a log has run, and does not.
 """
 
 from __future__ import annotations
@@ -416,7 +416,7 @@ def _recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) ->
 def _recovered_container(spec: ContainerSpec, directories: PodDirectories, now: Instant) -> ContainerRecord | None:
     main = _leader(directories.services.places.of_container(directories.pod, spec.name))
     if main is None:
-        has_run = spec.is_ephemeral and directories.writable_dir(spec.name, 0).exists()
+        has_run = spec.is_ephemeral and logs.log_file(directories.log_dir(spec.name), 0).exists()
         # Not started again: it ended as far as can be told.
         return ContainerRecord(spec.name, "running", 0, begun_monotonic_ns=now.monotonic_ns) if has_run else None
     # Counted from the boot, and suspensions with it: at most the age of this boot.

@@ -14,10 +14,13 @@ import pytest
 
 from jettison import events
 from jettison.errors import StartError
+from jettison.runtimes.host.cgroups.families import Families
+from jettison.runtimes.host.cgroups.places import ProcessGroups
 from jettison.runtimes.host.processes.terminals import take_terminal
 from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.protocol import ContainerStatus, PodManifest
-from tests.runtimes.host.nodes import Node, needs_root
+from tests.builders import GI
+from tests.runtimes.host.nodes import Node, needs_root, settings
 from tests.runtimes.host.scenes import (
     SLEEPS,
     STUBBORN,
@@ -26,6 +29,7 @@ from tests.runtimes.host.scenes import (
     eviction,
     handles_term,
     manifest,
+    opened,
     play,
     shell,
     twice,
@@ -224,7 +228,7 @@ def test_a_record_without_them_is_read(tmp_path: Path) -> None:
 
 
 def test_a_lost_record_starts_none_again(tmp_path: Path) -> None:
-    """What has run is known by its directory."""
+    """What has run is known by its log."""
 
     def lose(made: Node) -> None:
         (made.settings.records_dir / "uid-a.json").unlink()
@@ -349,3 +353,35 @@ def test_another_container_has_no_terminal(tmp_path: Path) -> None:
         assert way.given
 
     play(tmp_path, scenario)
+
+
+def test_what_it_wrote_goes_with_it_but_for_its_log(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        much = "head -c 100000 /dev/zero > file; echo done"
+        await begun(scene, shell(much, "over"), shell(f"{much}; sleep 60", "d"))
+        await state(scene, "terminated", "over")
+        await until(lambda: not scene.write_dir("over").parent.exists())
+        assert scene.log("over") == "done\n"
+        await until(lambda: scene.log("d") == "done\n")
+        assert scene.write_dir("d").joinpath("file").stat().st_size == 100_000
+
+    play(tmp_path, scenario)
+
+
+def test_without_cgroups(tmp_path: Path) -> None:
+    """Its family is found by the mark in its environment, and its terminal by its own descriptor."""
+
+    async def run() -> None:
+        made = settings(tmp_path)
+        for agent in range(2):
+            async with opened(made, ProcessGroups(Families(str(tmp_path)), GI, lowest_score=0)) as scene:
+                async with asyncio.timeout(60):
+                    if agent == 0:
+                        await begun(scene, terminal(), shell("exit 5", "over"))
+                    assert (await state(scene, "terminated", "over")).exit_code == 5
+                    assert (await state(scene, "running")).restarts == 0
+                    assert scene.supervisor.way_in("uid-a", "d").terminal is not None
+                    if agent == 1:
+                        await scene.supervisor.stop("uid-a", 0)
+
+    asyncio.run(run())

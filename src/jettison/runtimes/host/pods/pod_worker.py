@@ -46,7 +46,7 @@ from jettison.runtimes.host.specs.volumes import VolumeSpec
 from jettison.runtimes.host.volumes import shown_files, volumes
 from jettison.runtimes.host.volumes.content import Contents, PodIdentity
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
-from jettison.runtimes.host.volumes.removal import clean_up
+from jettison.runtimes.host.volumes.removal import clean_up, remove_directory
 from jettison.runtimes.machine.background_tasks import BackgroundTasks
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
 
@@ -495,7 +495,17 @@ class PodWorker:
         container = self._containers[name]
         await self._services.vacate(container.place, failed)
         container.discard()
+        if container.spec.is_ephemeral:
+            await self._clear(name)
         self.feed(ev.Removed(self.now(), name))
+
+    async def _clear(self, name: str) -> None:
+        """What an ephemeral container wrote is of no use without it, but for its log."""
+        try:
+            await self._services.wait_for(remove_directory, self._directories.writable_dir(name, 0).parent)
+        except RuntimeFailure as failure:
+            what = f"clear away what {name} of pod {self.manifest.pod} has written"
+            self._services.emit(events.ActionFailed(what, str(failure)))
 
     def _run_hook(self, effect: fx.RunHook) -> None:
         self._begin(effect.kind, effect.container, self._call_hook(effect))

@@ -112,7 +112,7 @@ def resource_text(document: Mapping[str, Any], wanted: ResourceField, around: Po
 
 def _container(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     spec = document.get("spec") or {}
-    for part in ("containers", "initContainers"):
+    for part in ("containers", "initContainers", "ephemeralContainers"):
         for each in spec.get(part) or ():
             if each.get("name") == name:
                 found: Mapping[str, Any] = each

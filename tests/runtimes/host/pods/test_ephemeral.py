@@ -125,7 +125,21 @@ def test_one_that_cannot_run_says_why_and_the_pod_runs_on(tmp_path: Path) -> Non
     play(tmp_path, scenario)
 
 
-def test_a_pod_of_processes_wants_no_image(tmp_path: Path) -> None:
+def test_its_variables_may_ask_for_the_pod_and_for_itself(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        env = [
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "OWN", "valueFrom": {"resourceFieldRef": {"resource": "requests.memory"}}},
+            {"name": "BOTH", "value": "$(POD)-$(OWN)"},
+        ]
+        await begun(scene, shell("echo $BOTH", "d", env=env))
+        await state(scene, "terminated")
+        assert scene.log("d") == "a-0\n"
+
+    play(tmp_path, scenario)
+
+
+def test_what_has_no_name_of_its_own_has_no_status(tmp_path: Path) -> None:
     """Names that are none, or are taken, get no status: there is no place for it."""
 
     async def scenario(scene: Scene) -> None:

@@ -124,6 +124,7 @@ class PodWorker:
         manifest = replace(self.manifest, document={**self.manifest.document, "spec": spec})
         found = None if self._refusal is not None else await self._services.wait_for(self._read, manifest)
         self.manifest = manifest
+        self._contents.know(manifest.document)
         self._record = replace(self._record, document=manifest.document)
         if isinstance(found, Refusal):
             self._services.emit(events.ActionFailed(f"add containers to pod {manifest.pod}", found.trouble.message))

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,10 @@ class Contents:
         self._tokens: dict[FromToken, IssuedToken] = {}
         # Of each volume: of what was asked for, and of the files that were written.
         self._digests: dict[str, tuple[bytes, bytes]] = {}
+
+    def know(self, document: Mapping[str, Any]) -> None:
+        """Containers were added to the pod, which may ask for their own resources."""
+        self._pod = replace(self._pod, document=document)
 
     async def fill(self, volume: str, spec: ContentSpec, directory: Path, group: int | None) -> None:
         """Have the files of a volume written as they should be now, in a thread or a process of its own.

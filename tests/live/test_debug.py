@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
 import signal
+import struct
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -169,7 +172,7 @@ def test_kubectl_debug_talks_in_a_terminal(stage: Stage, kubectl: Kubectl, kind:
     with terminal(words, kubectl.home) as ours:
         stage.state(kind, name, "running")
         say(ours, b"echo he''ard\n", b"heard")
-        say(ours, b"test -t 0 && echo ter''minal\n", b"terminal")
+        say(ours, b"stty size\n", b"33 101")
         os.write(ours, b"exit 3\n")
         read_all(ours)
     assert stage.state(kind, name, "terminated")["exitCode"] == 3
@@ -199,6 +202,7 @@ def test_a_client_comes_back_to_a_terminal(stage: Stage, any_kubectl: Kubectl, k
 def terminal(words: list[str], home: Path) -> Iterator[int]:
     pid, ours = pty.fork()
     if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
         os.execve(words[0], words, {"HOME": str(home), "PATH": os.environ["PATH"]})
     try:
         yield ours
@@ -314,14 +318,15 @@ def test_the_pod_takes_them_along(stage: Stage, kind: str) -> None:
     stage.add(name, debugger("stubborn", "trap '' TERM; while true; do sleep 0.1; done"))
     stage.state(name, "stubborn", "running")
     uid = stage.cluster.pod(name)["metadata"]["uid"]
-    assert cgroups(uid)
+    assert cgroups(node_of(stage, kind), uid)
     stage.cluster.served.call("DELETE", f"{PODS}/{name}")
     stage.cluster.gone(f"{PODS}/{name}")
-    assert not cgroups(uid)
+    assert not cgroups(node_of(stage, kind), uid)
 
 
-def cgroups(uid: str) -> list[Path]:
-    return [found for top in Path("/sys/fs/cgroup").glob("*/jettison") for found in top.rglob(f"pod{uid}")]
+def cgroups(node: str, uid: str) -> list[Path]:
+    """Of a pod that asks for nothing, in all hierarchies."""
+    return list(Path("/sys/fs/cgroup").glob(f"*/jettison/{node}/kubepods/besteffort/pod{uid}"))
 
 
 def test_too_many_of_them_cost_the_pod_nothing(stage: Stage) -> None:
@@ -338,7 +343,8 @@ def test_too_many_of_them_cost_the_pod_nothing(stage: Stage) -> None:
 
 
 def test_an_agent_that_was_killed_finds_them_again(tmp_path: Path, containerd: Containerd) -> None:
-    """Neither what runs nor what has ended is started a second time."""
+    """Neither what runs nor what has ended is started a second time, and a shell in a terminal is still there."""
+    talks = {"name": "talks", "image": IMAGE, "command": ["sh"], "stdin": True, "tty": True}
     with staged(tmp_path, containerd) as stage:
         # A container knows by a file of its pod that it has run.
         mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
@@ -348,9 +354,10 @@ def test_an_agent_that_was_killed_finds_them_again(tmp_path: Path, containerd: C
                 stage.create(kind, volumes=[{"name": "v", "emptyDir": {}}])
                 runs = debugger("runs", note + LONG, env=[{"name": "NAME", "value": "runs"}], **mount)
                 over = debugger("over", note, env=[{"name": "NAME", "value": "over"}], **mount)
-                stage.add(kind, runs, over)
+                stage.add(kind, runs, over, talks)
                 stage.state(kind, "runs", "running")
                 stage.state(kind, "over", "terminated")
+                stage.state(kind, "talks", "running")
         stage.cluster.kill()
         stage.cluster.start()
         with stage.far.up(signal.SIGTERM):
@@ -363,9 +370,13 @@ def test_an_agent_that_was_killed_finds_them_again(tmp_path: Path, containerd: C
                 assert stage.state(kind, "runs", "running")
                 assert stage.state(kind, "over", "terminated")["exitCode"] == 0
                 told = stage.cluster.pod(kind)["status"]["ephemeralContainerStatuses"]
-                assert [each["restartCount"] for each in told] == [0, 0, 0]
+                assert [each["restartCount"] for each in told] == [0, 0, 0, 0]
                 code, log = stage.cluster.served.ask(
                     "GET", f"{PODS}/{kind}/log?container=reads", None, stage.cluster.served.token()
                 )
                 assert (code, log) == (200, b"once\nonce\n")
+                kubectl = Kubectl(installed_kubectl() or debian_kubectl(), stage.cluster.served.kubeconfig(), tmp_path)
+                words = [str(kubectl.program), "--kubeconfig", str(kubectl.kubeconfig), "attach", "-it", kind]
+                with terminal([*words, "-c", "talks"], tmp_path) as ours:
+                    say(ours, b"echo still he''re\n", b"still here")
             emptied(stage)

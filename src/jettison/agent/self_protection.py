@@ -159,7 +159,9 @@ class OwnCgroup:
         try:
             for tree, name in before:
                 if own_cgroup(tree) != name:
-                    kernel_files.write(tree.mount_point / name / "cgroup.procs", b"%d" % os.getpid())
+                    # With what we have started and still need, as the process from which containers are forked.
+                    for pid in {os.getpid(), *self._cgroup.processes()}:
+                        kernel_files.write(tree.mount_point / name / "cgroup.procs", b"%d" % pid)
             is_gone = self._cgroup.remove()
         except RuntimeFailure as failure:
             return f"the agent's own cgroup stays: {failure}"

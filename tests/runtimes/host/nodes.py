@@ -21,6 +21,7 @@ from jettison.runtimes.host.cgroups.oom import OomWatch
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.pods.reports import ActiveContainer, ActivePod
+from jettison.runtimes.host.processes.becoming import enter
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import CgroupVersion, discover
@@ -93,19 +94,18 @@ def node(settings: HostSettings, policy: Policy = PLAIN) -> Iterator[Node]:
 
 @contextmanager
 def running(place: Place, program: str) -> Iterator[int]:
-    """Runs a Python program in a place, in at its gate; afterwards kills what is in the place."""
+    """Runs a Python program in a place, in at its door; afterwards kills what is in the place."""
     ready, parent_end = os.pipe()
-    gate = place.door.gate()
     pid = os.fork()
     if pid == 0:
         try:
             os.dup2(parent_end, 1)
-            gate.enter()
+            os.setsid()
+            enter(tuple(map(str, place.door.entrances)), place.door.oom_score_adj)
             environment = {"PATH": os.environ["PATH"], **place.environment}
             os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", program], environment)
         finally:
             os._exit(127)
-    gate.close()
     os.close(parent_end)
     place.lead(pid)
     try:

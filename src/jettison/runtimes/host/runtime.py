@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jettison import events
@@ -29,8 +28,8 @@ from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.measure.subjects import node_subject
 from jettison.runtimes.host.pods.record_files import RecordFiles
-from jettison.runtimes.host.processes import mounting
-from jettison.runtimes.host.processes.layering import Layer
+from jettison.runtimes.host.processes.forking import rehearse_mounts
+from jettison.runtimes.host.processes.orders import Layer
 from jettison.runtimes.host.processes.processes import WayIn
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
@@ -40,7 +39,7 @@ from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux import proc
 from jettison.runtimes.machine.alarms import MemoryAlarms, Wakeups
-from jettison.runtimes.machine.background_tasks import BackgroundTasks
+from jettison.runtimes.machine.background_tasks import BackgroundTasks, staffed_pool
 from jettison.runtimes.machine.disks import DiskWatch
 from jettison.runtimes.machine.level_watch import LevelWatch
 from jettison.runtimes.machine.node_disks import DiskPlaces, NodeDisks
@@ -76,9 +75,9 @@ class HostRuntime:
         self._machine = machine
         self._boxes = boxes
         self._wakeups = Wakeups(clock)
-        self._disk_pool = ThreadPoolExecutor(2, "jettison-disk")
+        self._disk_pool = staffed_pool(2, "jettison-disk")
         # Its own, so that an alarm never waits for a disk.
-        self._alarm_pool = ThreadPoolExecutor(1, "jettison-alarm")
+        self._alarm_pool = staffed_pool(1, "jettison-alarm")
         build = Builder(settings, policy, machine, host, clock, self._hear, lambda: self._wakeups.ring("oom"))
         self._containment: Containment = build.build()
         files = RecordFiles(settings.records_dir, self._disk_pool, self._hear)
@@ -331,11 +330,11 @@ def _rehearse_mounts(settings: HostSettings) -> str:
     """Why processes cannot have mounts of their own, or an empty text. Raises MountError where they must."""
     staging = settings.node_dir / "mounts"
     if not settings.private_root:
-        return mounting.rehearse(staging)
+        return rehearse_mounts(staging)
     layer = Layer(str(staging.with_name("layer")), str(settings.pods_dir))
     remove_directory(Path(layer.directory))
     try:
-        why = mounting.rehearse(staging, layer)
+        why = rehearse_mounts(staging, layer)
     finally:
         remove_directory(Path(layer.directory))
     if why:

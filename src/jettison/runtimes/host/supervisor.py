@@ -124,6 +124,7 @@ class Supervisor:
             if isinstance(entry, PodWorker):
                 await entry.detach()
         await self._services.files.settle()
+        await self._services.close()
 
     async def start(self, manifest: PodManifest) -> None:
         """Run the pod. A pod that is here already is left alone; one that has ended begins anew."""

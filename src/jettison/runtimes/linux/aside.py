@@ -38,10 +38,7 @@ _FIRST_TO_GO: Final = 1000
 _DESCRIPTORS: Final = 64
 
 # With the agent's search path instead of what `site` would find, without which an interpreter starts in 10 ms.
-_BEGIN: Final = (
-    "import sys; sys.path[:] = sys.argv[2:]\n"
-    "from jettison.runtimes.linux.aside_child import main; main(sys.argv[1])"
-)  # fmt: skip
+_BEGIN: Final = "import sys; sys.path[:] = sys.argv[1:]\n"
 # Of the moment in which this is loaded: a relative path would mean another directory later.
 _HERE: Final = str(Path(jettison.__path__[0]).parent)
 _PATHS: Final = tuple(dict.fromkeys(str(Path(each).absolute()) for each in (_HERE, *sys.path)))
@@ -111,7 +108,8 @@ class Aside:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
-                self._pid = _spawn(self._program, theirs.fileno())
+                begin = f"from jettison.runtimes.linux.aside_child import main; main({self._program!r})"
+                self._pid = spawn_interpreter(begin, theirs.fileno())
             except OSError as error:
                 raise ObservationError(f"no process to read it: {reason(error)}") from error
             self._channel = MessageChannel(ours.detach(), self._seconds)
@@ -134,13 +132,14 @@ class Aside:
         resource.prlimit(self._pid, resource.RLIMIT_CORE, (0, 0))
 
 
-def _spawn(program: str, channel: int) -> int:
-    """Its number. It has that descriptor and null devices, the signals of a new process, and no priority of ours.
+def spawn_interpreter(statement: str, channel: int, *, is_deaf: bool = False) -> int:
+    """The number of a process that executes the statement. Call it from a thread.
 
-    Raises OSError.
+    It has that descriptor, as number `CHANNEL`, and null devices, the signals of a new process, and no priority of
+    ours; with `is_deaf` all signals stay blocked. Raises OSError.
     """
     options = ["-I"] if sys.flags.isolated else ["-E"] if sys.flags.ignore_environment else []
-    words = _words([sys.executable, *options, "-S", "-c", _BEGIN, program, *_PATHS])
+    words = _words([sys.executable, *options, "-S", "-c", _BEGIN + statement, *_PATHS])
     environment = _words([f"{name}={value}" for name, value in os.environ.items()])
     pid, actions, attributes = ctypes.c_int(), _opaque(), _opaque()
     _check(_LIBC.posix_spawn_file_actions_init(actions))
@@ -154,7 +153,7 @@ def _spawn(program: str, channel: int) -> int:
         _LIBC.sigemptyset(no_signals)
         _check(_LIBC.posix_spawnattr_setflags(attributes, ctypes.c_short(_DEFAULT_SIGNALS | _SIGNAL_MASK)))
         _check(_LIBC.posix_spawnattr_setsigdefault(attributes, all_signals))
-        _check(_LIBC.posix_spawnattr_setsigmask(attributes, no_signals))
+        _check(_LIBC.posix_spawnattr_setsigmask(attributes, all_signals if is_deaf else no_signals))
         interpreter = os.fsencode(sys.executable)
         _check(_LIBC.posix_spawn(ctypes.byref(pid), interpreter, actions, attributes, words, environment))
     finally:

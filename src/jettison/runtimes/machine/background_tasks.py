@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from jettison import events
@@ -40,6 +42,33 @@ class BackgroundTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._emit(events.ActionFailed(f"look after {self._whose}", f"{type(error).__name__}: {error}"))
+
+
+class Turns:
+    """Steps that hold up the loop for a fraction of a millisecond each: one in each of its rounds, so that an alarm
+    waits for one of them and not for sixty. They come in the order in which they were asked for.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Returns when it is the caller's turn, which lasts until it waits for something."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+def staffed_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    """A pool whose threads are there already. To begin one is a fork for the kernel, which lets none happen while a
+    process moves into a cgroup: a loop that begins one later waits for that, up to 70 ms.
+    """
+    pool, may_go = ThreadPoolExecutor(threads, name), threading.Event()
+    for _ in range(threads):
+        pool.submit(may_go.wait)
+    may_go.set()
+    return pool
 
 
 async def until_one_ends(*work: Coroutine[Any, Any, Any]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_a_kill_that_no_alarm_told_of_is_found_before_the_cgroup_goes(tmp_path: 
             # The loop does not run in here, so no alarm can ring.
             with running(place, GREEDY):
                 assert made.facts == []
+            pod_place.unwatch()
             assert pod_place.remove()
             assert made.facts == [OutOfMemoryKill(SMALL, "c", 1)]
 
@@ -82,6 +84,8 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     def one(made: Node) -> None:
         place = made.kubepods.of_container(SMALL, "c")
         place.create()
+        place.lead(os.getpid())
+        place.unwatch()
         assert place.remove()
 
     async def scenario() -> None:

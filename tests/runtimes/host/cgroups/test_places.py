@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
-from jettison.runtimes.host.cgroups.places import Gate, Place, ProcessGroups
+from jettison.runtimes.host.cgroups.places import Place, ProcessGroups
+from jettison.runtimes.host.processes.becoming import enter
 from tests.builders import GI, pod
 from tests.runtimes.host.nodes import SLEEPS, is_alive, needs_root, node, python, reap, running, settings
 
@@ -127,16 +127,16 @@ def test_a_refused_oom_score_is_no_reason_not_to_run() -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            Gate((), -1000).enter()
+            enter((), -1000)
             os._exit(7)
         finally:
             os._exit(1)
     assert reap(pid) == 7
 
 
-def test_a_gate_to_nowhere_says_so_before_the_fork(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="no way into cgroup"):
-        Gate([tmp_path / "gone" / "cgroup.procs"], None)
+def test_a_door_to_nowhere_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no way into cgroup"):
+        enter((str(tmp_path / "gone" / "cgroup.procs"),), None)
 
 
 def test_a_signal_to_the_group_of_the_agent_does_not_reach_a_pod(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.places import ProcessGroups
 from jettison.runtimes.host.measure.meter import CgroupMeter, Exactness, ProcessMeter
 from jettison.runtimes.host.pods.reports import ActivePod
-from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.orders import Launch
 from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.proc import Machine

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jettison.runtimes.host.processes.confinement import NO_GROUP, with_group
-from jettison.runtimes.host.specs.security import SecuritySpec
+from jettison.runtimes.host.processes.confinement import NO_GROUP, group_of
 
 
 @pytest.mark.parametrize(
@@ -28,8 +27,8 @@ def test_the_group_of_a_user(tmp_path: Path, user: int | None, asked: int | None
     users, groups = tmp_path / "passwd", tmp_path / "group"
     users.write_bytes(b"root:x:0:0::/:/bin/sh\nwww:x:33:34::/:/bin/sh\noperator:x:11:0::/:/bin/sh\n\xff\nx:y:7:z\n\n")
     groups.write_bytes(b"root:x:0:\nshadow:x:42:\nbroken\n")
-    assert with_group(SecuritySpec(user, asked), users, groups).group == expected
+    assert group_of(user, asked, str(users), str(groups)) == expected
 
 
 def test_a_host_without_lists(tmp_path: Path) -> None:
-    assert with_group(SecuritySpec(1000), tmp_path / "a", tmp_path / "b").group == 1000
+    assert group_of(1000, None, str(tmp_path / "a"), str(tmp_path / "b")) == 1000

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from jettison.runtimes.host.processes import mounting
-from jettison.runtimes.host.processes.layering import Layer
-from jettison.runtimes.host.processes.mounting import MountPlan, MountPoint
+from jettison.runtimes.host.processes.forking import rehearse_mounts
+from jettison.runtimes.host.processes.orders import Layer, MountPlan, MountPoint
 from tests.live.small_disks import small_disk
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -144,9 +144,9 @@ def test_one_directory_is_put_in_the_place_of_another(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_rehearsal_says_whether_it_is_permitted(tmp_path: Path) -> None:
-    assert mounting.rehearse(tmp_path / "mounts") == ""
+    assert rehearse_mounts(tmp_path / "mounts") == ""
     (tmp_path / "file").write_text("")
-    assert mounting.rehearse(tmp_path / "file" / "mounts") == "no private mounts: not a directory"
+    assert rehearse_mounts(tmp_path / "file" / "mounts") == "no private mounts: not a directory"
 
 
 @pytest.fixture
@@ -227,8 +227,8 @@ def test_other_mounts_of_nodefs_are_covered_and_others_are_the_hosts(tmp_path: P
 @needs_root
 def test_a_rehearsal_says_why_there_can_be_no_layer(tmp_path: Path, layer: Layer) -> None:
     Path(layer.directory).rmdir()
-    assert mounting.rehearse(tmp_path / "mounts", layer) == ""
+    assert rehearse_mounts(tmp_path / "mounts", layer) == ""
     with mounted("tmpfs", tmp_path / "mounts", "-t", "tmpfs", "-o", "nr_inodes=5"):
         full = Layer(str(tmp_path / "mounts" / "layer"), layer.hidden)
-        why = mounting.rehearse(tmp_path / "mounts" / "x", full)
+        why = rehearse_mounts(tmp_path / "mounts" / "x", full)
         assert why == "no private mounts: private root: no space left on device"

@@ -84,7 +84,7 @@ def test_what_others_of_this_process_wait_for_is_left_to_them() -> None:
             orphans = Orphans()
             end = time.monotonic() + 1.5
             while time.monotonic() < end:
-                orphans.reap()
+                await orphans.reap()
                 await asyncio.sleep(0.02)
             return child.wait()
 

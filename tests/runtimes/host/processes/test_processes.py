@@ -17,66 +17,89 @@ import pytest
 from jettison.errors import StartError, WriteError
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.processes import processes
-from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.forking import HERE
+from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.processes import Forking, Process
+from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.processes import read_process
+from jettison.runtimes.machine.background_tasks import staffed_pool
 from tests.runtimes.host.nodes import descriptors, is_alive, needs_root, node, settings
 from tests.runtimes.host.scenes import until
 
 pytestmark = needs_root
 
 PATH = {"PATH": "/usr/bin:/bin"}
-HERE = Path("/")
+ROOT = Path("/")
 
 
-def play(tmp_path: Path, scenario: Callable[[Place], Awaitable[None]]) -> None:
+class Ways:
+    """To start processes: in a place, by forks of this process or of a starter."""
+
+    def __init__(self, place: Place, forking: Forking) -> None:
+        self.place = place
+        self.forking = forking
+
+    async def spawn(self, launch: Launch, note: Callable[[int, int], None] = lambda _pid, _ticks: None) -> Process:
+        return await processes.spawn(launch, self.place, note, self.forking)
+
+    async def run(self, launch: Launch) -> int | None:
+        return await processes.run(launch, self.place, self.forking)
+
+
+@pytest.fixture(params=["here", "starter"])
+def has_starter(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "starter")
+
+
+def play(tmp_path: Path, has_starter: bool, scenario: Callable[[Ways], Awaitable[None]]) -> None:
     """In the place of a container, on a node of its own; afterwards nothing and no descriptor is left."""
 
     async def run() -> None:
-        with node(settings(tmp_path)) as made:
+        with node(settings(tmp_path)) as made, staffed_pool(1, "test") as pool:
             # Without a watch for kills by the kernel, which has descriptors of its own.
             place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/place"), Limits())
             place.create()
+            starter = Starter(pool)
             before = descriptors()
-            async with asyncio.timeout(30):
-                await scenario(place)
+            async with asyncio.timeout(60):
+                await scenario(Ways(place, starter if has_starter else HERE))
+                await starter.close()
                 await until(lambda: descriptors() == before)
 
     asyncio.run(run())
 
 
-def nothing(_pid: int, _ticks: int) -> None:
-    return
-
-
 def sh(script: str) -> Launch:
-    return Launch(["sh", "-c", script], PATH, HERE)
+    return Launch(["sh", "-c", script], PATH, ROOT)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
-def test_exit_codes(tmp_path: Path, script: str, code: int) -> None:
-    async def scenario(place: Place) -> None:
-        process = await processes.spawn(sh(script), place, nothing)
+def test_exit_codes(tmp_path: Path, has_starter: bool, script: str, code: int) -> None:
+    async def scenario(ways: Ways) -> None:
+        process = await ways.spawn(sh(script))
         assert await process.exited == code
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_nothing_foreign_runs_before_it_is_noted_and_it_is_in_its_place_by_then(tmp_path: Path) -> None:
+def test_nothing_foreign_runs_before_it_is_noted_and_it_is_in_its_place_by_then(
+    tmp_path: Path, has_starter: bool
+) -> None:
     mark = tmp_path / "mark"
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         noted: list[tuple[int, int]] = []
 
         def note(pid: int, ticks: int) -> None:
             time.sleep(0.05)
             assert not mark.exists()
-            assert place.processes() == {pid}
+            assert ways.place.processes() == {pid}
             noted.append((pid, ticks))
 
-        process = await processes.spawn(sh(f"touch {mark}; sleep 60"), place, note)
+        process = await ways.spawn(sh(f"touch {mark}; sleep 60"), note)
         assert noted == [(process.pid, process.start_ticks)]
         found = read_process(process.pid)
         assert found is not None
@@ -87,23 +110,23 @@ def test_nothing_foreign_runs_before_it_is_noted_and_it_is_in_its_place_by_then(
         assert await process.exited == 137
         process.signal(signal.SIGKILL)
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_what_cannot_be_noted_does_not_run(tmp_path: Path) -> None:
+def test_what_cannot_be_noted_does_not_run(tmp_path: Path, has_starter: bool) -> None:
     mark = tmp_path / "mark"
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         def note(_pid: int, _ticks: int) -> None:
             raise WriteError("the disk is full")
 
         with pytest.raises(WriteError, match="the disk is full"):
-            await processes.spawn(sh(f"touch {mark}"), place, note)
-        await until(lambda: not place.processes())
+            await ways.spawn(sh(f"touch {mark}"), note)
+        await until(lambda: not ways.place.processes())
         await asyncio.sleep(0.05)
         assert not mark.exists()
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
 @pytest.mark.parametrize(
@@ -117,36 +140,36 @@ def test_what_cannot_be_noted_does_not_run(tmp_path: Path) -> None:
         (["./script"], "exec format error"),
     ],
 )
-def test_what_cannot_be_started_says_why(tmp_path: Path, command: list[str], why: str) -> None:
+def test_what_cannot_be_started_says_why(tmp_path: Path, has_starter: bool, command: list[str], why: str) -> None:
     (tmp_path / "script").write_text("echo no interpreter is named here")
     (tmp_path / "script").chmod(0o755)
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         with pytest.raises(StartError, match=why):
-            await processes.spawn(Launch(command, PATH, tmp_path), place, nothing)
-        await until(lambda: not place.processes())
+            await ways.spawn(Launch(command, PATH, tmp_path))
+        await until(lambda: not ways.place.processes())
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
-    async def scenario(place: Place) -> None:
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path, has_starter: bool) -> None:
+    async def scenario(ways: Ways) -> None:
         with pytest.raises(StartError, match="no such file"):
-            await processes.spawn(Launch(["true"], PATH, tmp_path / "missing"), place, nothing)
+            await ways.spawn(Launch(["true"], PATH, tmp_path / "missing"))
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_a_place_that_is_gone_is_told(tmp_path: Path) -> None:
-    async def scenario(place: Place) -> None:
-        place.remove()
+def test_a_place_that_is_gone_is_told(tmp_path: Path, has_starter: bool) -> None:
+    async def scenario(ways: Ways) -> None:
+        ways.place.remove()
         with pytest.raises(StartError, match="no way into cgroup"):
-            await processes.spawn(sh("true"), place, nothing)
+            await ways.spawn(sh("true"))
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_what_a_process_inherits(tmp_path: Path) -> None:
+def test_what_a_process_inherits(tmp_path: Path, has_starter: bool) -> None:
     program = """
 import os, signal
 print(sorted(os.listdir('/proc/self/fd')))
@@ -158,7 +181,7 @@ print(repr(os.read(0, 10)))
 """
     output = tmp_path / "output"
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         inherited = os.open("/dev/null", os.O_RDONLY)
         os.set_inheritable(inherited, True)
         before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -166,14 +189,14 @@ print(repr(os.read(0, 10)))
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
         try:
             launch = Launch([sys.executable, "-I", "-c", program], {"A": "1"}, tmp_path, descriptor)
-            process = await processes.spawn(launch, place, nothing)
+            process = await ways.spawn(launch)
             assert await process.exited == 0
         finally:
             signal.signal(signal.SIGUSR2, before)
             os.close(descriptor)
             os.close(inherited)
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
     fds, place, ignored, blocked, environment, stdin = output.read_text().splitlines()
     assert fds == "['0', '1', '2', '3']"  # the last one is the listing's own
     assert place == f"{tmp_path} 0o22"
@@ -183,26 +206,26 @@ print(repr(os.read(0, 10)))
     assert stdin == "b''"
 
 
-def test_another_user(tmp_path: Path) -> None:
+def test_another_user(tmp_path: Path, has_starter: bool) -> None:
     output = tmp_path / "output"
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
-        launch = Launch(["id"], PATH, HERE, descriptor, SecuritySpec(12345, 23456))
-        process = await processes.spawn(launch, place, nothing)
+        launch = Launch(["id"], PATH, ROOT, descriptor, SecuritySpec(12345, 23456))
+        process = await ways.spawn(launch)
         os.close(descriptor)
         assert await process.exited == 0
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
     assert output.read_text().strip() == "uid=12345 gid=23456 groups=23456"
 
 
-def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path, has_starter: bool) -> None:
     mark = tmp_path / "mark"
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         for steps in range(12):
-            starting = asyncio.create_task(processes.spawn(sh(f"sleep 0.2; touch {mark}"), place, nothing))
+            starting = asyncio.create_task(ways.spawn(sh(f"sleep 0.2; touch {mark}")))
             for _ in range(steps):
                 await asyncio.sleep(0.001)
             if starting.done():
@@ -211,32 +234,32 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await starting
-        await until(lambda: not place.processes())
+        await until(lambda: not ways.place.processes())
         await asyncio.sleep(0.3)
         assert not mark.exists()
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_a_command_that_is_cancelled_takes_its_group_with_it(tmp_path: Path) -> None:
-    async def scenario(place: Place) -> None:
+def test_a_command_that_is_cancelled_takes_its_group_with_it(tmp_path: Path, has_starter: bool) -> None:
+    async def scenario(ways: Ways) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await processes.run(sh("sleep 60 & sleep 60"), place)
-        await until(lambda: not place.processes())
-        assert await processes.run(sh("exit 4"), place) == 4
+                await ways.run(sh("sleep 60 & sleep 60"))
+        await until(lambda: not ways.place.processes())
+        assert await ways.run(sh("exit 4")) == 4
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path) -> None:
-    async def scenario(place: Place) -> None:
+def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path, has_starter: bool) -> None:
+    async def scenario(ways: Ways) -> None:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         outcomes = set()
         for spare in range(16):
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + spare, limits[1]))
             try:
-                process = await processes.spawn(sh("exec sleep 60"), place, nothing)
+                process = await ways.spawn(sh("exec sleep 60"))
                 process.signal(signal.SIGKILL)
                 await process.exited
                 outcomes.add("started")
@@ -244,17 +267,17 @@ def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path) ->
                 outcomes.add(str(failure).rpartition(": ")[2])
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            await until(lambda: not place.processes())
+            await until(lambda: not ways.place.processes())
         assert "started" in outcomes
         assert "too many open files" in outcomes
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
-def test_no_signal_of_a_child_is_taken_for_ours(tmp_path: Path) -> None:
+def test_no_signal_of_a_child_is_taken_for_ours(tmp_path: Path, has_starter: bool) -> None:
     """Python's handler in the child would write into the pipe by which our loop learns of its own signals."""
 
-    async def scenario(place: Place) -> None:
+    async def scenario(ways: Ways) -> None:
         heard: list[str] = []
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, heard.append, "TERM")
@@ -263,14 +286,14 @@ def test_no_signal_of_a_child_is_taken_for_ours(tmp_path: Path) -> None:
             def note(pid: int, _ticks: int) -> None:
                 os.kill(pid, signal.SIGTERM)
 
-            process = await processes.spawn(sh("sleep 60"), place, note)
+            process = await ways.spawn(sh("sleep 60"), note)
             assert await process.exited == 143
             await asyncio.sleep(0.02)
             assert not heard
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)
 
 
 def orphan(script: str) -> int:
@@ -336,7 +359,10 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.places import FamilyPlace
-from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.forking import HERE
+from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.processes import Forking, Process
+from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.processes.processes import spawn
 
 def note(pid, ticks):
@@ -367,7 +393,10 @@ def test_a_command_in_a_container_ends_with_what_asked_for_it_also_with_kill_9(t
 import asyncio, os, signal
 from pathlib import Path
 from jettison.runtimes.host.cgroups.places import Door
-from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.forking import HERE
+from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.processes import Forking, Process
+from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.processes.processes import Entrance, enter
 from jettison.runtimes.host.specs.security import SecuritySpec
 
@@ -393,10 +422,10 @@ asyncio.run(main())
     until_dead(int(done.stdout))
 
 
-def test_a_long_command_does_not_fill_the_message(tmp_path: Path) -> None:
-    async def scenario(place: Place) -> None:
+def test_a_long_command_does_not_fill_the_message(tmp_path: Path, has_starter: bool) -> None:
+    async def scenario(ways: Ways) -> None:
         with pytest.raises(StartError) as caught:
-            await processes.spawn(Launch(["/" + "x" * 100_000], PATH, HERE), place, nothing)
+            await ways.spawn(Launch(["/" + "x" * 100_000], PATH, ROOT))
         assert len(str(caught.value)) < 200
 
-    play(tmp_path, scenario)
+    play(tmp_path, has_starter, scenario)

@@ -11,7 +11,7 @@ import pytest
 
 from jettison import events
 from jettison.errors import SignalError
-from jettison.runtimes.host.cgroups.places import Door, Place
+from jettison.runtimes.host.cgroups.places import Door, Kill, Place
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, Scene, container, manifest, play, until
 
@@ -22,6 +22,7 @@ class Difficult:
     """A real place that refuses some times first."""
 
     environment: dict[str, str] = {}  # noqa: RUF012  the protocol's
+    is_the_kernels = True
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -55,13 +56,16 @@ class Difficult:
     def kill(self) -> frozenset[int]:
         return self._place.kill()
 
-    async def empty(self, timeout: float) -> frozenset[int]:
+    def unwatch(self) -> None:
+        self._place.unwatch()
+
+    async def empty(self, timeout: float, kill: Kill | None = None) -> frozenset[int]:
         self.kills += 1
         if self.kills == 1:
             raise SignalError("too many open files")
         if self.kills == 2:
             return self.processes()
-        return await self._place.empty(timeout)
+        return await self._place.empty(timeout, kill)
 
     def remove(self) -> bool:
         self.removals += 1

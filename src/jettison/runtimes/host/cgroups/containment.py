@@ -27,7 +27,7 @@ from jettison.runtimes.host.cgroups.kubepods import Kubepods, kubepods_limits
 from jettison.runtimes.host.cgroups.oom import OomWatch
 from jettison.runtimes.host.cgroups.places import Place, Places, ProcessGroups
 from jettison.runtimes.host.measure.meter import CgroupMeter, Meter, ProcessMeter
-from jettison.runtimes.host.processes.forking import Launch
+from jettison.runtimes.host.processes.orders import Launch
 from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.linux import proc
@@ -162,6 +162,8 @@ async def rehearse_kill(places: Places) -> None:
             raise SignalError(f"processes {sorted(left)} survive SIGKILL: pods could not be evicted here")
         await process.exited
     finally:
+        for place in (inner, outer):
+            place.unwatch()
         await _removed(outer)
 
 

@@ -3,15 +3,14 @@
 A *place* is a cgroup or, where none can be made, a family of processes: all that descend from what was started there,
 share its session, or carry the mark that was put into its environment. Supervision knows only the protocol.
 
-The way in is a `Gate`: the parent opens it before the fork, so that whatever can fail fails there, and the child goes
-through between fork and exec, when it cannot yet have children that would be left outside.
+The way in is a `Door`: a new process goes through before it becomes its program (`processes.becoming`), when it cannot
+yet have children that would be left outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,7 +24,6 @@ from jettison.runtimes.linux.cgroups import memcg_events
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.kernel_files import PROC
 
 if TYPE_CHECKING:
     from jettison.runtimes.linux.systemd import SliceUnits
@@ -36,55 +34,14 @@ _LONGEST_PAUSE = 0.02
 
 _POD_PREFIX = "pod"
 
+Kill = Callable[[], Awaitable[frozenset[int]]]
+
 
 class Door(NamedTuple):
-    """Where a gate can be made: for a process that another one starts, as `jettison exec` does."""
+    """Files into which a new process writes to move itself in, and how much the kernel's OOM killer is to like it."""
 
     entrances: tuple[Path, ...]
     oom_score_adj: int | None
-
-    def gate(self) -> Gate:
-        """To be closed after the fork. Raises StartError."""
-        return Gate(self.entrances, self.oom_score_adj)
-
-
-class Gate:
-    """The way of one new process into its place. Opened by the parent and closed by it after the fork."""
-
-    __slots__ = ("_entrances", "_oom_score_adj")
-
-    def __init__(self, entrances: Sequence[Path], oom_score_adj: int | None) -> None:
-        self._oom_score_adj = oom_score_adj
-        self._entrances: list[int] = []
-        for path in entrances:
-            try:
-                self._entrances.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-            except OSError as error:
-                self.close()
-                raise StartError(f"no way into cgroup `{path.parent}`: {kernel_files.reason(error)}") from error
-
-    def enter(self) -> None:
-        """For the child, between fork and exec; raises the kernel's OSError, upon which the child must not exec.
-
-        The child becomes the leader of a session of its own, so that no terminal and no signal to the agent's group
-        reaches it. A refused oom_score_adj is no reason not to run.
-        """
-        os.setsid()
-        for entrance in self._entrances:
-            os.write(entrance, b"0")
-        if self._oom_score_adj is not None:
-            score = os.open(PROC / "self" / "oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(score, b"%d" % self._oom_score_adj)
-            except PermissionError:
-                return
-            finally:
-                os.close(score)
-
-    def close(self) -> None:
-        """For the parent."""
-        while self._entrances:
-            os.close(self._entrances.pop())
 
 
 class Place(Protocol):
@@ -99,11 +56,18 @@ class Place(Protocol):
         """To be added to the environment of what is started here."""
 
     @property
+    def is_the_kernels(self) -> bool:
+        """Whether all that is known of it the kernel keeps, so that any thread may make, empty and remove it."""
+
+    @property
     def exists(self) -> bool:
         """Whether there is still something to be removed."""
 
     def create(self) -> None:
         """Make it, with its limits. Harmless when it is there."""
+
+    def unwatch(self) -> None:
+        """It is about to be removed: the last chance to look what the kernel has killed in it."""
 
     @property
     def door(self) -> Door:
@@ -127,8 +91,11 @@ class Place(Protocol):
     def kill(self) -> frozenset[int]:
         """SIGKILL to all at once; returns those still there right afterwards. Does not wait."""
 
-    async def empty(self, timeout: float) -> frozenset[int]:
-        """Kill until no process is left; returns those that remain after `timeout` seconds, normally none."""
+    async def empty(self, timeout: float, kill: Kill | None = None) -> frozenset[int]:
+        """Kill until no process is left; returns those that remain after `timeout` seconds, normally none.
+
+        `kill` is its own in a thread, for a caller whose loop must not wait for the kernel.
+        """
 
     def remove(self) -> bool:
         """Take it away, with everything below. False while the kernel holds on to it: try again a little later."""
@@ -156,11 +123,11 @@ class Places(Protocol):
         """The places of pods that exist on this machine, by uid: what belongs to no record belongs to no pod."""
 
 
-async def _empty(place: Place, timeout: float) -> frozenset[int]:
+async def _empty(place: Place, timeout: float, kill: Kill | None) -> frozenset[int]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     pause = _FIRST_PAUSE
-    while survivors := place.kill():
+    while survivors := place.kill() if kill is None else await kill():
         if loop.time() >= deadline:
             return survivors
         await asyncio.sleep(pause)
@@ -184,6 +151,7 @@ class CgroupPlace:
     __slots__ = ("_limits", "_oom_score_adj", "_slices", "_watcher", "cgroup")
 
     environment: Mapping[str, str] = {}
+    is_the_kernels = True
 
     def __init__(
         self,
@@ -216,8 +184,11 @@ class CgroupPlace:
         self.cgroup.limit(self._limits)
         if self._slices is not None:
             self._slices.hold(self.name, self._limits)
+
+    def unwatch(self) -> None:
+        """Containers are watched from their first process on."""
         if self._watcher is not None:
-            self._watcher.begin()
+            self._watcher.end()
 
     @property
     def door(self) -> Door:
@@ -225,7 +196,7 @@ class CgroupPlace:
         return Door(tuple(self.cgroup.entrances), self._oom_score_adj)
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
-        """The kernel keeps the list; but of a container found running after a restart this is the first we hear."""
+        """The kernel keeps the list; but from now on there is something that it could kill."""
         if self._watcher is not None:
             self._watcher.begin()
 
@@ -246,14 +217,12 @@ class CgroupPlace:
         """By cgroup.kill where there is one, else frozen and swept."""
         return cgroup_kill.kill(self.cgroup)
 
-    async def empty(self, timeout: float) -> frozenset[int]:
+    async def empty(self, timeout: float, kill: Kill | None = None) -> frozenset[int]:
         """Nothing survives this but what sits in an uninterruptible sleep."""
-        return await _empty(self, timeout)
+        return await _empty(self, timeout, kill)
 
     def remove(self) -> bool:
         """All levels, all hierarchies."""
-        if self._watcher is not None:
-            self._watcher.end()
         return self.cgroup.remove() and (self._slices is None or self._slices.drop(self.name))
 
 
@@ -262,6 +231,8 @@ class FamilyPlace:
 
     A daemon that forks twice, takes a session of its own *and* empties its environment gets away. Nothing is limited.
     """
+
+    is_the_kernels = False
 
     def __init__(self, families: Families, name: str, oom_score_adj: int | None = None) -> None:
         self.name = name
@@ -280,6 +251,9 @@ class FamilyPlace:
 
     def create(self) -> None:
         """There is nothing to be made."""
+
+    def unwatch(self) -> None:
+        """What the kernel kills goes unnoticed."""
 
     @property
     def door(self) -> Door:
@@ -306,9 +280,9 @@ class FamilyPlace:
         """Stopped first, so that no process forks meanwhile."""
         return self._families.kill(self.name)
 
-    async def empty(self, timeout: float) -> frozenset[int]:
+    async def empty(self, timeout: float, kill: Kill | None = None) -> frozenset[int]:
         """Nothing survives this but what cannot be traced."""
-        return await _empty(self, timeout)
+        return await _empty(self, timeout, kill)
 
     def remove(self) -> bool:
         """Nothing is left behind once all are dead."""

@@ -142,7 +142,7 @@ class BoxLauncher:
         box = await runtime.create(sandbox, self._order, order)
         self.box = BoxRecord(box, _stop_signal(image.stop_signal))
         self.place = self._place_of(box)
-        self.place.create()
+        await self._directories.services.make(self.place)
         note(None)
         pid = await runtime.start(box)
         process = self._held(pid)

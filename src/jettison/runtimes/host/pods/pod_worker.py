@@ -324,7 +324,7 @@ class PodWorker:
         if not self._services.has_private_mounts and any(each.security.is_sealed for each in own):
             return ev.SetUpFailed(self.now(), not_configured(_UNSEALABLE), self._spec)
         try:
-            self._place.create()
+            await self._services.make(self._place)
         except RuntimeFailure as failure:
             return ev.SetUpFailed(self.now(), not_set_up(NO_CGROUP, str(failure)), self._spec)
         try:
@@ -433,6 +433,7 @@ class PodWorker:
         self._cancel("start", effect.container)
 
     async def _run_start(self, effect: fx.Start) -> None:
+        await self._services.starter.turn()
         name = effect.container
         container = self._containers[name]
         try:
@@ -512,6 +513,7 @@ class PodWorker:
         self._begin(effect.kind, effect.container, self._call_hook(effect))
 
     async def _call_hook(self, effect: fx.RunHook) -> None:
+        await self._services.starter.turn()
         why = await self._containers[effect.container].call_hook(effect.kind, effect.run)
         self.feed(ev.HookDone(self.now(), effect.container, effect.run, effect.kind, why))
 
@@ -522,6 +524,7 @@ class PodWorker:
         self._begin(effect.kind, effect.container, self._ask(effect))
 
     async def _ask(self, effect: fx.Probe) -> None:
+        await self._services.starter.turn()
         answer = await self._containers[effect.container].ask(effect.kind, effect.run)
         result = "unknown" if answer.is_well is None else "successful" if answer.is_well else "failed"
         self._probe_counts[effect.container, effect.kind, result] += 1

@@ -8,7 +8,6 @@ in its own directory or a volume of its pod, never elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import stat
@@ -22,10 +21,8 @@ from jettison import events
 from jettison.errors import ContentError, ManifestError, RemovalError, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.processes import processes
-from jettison.runtimes.host.processes.confinement import with_group
-from jettison.runtimes.host.processes.forking import Launch
-from jettison.runtimes.host.processes.layering import Layer
-from jettison.runtimes.host.processes.mounting import MountPlan, MountPoint
+from jettison.runtimes.host.processes.confinement import group_of
+from jettison.runtimes.host.processes.orders import Launch, Layer, MountPlan, MountPoint
 from jettison.runtimes.host.processes.processes import Entrance, Identity, Process, WayIn
 from jettison.runtimes.host.processes.terminals import HeldTerminal, empty_terminal, find_terminal, make_terminal
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
@@ -79,9 +76,8 @@ class Launcher:
         directory = self._directories.writable_dir(self._spec.name, run)
         self._variables = await self._ask_for_variables(directory)
         await services.wait_for(self._prepare, directory)
-        self.place.create()
-        # Making cgroups and forking take a millisecond or two each: others may have their turn in between.
-        await asyncio.sleep(0)
+        await services.make(self.place)
+        await services.starter.turn()
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
         given = master = -1
         try:
@@ -99,7 +95,7 @@ class Launcher:
                 self._main = pid, start_ticks
                 note(self._main)
 
-            process = await processes.spawn(launch, self.place, born)
+            process = await processes.spawn(launch, self.place, born, services.starter)
             self._terminal, master = master, -1
             return process
         finally:
@@ -110,7 +106,8 @@ class Launcher:
 
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
-        return await processes.run(self._inside(self._launch(command, run, None)), self.place)
+        starter = self._directories.services.starter
+        return await processes.run(self._inside(self._launch(command, run, None)), self.place, starter)
 
     def way_in(self, run: int, identity: Identity) -> WayIn:
         """Into this run, for a command that another process starts."""
@@ -244,7 +241,8 @@ class Launcher:
         return str(self._directories.writable_dir(self._spec.name, run))
 
     def _prepare(self, directory: Path) -> None:
-        spec, security = self._spec, with_group(self._spec.security)
+        spec, security = self._spec, self._spec.security
+        security = replace(security, group=group_of(security.user, security.group))
         try:
             directory.parent.mkdir(mode=_SHARED_MODE, parents=True, exist_ok=True)
             directory.mkdir(mode=_OWN_MODE, exist_ok=True)
@@ -274,7 +272,7 @@ class Launcher:
         place = working_directory(spec, directory)
         if directories.services.has_private_mounts and spec.working_dir.startswith("/"):
             place = Path(spec.working_dir)
-        return Launch(words, variables, place, output, with_group(spec.security), directories.services.descriptors)
+        return Launch(words, variables, place, output, spec.security, directories.services.descriptors)
 
 
 def _make_pipe(path: Path) -> None:

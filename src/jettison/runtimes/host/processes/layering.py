@@ -4,68 +4,93 @@ The root and every other mount on nodefs are covered by an overlay, because what
 pod that wrote it. An overlay shows nothing of what is mounted below it, so that is bound again on top. The other
 filesystems stay the host's.
 
-In the forked child, in a mount namespace of its own. Whatever fails is an OSError.
+In the new process, in a mount namespace of its own. Whatever fails is an OSError.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections import defaultdict
-from pathlib import Path
 
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.linux.files.filesystems import Mount, mount_of, read_mounts
-from jettison.values import frozen
+from jettison.runtimes.linux.files.kernel_texts import mount_lines, unescaped
 
-_ROOT = Path("/")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jettison.runtimes.host.processes.orders import Layer
+
+_ROOT = "/"
 _OWNER_ONLY = 0o700
 
 
-@frozen
-class Layer:
-    """What is written lies in `directory`, which is empty and on nodefs. What is mounted below `hidden` is not shown:
-    volumes in memory, also those of other pods.
-    """
+class _Mount:
+    """One line of mountinfo; `device` is the superblock's."""
 
-    directory: str
-    hidden: str
+    __slots__ = ("device", "mount_id", "mount_point", "parent_id")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        self.mount_id = int(fields[0])
+        self.parent_id = int(fields[1])
+        self.device = fields[2]
+        self.mount_point = unescaped(fields[4])
 
 
-def cover(layer: Layer, staging: Path) -> None:
+def cover(layer: Layer, staging: str) -> None:
     """Build at `staging` what is to become the root."""
-    nodefs, root = mount_of(Path(layer.directory)), mount_of(_ROOT)
-    if nodefs is None or root is None:
-        raise FileNotFoundError(f"`{layer.directory}` is gone")
-    below: dict[int, list[Mount]] = defaultdict(list)
-    for mount in read_mounts():
-        if not mount.mount_point.is_relative_to(layer.hidden):
-            below[mount.parent_id].append(mount)
+    mounts = [_Mount(fields) for fields, _ in mount_lines(_read("/proc/self/mountinfo"))]
+    nodefs, root = _mount_of(layer.directory, mounts), _mount_of(_ROOT, mounts)
+    below: dict[int, list[_Mount]] = {}
+    for mount in mounts:
+        if not _is_below(mount.mount_point, layer.hidden):
+            below.setdefault(mount.parent_id, []).append(mount)
     _lay(layer, _ROOT, staging, 0)
     count = 0
-    waiting = [(each, True) for each in reversed(below[root.mount_id])]
+    waiting = [(each, True) for each in reversed(below.get(root.mount_id, []))]
     while waiting:
         mount, is_on_overlay = waiting.pop()
-        target = staging / mount.mount_point.relative_to(_ROOT)
+        target = staging + mount.mount_point
         is_covered = False
         try:
-            if mount.device == nodefs.device and mount.mount_point.is_dir():
+            if mount.device == nodefs.device and stat.S_ISDIR(os.stat(mount.mount_point).st_mode):
                 count += 1
                 _lay(layer, mount.mount_point, target, count)
                 is_covered = True
             elif is_on_overlay:
-                system_calls.bind(str(mount.mount_point), str(target))
+                system_calls.bind(mount.mount_point, target)
         except (FileNotFoundError, NotADirectoryError):
             continue  # hidden by what was mounted above it later
-        waiting += [(each, is_covered) for each in reversed(below[mount.mount_id])]
+        waiting += [(each, is_covered) for each in reversed(below.get(mount.mount_id, []))]
 
 
-def _lay(layer: Layer, lower: Path, target: Path, number: int) -> None:
-    directory = Path(layer.directory)
-    upper, work = directory / f"written{number}", directory / f"work{number}"
-    found = lower.stat()
+def _mount_of(path: str, mounts: list[_Mount]) -> _Mount:
+    """As the kernel says through a descriptor: mounts on top of one another need no guessing by longest prefix."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        told = _read(f"/proc/self/fdinfo/{descriptor}")
+    finally:
+        os.close(descriptor)
+    wanted = next((int(line[7:]) for line in told.split(b"\n") if line.startswith(b"mnt_id:")), -1)
+    found = next((mount for mount in mounts if mount.mount_id == wanted), None)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, f"`{path}` is gone")
+    return found
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _lay(layer: Layer, lower: str, target: str, number: int) -> None:
+    upper, work = f"{layer.directory}/written{number}", f"{layer.directory}/work{number}"
+    found = os.stat(lower)
     for each in (upper, work):
-        each.mkdir(_OWNER_ONLY)
+        os.mkdir(each, _OWNER_ONLY)
     os.chown(upper, found.st_uid, found.st_gid)
-    upper.chmod(stat.S_IMODE(found.st_mode))
-    system_calls.mount_overlay(str(lower), str(upper), str(work), str(target))
+    os.chmod(upper, stat.S_IMODE(found.st_mode))
+    system_calls.mount_overlay(lower, upper, work, target)

@@ -1,4 +1,4 @@
-"""What a container's process sees of the filesystems: arranged in the forked child, in a mount namespace of its own.
+"""What a container's process sees of the filesystems: arranged by itself, in a mount namespace of its own.
 
 It sees the host's, with its volumes at their mountPath and a `/tmp` of its own; where the node is told so, what it
 writes to the host's is kept in a layer of its own (`layering`). Nothing of that is seen by any other process, and it
@@ -6,7 +6,8 @@ ends with the last process that is in it. A mountPath that the host does not hav
 of the directory above it: a small tmpfs in which every entry of that directory is mounted again. So no empty directory
 is left on the host.
 
-Whatever fails is an OSError whose text begins with the mountPath.
+Whatever fails is an OSError whose text begins with the mountPath. Paths are texts, because pathlib is a megabyte in the
+process that starts containers.
 """
 
 from __future__ import annotations
@@ -14,46 +15,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import zip_longest
-from pathlib import Path
 
 from jettison.runtimes.host.processes import layering, system_calls
-from jettison.runtimes.host.processes.layering import Layer
-from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.processes import fork_quietly
-from jettison.values import frozen
+from jettison.runtimes.linux.files.kernel_texts import reason
 
-_ROOT = Path("/")
-_PASSABLE, _OWNER_ONLY = 0o755, 0o700
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jettison.runtimes.host.processes.orders import Layer, MountPlan, MountPoint
+
+_ROOT = "/"
+_PASSABLE = 0o755
 _PATH_ONLY = os.O_PATH | os.O_CLOEXEC
 # A directory with more entries than this is not mirrored: each is a mount for the kernel.
 _MOST_MIRRORED = 2000
 # What a program must be able to write to, however read-only the rest is.
 _NEVER_SEALED = ("/proc", "/dev")
-
-
-@frozen
-class MountPoint:
-    """`source` below `base`, which is trusted: what is in it may be a pod's own, and no link in there leads out."""
-
-    base: str
-    target: str
-    source: str = ""
-    is_read_only: bool = False
-
-
-@frozen
-class MountPlan:
-    """What to arrange. `staging` is an empty directory; with `is_sealed` all but volumes is read-only, with a `layer`
-    all but volumes is written there.
-    """
-
-    points: tuple[MountPoint, ...]
-    staging: str
-    is_sealed: bool = False
-    layer: Layer | None = None
 
 
 def arrange(plan: MountPlan) -> None:
@@ -66,8 +44,8 @@ def arrange(plan: MountPlan) -> None:
     # Not before: when the root is replaced, what was opened is of another tree.
     sources = _open_all(plan)
     if plan.is_sealed:
-        with _about("readOnlyRootFilesystem"):
-            system_calls.set_read_only(str(_ROOT), is_read_only=True)
+        with _About("readOnlyRootFilesystem"):
+            system_calls.set_read_only(_ROOT, is_read_only=True)
             for path in _NEVER_SEALED:
                 system_calls.set_read_only(path, is_read_only=False)
     _mount_all(plan, sources)
@@ -76,8 +54,8 @@ def arrange(plan: MountPlan) -> None:
 def _arrange_on(layer: Layer, plan: MountPlan) -> None:
     # Of the host's tree: below the layer a hostPath would be the pod's own.
     sources = _open_all(plan)
-    with _about("private root"):
-        layering.cover(layer, Path(plan.staging))
+    with _About("private root"):
+        layering.cover(layer, plan.staging)
         is_former_there = system_calls.enter_root(plan.staging)
     _make_all(plan, sources)
     _mount_all(plan, sources)
@@ -88,39 +66,47 @@ def _arrange_on(layer: Layer, plan: MountPlan) -> None:
 
 def _make_all(plan: MountPlan, sources: Sequence[int] = ()) -> None:
     """A place to mount at for each point, where the host has none."""
-    ours: set[Path] = set()
-    layer = _ROOT.stat().st_dev if sources else None
-    for point, source in zip_longest(plan.points, sources, fillvalue=None):
-        if point is None or Path(point.target).exists():
+    ours: set[str] = set()
+    layer = os.stat(_ROOT).st_dev if sources else None
+    for number, point in enumerate(plan.points):
+        if os.path.exists(point.target):
             continue
-        with _about(point.target):
-            place = _make_way(Path(point.target), Path(plan.staging), ours, layer)
-            _make_entry(place, is_directory=_is_directory(point, source))
+        with _About(point.target):
+            place = _make_way(point.target, plan.staging, ours, layer)
+            _make_entry(place, is_directory=_is_directory(point, sources[number] if sources else None))
 
 
 def _open_all(plan: MountPlan) -> list[int]:
     sources = []
     for point in plan.points:
-        with _about(point.target):
+        with _About(point.target):
             sources.append(_open(point))
     return sources
 
 
 def _mount_all(plan: MountPlan, sources: list[int]) -> None:
     for point, source in zip(plan.points, sources, strict=True):
-        with _about(point.target):
+        with _About(point.target):
             system_calls.bind(f"/proc/self/fd/{source}", point.target)
             if point.is_read_only or plan.is_sealed:
                 system_calls.set_read_only(point.target, is_read_only=point.is_read_only)
         os.close(source)
 
 
-@contextmanager
-def _about(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, f"{what}: {kernel_files.reason(error)}") from error
+class _About:
+    """What goes wrong inside of it begins with this text."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"{self._what}: {reason(error)}") from error
 
 
 def _open(point: MountPoint) -> int:
@@ -133,29 +119,34 @@ def _open(point: MountPoint) -> int:
         os.close(base)
 
 
-def _missing(target: Path) -> Path:
-    """The first directory on the way to the target that is not there, or the target."""
-    missing = target
-    while not (target.exists() or target.is_symlink()):
-        missing, target = target, target.parent
-    return missing
-
-
-def _make_way(target: Path, staging: Path, ours: set[Path], layer: int | None) -> Path:
+def _make_way(target: str, staging: str, ours: set[str], layer: int | None) -> str:
     """The target, once the directory for it is there. `ours` are directories that are not the host's; `layer` is a
     device of which none is.
     """
-    missing = _missing(target)
-    place = missing.parent.resolve()
-    if place not in ours and place.stat().st_dev != layer:
+    missing, parent = _divided(target)
+    place = os.path.realpath(parent)
+    if place not in ours and os.stat(place).st_dev != layer:
         _mirror(place, staging)
         ours.add(place)
-    *parents, last = target.relative_to(missing.parent).parts
+    *parents, last = missing
     for name in parents:
-        place /= name
-        place.mkdir(_PASSABLE)
+        place = os.path.join(place, name)
+        os.mkdir(place, _PASSABLE)
         ours.add(place)
-    return place / last
+    return os.path.join(place, last)
+
+
+def _divided(target: str) -> tuple[list[str], str]:
+    """The last parts of the path that are not there, and the directory for the first of them."""
+    missing: list[str] = []
+    while not os.path.lexists(target):
+        target, name = os.path.split(target)
+        missing.insert(0, name)
+    if not missing:
+        # A link that leads nowhere.
+        target, name = os.path.split(target)
+        missing.append(name)
+    return missing, target
 
 
 def _is_directory(point: MountPoint, source: int | None) -> bool:
@@ -168,63 +159,36 @@ def _is_directory(point: MountPoint, source: int | None) -> bool:
         os.close(opened)
 
 
-def _make_entry(path: Path, *, is_directory: bool) -> None:
+def _make_entry(path: str, *, is_directory: bool) -> None:
     if is_directory:
-        path.mkdir(_PASSABLE)
+        os.mkdir(path, _PASSABLE)
     else:
-        path.touch(0o644, exist_ok=False)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
-def _mirror(directory: Path, staging: Path) -> None:
+def _mirror(directory: str, staging: str) -> None:
     """Replace the directory by a tmpfs in which all of its entries are mounted, and more can be made."""
-    entries = list(directory.iterdir())
-    if len(entries) > _MOST_MIRRORED:
+    names = os.listdir(directory)
+    if len(names) > _MOST_MIRRORED:
         raise OSError(errno.E2BIG, f"`{directory}` has more than {_MOST_MIRRORED} entries, so nothing is mounted in it")
-    found = directory.stat()
-    system_calls.mount_mirror(str(staging))
-    for entry in entries:
+    found = os.stat(directory)
+    system_calls.mount_mirror(staging)
+    for name in names:
         try:
-            _show(entry, staging / entry.name)
+            _show(os.path.join(directory, name), os.path.join(staging, name))
         except FileNotFoundError:
             continue  # gone meanwhile
     os.chown(staging, found.st_uid, found.st_gid)
-    staging.chmod(stat.S_IMODE(found.st_mode))
+    os.chmod(staging, stat.S_IMODE(found.st_mode))
     if directory == _ROOT:
-        system_calls.become_root(str(staging))
+        system_calls.become_root(staging)
     else:
-        system_calls.move_mount(str(staging), str(directory))
+        system_calls.move_mount(staging, directory)
 
 
-def _show(entry: Path, target: Path) -> None:
-    if entry.is_symlink():
-        target.symlink_to(entry.readlink())
+def _show(entry: str, target: str) -> None:
+    if os.path.islink(entry):
+        os.symlink(os.readlink(entry), target)
         return
-    _make_entry(target, is_directory=entry.is_dir())
-    system_calls.bind(str(entry), str(target))
-
-
-def rehearse(staging: Path, layer: Layer | None = None) -> str:
-    """Try it in a child that is gone afterwards: why processes cannot have mounts of their own, or an empty text."""
-    if os.geteuid() != 0:
-        return "only root may mount"
-    try:
-        staging.mkdir(mode=_OWNER_ONLY, exist_ok=True)
-        if layer is not None:
-            Path(layer.directory).mkdir(mode=_OWNER_ONLY)
-        told, tell = os.pipe()
-        pid = fork_quietly()
-    except OSError as error:
-        return f"no private mounts: {kernel_files.reason(error)}"
-    if pid == 0:
-        try:
-            arrange(MountPlan((MountPoint(str(staging), f"/{staging.name}"),), str(staging), layer=layer))
-        except OSError as error:
-            os.write(tell, f"no private mounts: {kernel_files.reason(error)}".encode("utf-8", "replace")[:500])
-        finally:
-            os._exit(0)
-    os.close(tell)
-    try:
-        return os.read(told, 1000).decode("utf-8", "replace")
-    finally:
-        os.close(told)
-        os.waitpid(pid, 0)
+    _make_entry(target, is_directory=os.path.isdir(entry))
+    system_calls.bind(entry, target)

@@ -1,8 +1,9 @@
 """Starting processes in their places and learning how they end, with one descriptor each and no thread.
 
-A new process runs nothing foreign until its number is written down. It enters its place, says so and waits; the parent
-records it and lets it go; if the parent dies meanwhile, the child reads the end of the pipe and leaves. So there is no
-moment at which SIGKILL of the agent leaves a program running that no record knows.
+A new process runs nothing foreign until its number is written down. It says its number, reads its order, enters its
+place, says so and waits; the agent records it and lets it go; if the agent dies meanwhile, the process reads the end of
+its socket and leaves. So there is no moment at which SIGKILL of the agent leaves a program running that no record
+knows, and none at which the death of the process that forks loses one.
 
 asyncio's own subprocesses will not do: they take a thread per child.
 
@@ -18,6 +19,8 @@ import asyncio
 import errno
 import os
 import signal
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +33,21 @@ from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.containers import BoxAddress
 from jettison.runtimes.host.cgroups.places import Door, Place
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.host.processes.forking import WORD, Launch, fork
+from jettison.runtimes.host.processes.becoming import GO, WHOLE_COMPLAINT
+from jettison.runtimes.host.processes.forking import HERE
+from jettison.runtimes.host.processes.orders import Launch, Order, order_of
 from jettison.runtimes.host.processes.terminals import HeldTerminal
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.processes import read_process
 from jettison.values import frozen
+
+# A process that starts others may be killed, and a new process as well.
+_ATTEMPTS = 3
+_CHUNK = 65536
+_LONGEST_WORD = 1024
+
+# The numbers of children that are held.
+_AWAITED: set[int] = set()
 
 Identity = tuple[int, int]
 """A process for as long as the machine runs: its number and the clock tick of its birth."""
@@ -50,6 +63,8 @@ class Process:
         self.start_ticks = start_ticks
         self._descriptor = descriptor
         self._is_child = is_child
+        if is_child:
+            _AWAITED.add(pid)
         loop = asyncio.get_running_loop()
         # The exit code as a shell would tell it, 128 + signal for a killed one; None when it is not known.
         self.exited: asyncio.Future[int | None] = loop.create_future()
@@ -73,6 +88,8 @@ class Process:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+            if self._is_child:
+                _AWAITED.discard(self.pid)
 
     def _end(self) -> None:
         status = _reap(self._descriptor) if self._is_child else self._ask()
@@ -83,6 +100,11 @@ class Process:
     def _ask(self) -> int | None:
         status = system_calls.wait_status(self._descriptor, self.pid, self.start_ticks)
         return None if status is None else _exit_code(status)
+
+
+def is_awaited(pid: int) -> bool:
+    """Whether the end of this child is asked for by what holds it."""
+    return pid in _AWAITED
 
 
 class EndedProcess:
@@ -134,33 +156,35 @@ class Destination(Protocol):
         """Hear of it: first as a copy of ourselves, then as what it has become."""
 
 
-async def spawn(launch: Launch, place: Destination, note: Callable[[int, int], None]) -> Process:
+class Forking(Protocol):
+    """How a process comes to be: as a copy of this one (`forking.HERE`), or of a small one (`starter`)."""
+
+    async def fork(self, ours: socket.socket, theirs: socket.socket) -> None:
+        """Have a process born that is told at `theirs` what to become. Raises StartError."""
+
+    async def turn(self) -> None:
+        """Returns when the next step may hold up the loop, if only for a fraction of a millisecond."""
+
+
+async def spawn(
+    launch: Launch, place: Destination, note: Callable[[int, int], None], forking: Forking = HERE
+) -> Process:
     """Run the command in the place; returns once it runs. Raises StartError, and then there is no process.
 
     `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
     will.
     """
     command = shortened(launch.command[0])  # for messages: a word may have 128 KiB
-    gate = place.door.gate()
-    try:
-        told, tell, ask, answer = _pipes(command)
-    except StartError:
-        gate.close()
-        raise
-    try:
-        try:
-            pid = fork(launch, gate, (ask, tell), (told, answer))
-        finally:
-            gate.close()
-            _close(ask, tell)
-        return await _guide(_hold(pid, command), place, note, told, answer, command)
-    finally:
-        _close(told, answer)
+    await forking.turn()
+    order = order_of(launch, place.door)
+    process, channel = await _born(forking, command)
+    with channel:
+        return await _guide(process, place, note, channel, order, forking, command)
 
 
-async def run(launch: Launch, place: Place) -> int | None:
+async def run(launch: Launch, place: Place, forking: Forking = HERE) -> int | None:
     """Run the command to its end and return its exit code. Cancelled, it takes its process group with it."""
-    process = await spawn(launch, place, lambda _pid, _start_ticks: None)
+    process = await spawn(launch, place, lambda _pid, _start_ticks: None, forking)
     try:
         # To await the future itself would cancel it along with us, and the exit would be lost.
         await asyncio.wait([process.exited])
@@ -171,62 +195,133 @@ async def run(launch: Launch, place: Place) -> int | None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _pipes(command: str) -> tuple[int, int, int, int]:
-    """From the child to us, then from us to the child; of each the end to be read comes first."""
-    opened: list[int] = []
+async def _born(forking: Forking, command: str) -> tuple[Process, socket.socket]:
+    """A new process that has said its number, and our end of its socket.
+
+    Cancelled, it waits no longer, but what is born all the same is ended: no caller will ask for it.
+    """
+    for _ in range(_ATTEMPTS):
+        bearing = asyncio.ensure_future(_bear(forking, command))
+        try:
+            born = await asyncio.shield(bearing)
+        except asyncio.CancelledError:
+            bearing.add_done_callback(_abandon)
+            raise
+        if born is not None:
+            return born
+    raise StartError(f"cannot start `{command}`: each process for it ended at once")
+
+
+async def _bear(forking: Forking, command: str) -> tuple[Process, socket.socket] | None:
+    """None where it ended before it has said its number; then nothing was started."""
     try:
-        opened += os.pipe()
-        opened += os.pipe()
+        ours, theirs = socket.socketpair()
     except OSError as error:
-        _close(*opened)
         raise StartError(f"cannot start `{command}`: {kernel_files.reason(error)}") from error
-    return opened[0], opened[1], opened[2], opened[3]
+    try:
+        ours.setblocking(False)
+        with theirs:
+            await forking.fork(ours, theirs)
+        word = await _receive(ours)
+        process = hold(int(word)) if word.endswith(GO) else None
+    except (OSError, RuntimeFailure) as error:
+        ours.close()
+        why = kernel_files.reason(error) if isinstance(error, OSError) else str(error)
+        raise StartError(f"cannot start `{command}`: {why}") from error
+    except BaseException:
+        ours.close()
+        raise
+    if process is not None:
+        return process, ours
+    ours.close()
+    if word:
+        raise _complaint(word, command)
+    return None
 
 
-def _hold(pid: int, command: str) -> Process:
-    """A child that was not reaped keeps its number and its entry in /proc, dead or alive."""
+def _abandon(bearing: asyncio.Future[tuple[Process, socket.socket] | None]) -> None:
+    if bearing.cancelled() or bearing.exception() is not None:
+        return
+    born = bearing.result()
+    if born is not None:
+        process, channel = born
+        channel.close()
+        process.signal(signal.SIGKILL)
+
+
+def hold(pid: int) -> Process:
+    """A child of ours, which keeps its number and its entry in /proc until it is reaped, dead or alive."""
     try:
         born = read_process(pid)
         return Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, is_child=True)
-    except (OSError, RuntimeFailure) as error:
+    except (OSError, RuntimeFailure):
         # It has run nothing foreign and cannot be held: then there must be none. Waiting takes microseconds.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        raise StartError(f"cannot start `{command}`: {error}") from error
+        raise
 
 
 async def _guide(
-    process: Process, place: Destination, note: Callable[[int, int], None], told: int, answer: int, command: str
+    process: Process,
+    place: Destination,
+    note: Callable[[int, int], None],
+    channel: socket.socket,
+    order: Order,
+    forking: Forking,
+    command: str,
 ) -> Process:
     try:
         place.lead(process.pid, is_copy=True)
-        word = await _read(told)
-        if word == WORD:
+        await _send(channel, order)
+        word = await _receive(channel)
+        if word == GO:
+            await forking.turn()
             note(process.pid, process.start_ticks)
-            os.write(answer, WORD)
-            word = await _read(told)
+            word = await _let_go(channel)
         if word:
-            raise StartError(f"cannot start `{command}`: {word.decode('utf-8', 'replace')}")
+            raise _complaint(word, command)
+        await forking.turn()
     except BaseException:
         # Also when we are cancelled: no caller will ask for this one any more, and it is reaped by its own reader.
         process.signal(signal.SIGKILL)
         raise
-    # The pipe has ended: closed by a successful exec, or by a death on the way, of which `exited` will tell. Once it
+    # The socket has ended: closed by a successful exec, or by a death on the way, of which `exited` will tell. Once it
     # has told, the number may belong to any process.
     if not process.exited.done():
         place.lead(process.pid)
     return process
 
 
-async def _read(descriptor: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+async def _let_go(channel: socket.socket) -> bytes:
     try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
-    return os.read(descriptor, 1024)
+        channel.send(GO)
+    except ConnectionError:
+        return b""
+    return await _receive(channel)
+
+
+def _complaint(word: bytes, command: str) -> StartError:
+    text = word[1:].decode("utf-8", "replace")
+    return StartError(text if word.startswith(WHOLE_COMPLAINT) else f"cannot start `{command}`: {text}")
+
+
+async def _send(channel: socket.socket, order: Order) -> None:
+    """What a process that has died does not read does no harm: its end tells of it."""
+    rest = memoryview(order.data)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"={len(order.descriptors)}i", *order.descriptors))]
+    try:
+        sent = channel.sendmsg([rest[:_CHUNK]], rights if order.descriptors else [])
+        await asyncio.get_running_loop().sock_sendall(channel, rest[sent:])
+    except ConnectionError:
+        return
+
+
+async def _receive(channel: socket.socket) -> bytes:
+    """Empty at the end, also at a sudden one."""
+    try:
+        return await asyncio.get_running_loop().sock_recv(channel, _LONGEST_WORD)
+    except ConnectionError:
+        return b""
 
 
 def _reap(descriptor: int) -> int | None:
@@ -242,11 +337,6 @@ def _reap(descriptor: int) -> int | None:
 def _exit_code(wait_status: int) -> int:
     code = os.waitstatus_to_exitcode(wait_status)
     return code if code >= 0 else 128 - code
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def seal_descriptors() -> None:

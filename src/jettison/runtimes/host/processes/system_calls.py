@@ -1,5 +1,7 @@
 """What Python has no words for: mounting, privileges, descriptors of others, which process ends with which, and how one
 ended that is not our child.
+
+A process that starts containers loads it (`starter_child`), so it imports nothing that takes long to load.
 """
 
 from __future__ import annotations
@@ -8,16 +10,21 @@ import ctypes
 import errno
 import fcntl
 import os
-import re
 import signal
 import struct
-from pathlib import Path
 
-from jettison.errors import MountError
-from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.files.kernel_texts import reason
+
+# The name is enough for a type checker; the module would be a megabyte.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jettison.errors import MountError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+# Without letting go of the interpreter meanwhile, which a copy of this process would have to take again.
+_HELD_LIBC = ctypes.PyDLL(None, use_errno=True)
 
 _NO_SET_UID, _NO_DEVICES = 2, 4
 _BIND, _MOVE, _RECURSIVE, _UNBINDABLE, _PRIVATE = 1 << 12, 1 << 13, 1 << 14, 1 << 17, 1 << 18
@@ -25,6 +32,7 @@ _NEW_MOUNTS = 0x20000
 # By their numbers, because older C libraries have no names for them; these are the same on all machines.
 _OPENAT2, _PIDFD_GETFD, _MOUNT_SETATTR = 437, 438, 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_CLONE, _CLONE_ELSEWHERE, _SAME_PARENT = {"x86_64": 56}, 220, 0x8000
 # struct mount_attr: what to set, what to clear (read-only is 1), propagation, user namespace.
 _MOUNT_ATTRIBUTES = struct.Struct("=4Q")
 _HERE, _ALL_BELOW = -100, 0x8000
@@ -32,8 +40,8 @@ _HERE, _ALL_BELOW = -100, 0x8000
 _OPEN_HOW = struct.Struct("=3Q")
 _NO_MAGIC_LINKS, _IN_ROOT = 0x02, 0x10
 _DETACH, _DO_NOT_FOLLOW = 2, 8
-# What ends a path in the options of an overlay.
-_OVERLAY_SPECIAL, _ESCAPED = re.compile(r"([\\:,])"), r"\\\1"
+# What ends a path in the options of an overlay; the first of them is what the others are escaped with.
+_OVERLAY_SPECIAL = "\\:,"
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER = 1, 22, 24, 36
 _SET_NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_AMBIENT = 38, 47, 4
 _FILTER = 2
@@ -50,6 +58,7 @@ _EXIT = 1 << 3
 
 # /proc/<pid>/stat counted from the field behind the name: the state, the instant of birth, the wait status.
 _STATE, _START_TICKS, _WAIT_STATUS = 0, 19, 49
+_ONE_PAGE = 4096
 
 
 def mount_tmpfs(directory: Path, size: int | None) -> None:
@@ -88,8 +97,10 @@ def mount_overlay(lower: str, upper: str, work: str, target: str) -> None:
 
     `volatile`: else the end of the last process that sees it would wait until the whole disk is written.
     """
-    lower, upper, work = (_OVERLAY_SPECIAL.sub(_ESCAPED, path) for path in (lower, upper, work))
-    options = f"lowerdir={lower},upperdir={upper},workdir={work},volatile"
+    places = {"lowerdir": lower, "upperdir": upper, "workdir": work}
+    for special in _OVERLAY_SPECIAL:
+        places = {name: path.replace(special, f"\\{special}") for name, path in places.items()}
+    options = ",".join((*(f"{name}={path}" for name, path in places.items()), "volatile"))
     _mount_call(b"jettison", os.fsencode(target), b"overlay", 0, os.fsencode(options))
 
 
@@ -179,6 +190,17 @@ def inherit_orphans(*, wanted: bool) -> None:
     _LIBC.prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0)
 
 
+def fork_sibling() -> int:
+    """As `os.fork` in a process without threads, but the child is our parent's: that one is told of its end.
+
+    Raises OSError. None of what Python or the C library have been asked to call at a fork is called.
+    """
+    number = _CLONE.get(os.uname().machine, _CLONE_ELSEWHERE)
+    pid = _HELD_LIBC.syscall(ctypes.c_long(number), ctypes.c_ulong(_SAME_PARENT | signal.SIGCHLD), *[None] * 4)
+    _check(0 if pid >= 0 else -1)
+    return int(pid)
+
+
 def die_with(parent: int) -> None:
     """Be killed when our parent ends, whatever ended it; it may already have."""
     _LIBC.prctl(_SET_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
@@ -250,7 +272,14 @@ def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
 
     Between its death and the moment its parent asks, /proc tells; afterwards the descriptor does, on a new kernel.
     """
-    data = kernel_files.read(PROC / str(pid) / "stat") or b""
+    try:
+        stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(stat, _ONE_PAGE)
+        finally:
+            os.close(stat)
+    except OSError:
+        data = b""
     fields = data[data.rfind(b")") + 2 :].split()
     if len(fields) > _WAIT_STATUS and int(fields[_START_TICKS]) == start_ticks:
         # Without the right to look into it the kernel shows 0, which would read as success.
@@ -265,8 +294,11 @@ def wait_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
 
 
 def _failed(what: str) -> MountError:
+    # Every process that calls this has it loaded; one that starts containers does neither.
+    from jettison.errors import MountError  # noqa: PLC0415
+
     number = ctypes.get_errno()
     cause = OSError(number, os.strerror(number))
-    failure = MountError(f"{what}: {kernel_files.reason(cause)}")
+    failure = MountError(f"{what}: {reason(cause)}")
     failure.__cause__ = cause
     return failure

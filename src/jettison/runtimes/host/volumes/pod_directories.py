@@ -8,8 +8,9 @@ import os
 import resource
 import struct
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -22,12 +23,14 @@ from jettison.runtimes.containers import ContainerRuntime
 from jettison.runtimes.host.cgroups.places import Place, Places
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.processes.orphans import Orphans
+from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.content import Contents
 from jettison.runtimes.host.volumes.volumes import Volume
 from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.machine.background_tasks import staffed_pool
 from jettison.values import frozen
 
 P = ParamSpec("P")
@@ -76,6 +79,18 @@ class HostServices:
     configuration: NodeConfiguration = field(default_factory=NodeConfiguration)
     # Whether processes get a mount namespace of their own.
     has_private_mounts: bool = False
+    # In which one may wait for cgroups: for the kernel's locks, but for no disk.
+    _cgroup_pool: Executor = field(init=False)
+    starter: Starter = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_cgroup_pool", staffed_pool(1, "jettison-cgroup"))
+        object.__setattr__(self, "starter", Starter(self._cgroup_pool))
+
+    async def close(self) -> None:
+        """End what they share besides the pool that they were given."""
+        await self.starter.close()
+        self._cgroup_pool.shutdown()
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.
@@ -83,15 +98,15 @@ class HostServices:
         Cancelled, it still waits for a thread that has begun: what that one makes (a mount, a directory) would
         otherwise appear after it was cleared away.
         """
-        working = self.pool.submit(work, *args, **kwargs)
-        done = asyncio.wrap_future(working)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            if not working.cancel():
-                await asyncio.wait([done])
-                done.exception()  # no caller will ask for it
-            raise
+        return await _waited(self.pool.submit(work, *args, **kwargs))
+
+    async def make(self, place: Place) -> None:
+        """With its limits. Raises WriteError."""
+        await self._apart(place, place.create)
+
+    async def _apart(self, place: Place, work: Callable[[], T]) -> T:
+        """To change a cgroup takes 0.1 to 1 ms, and up to 20 while a process moves into another one."""
+        return await _waited(self._cgroup_pool.submit(work)) if place.is_the_kernels else work()
 
     async def vacate(self, place: Place, failed: Callable[[str], events.Fact]) -> None:
         """Kill until no process is left, however long that takes, then remove the place.
@@ -103,15 +118,28 @@ class HostServices:
         pause = _FIRST_PAUSE
         while True:
             try:
-                survivors = await place.empty(self.settings.pace.kill)
-                if not survivors and place.remove():
-                    return
+                survivors = await place.empty(self.settings.pace.kill, partial(self._apart, place, place.kill))
+                if not survivors:
+                    place.unwatch()
+                    if await self._apart(place, place.remove):
+                        return
                 if survivors:
                     self.emit(failed(undying(survivors)))
             except RuntimeFailure as failure:
                 self.emit(failed(str(failure)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _waited(working: Future[T]) -> T:
+    done = asyncio.wrap_future(working)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        if not working.cancel():
+            await asyncio.wait([done])
+            done.exception()  # no caller will ask for it
+        raise
 
 
 def undying(survivors: Iterable[int]) -> str:

@@ -114,12 +114,12 @@ async def _reaping(place: Place, orphans: Orphans) -> None:
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    orphans.reap()
+    await orphans.reap()
     while not place.processes() and (count := place.unreaped()):
         if loop.time() - begun >= (_BOMB_SECONDS if count >= _BOMB else _REAPING_SECONDS):
             return
         await asyncio.sleep(_REAPING_PAUSE)
-        orphans.reap()
+        await orphans.reap()
 
 
 async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -> None:

@@ -7,16 +7,15 @@ of one disk look like two. The mount table names the superblock, which is the th
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from jettison.errors import ObservationError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.linux.files.kernel_texts import mount_lines, unescaped
 from jettison.values import frozen
 
 _UPPER = "upperdir="
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 @frozen
@@ -40,7 +39,7 @@ def read_mounts(proc: Path = PROC) -> tuple[Mount, ...]:
     data = kernel_files.read(path)
     if data is None:
         raise ObservationError(f"`{path}` does not exist, is /proc mounted?")
-    return tuple(mount for line in data.split(b"\n") if (mount := _parse(line)) is not None)
+    return tuple(_mount(fields, tail) for fields, tail in mount_lines(data))
 
 
 def mount_of(path: Path, proc: Path = PROC) -> Mount | None:
@@ -66,26 +65,17 @@ def mount_of(path: Path, proc: Path = PROC) -> Mount | None:
     return None
 
 
-def _parse(line: bytes) -> Mount | None:
-    # Empty fields are legal (a tmpfs may have the empty source), so runs of blanks must not be folded.
-    before, separator, after = line.partition(b" - ")
-    fields, tail = before.split(b" "), after.split(b" ")
-    if not separator or len(fields) < 6 or len(tail) < 3:
-        return None
+def _mount(fields: list[bytes], tail: list[bytes]) -> Mount:
     return Mount(
         mount_id=int(fields[0]),
         parent_id=int(fields[1]),
         device=fields[2].decode("ascii"),
-        root=_unescape(fields[3]),
-        mount_point=Path(_unescape(fields[4])),
-        fstype=_unescape(tail[0]),
-        source=_unescape(tail[1]),
+        root=unescaped(fields[3]),
+        mount_point=Path(unescaped(fields[4])),
+        fstype=unescaped(tail[0]),
+        source=unescaped(tail[1]),
         super_options=frozenset(os.fsdecode(b" ".join(tail[2:])).split(",")),
     )
-
-
-def _unescape(field: bytes) -> str:
-    return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field))
 
 
 @frozen

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from jettison.errors import ObservationError, WriteError
+from jettison.runtimes.linux.files.kernel_texts import reason as reason  # noqa: PLC0414  most callers know this module anyway
 
 PROC = Path("/proc")
 
@@ -87,11 +88,6 @@ def write(path: Path | str, data: bytes, dir_fd: int | None = None) -> bool:
 def unreadable(path: Path | str, error: OSError) -> ObservationError:
     """The one way in which a failed reading is worded."""
     return ObservationError(f"cannot read `{path}`: {reason(error)}")
-
-
-def reason(error: OSError) -> str:
-    """The kernel's words without Python's decoration: `device or resource busy`."""
-    return (error.strerror or str(error)).lower()
 
 
 class DescriptorBudget:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +18,7 @@ import pytest
 from jettison import events
 from jettison.errors import InputError, ManifestError, ObservationError, WriteError
 from jettison.events import Fact
+from jettison.runtimes.host.pods import record_files
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
 
@@ -55,16 +58,89 @@ def test_a_file_does_not_grow_without_limit(tmp_path: Path) -> None:
         for number in range(60):
             files.save(replace(large, created_ns=number))
             sizes.append(path.stat().st_size)
+            await files.settle()
+            sizes.append(path.stat().st_size)
         assert 60_000 < max(sizes) < 70_000
         assert min(sizes[20:]) < 4000
         assert files.load().records[0].created_ns == 59
         huge = replace(RECORD, document={"x": "y" * 100_000})
         for number in range(10):
             files.save(replace(huge, created_ns=number))
+            await files.settle()
         assert path.stat().st_size < 500_000
         assert files.load().records[0].created_ns == 9
 
     play(tmp_path, scenario)
+
+
+def test_what_is_saved_while_a_file_is_shortened_is_in_it_before_and_after(tmp_path: Path) -> None:
+    """The disk hangs meanwhile. After each record the agent might be killed: what is there then is the newest."""
+    large = replace(RECORD, document={"x": "y" * 30_000})
+
+    async def scenario() -> None:
+        may_move = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(may_move.wait)
+            files = RecordFiles(tmp_path, pool, list[Fact]().append)
+            for number in range(20):
+                files.save(replace(large, created_ns=number))
+                assert _on_disk(tmp_path) == number
+            may_move.set()
+            await files.settle()
+            assert _on_disk(tmp_path) == 19
+            assert [path.name for path in tmp_path.iterdir()] == ["uid-1.json"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_saved_just_when_the_shortened_file_takes_its_place_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = replace(RECORD, document={"x": "y" * 30_000})
+    real = record_files._append_if_there
+
+    def moved_before(path: Path, line: bytes) -> bool:
+        record_files._move(path, path.with_suffix(""))
+        return real(path, line)
+
+    monkeypatch.setattr(record_files, "_append_if_there", moved_before)
+
+    async def scenario() -> None:
+        may_move = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(may_move.wait)
+            files = RecordFiles(tmp_path, pool, list[Fact]().append)
+            for number in range(10):
+                files.save(replace(large, created_ns=number))
+                assert _on_disk(tmp_path) == number
+            may_move.set()
+            await files.settle()
+            assert _on_disk(tmp_path) == 9
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_is_forgotten_while_its_file_is_shortened_stays_forgotten(tmp_path: Path) -> None:
+    large = replace(RECORD, document={"x": "y" * 30_000})
+
+    async def scenario() -> None:
+        may_move = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(may_move.wait)
+            files = RecordFiles(tmp_path, pool, list[Fact]().append)
+            for number in range(8):
+                files.save(replace(large, created_ns=number))
+            files.forget("uid-1")
+            may_move.set()
+            await files.settle()
+            assert list(tmp_path.iterdir()) == []
+
+    asyncio.run(scenario())
+
+
+def _on_disk(directory: Path) -> int:
+    *_, last = (directory / "uid-1.json").read_bytes().splitlines()
+    return int(json.loads(last)["created_ns"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from jettison.runtimes.host.processes.launching import SEARCH_PATH, environment, working_directory
+from jettison.runtimes.host.processes.launching import SEARCH_PATH, at_once, environment, working_directory
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import expand
 from jettison.runtimes.host.specs.volumes import MountSpec
@@ -46,7 +46,7 @@ def test_later_variables_may_refer_to_earlier_ones_and_to_ours() -> None:
         mounts=(MountSpec("my-cache", PurePosixPath("cache"), PurePosixPath()),),
     )
     seen = [Volume("my-cache", Path("/v/my-cache")), Volume("other", Path("/v/other"))]
-    found = environment(spec, "pod", HERE, seen, {"JETTISON_PLACE": "real"})
+    found = at_once(environment(spec, "pod", HERE, seen, {"JETTISON_PLACE": "real"}))
     assert found["B"] == "12$(C)"
     assert found["D"] == "/v/my-cache/d"
     assert found["JETTISON_PLACE"] == "real"
@@ -57,7 +57,12 @@ def test_later_variables_may_refer_to_earlier_ones_and_to_ours() -> None:
 
 def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "1")
-    assert set(environment(ContainerSpec("c", ("x",)), "pod", HERE, (), {})) == {"PATH", "HOME", "TMPDIR", "HOSTNAME"}
+    assert set(at_once(environment(ContainerSpec("c", ("x",)), "pod", HERE, (), {}))) == {
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "HOSTNAME",
+    }
 
 
 @pytest.mark.parametrize(

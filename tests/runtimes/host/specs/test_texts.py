@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jettison.errors import ManifestError
-from jettison.runtimes.host.processes.launching import arguments, environment
+from jettison.runtimes.host.processes.launching import arguments, at_once, environment
 from jettison.runtimes.host.specs import texts
 from jettison.runtimes.host.specs.spec import ContainerSpec, pod_spec
 from jettison.runtimes.host.specs.texts import LONGEST_STRING, MOST_REFERENCES, Sizes, expand
@@ -184,6 +184,6 @@ def test_what_only_the_start_knows_is_counted_at_the_start() -> None:
     spec = ContainerSpec("c", ("x", "$(HOME)" * 40), (("A", "$(HOME)" * 40),))
     directory = Path("/" + "d" * 4000)
     with pytest.raises(ManifestError, match="env `A`: 160042 bytes after expansion"):
-        environment(spec, "pod", directory, (), {})
+        at_once(environment(spec, "pod", directory, (), {}))
     with pytest.raises(ManifestError, match="command: 160040 bytes after expansion"):
-        arguments(spec.command, {"HOME": str(directory)})
+        at_once(arguments(spec.command, {"HOME": str(directory)}))

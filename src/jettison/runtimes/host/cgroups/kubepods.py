@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING
 from jettison.engine.config.allocatable import MachineCapacity, cpu_shares, node_allocatable
 from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import ZERO
-from jettison.engine.pods.oom_scores import oom_score
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
 from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
 from jettison.runtimes.host.cgroups.oom import FollowedCgroup, OomWatch
-from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
+from jettison.runtimes.host.cgroups.places import CgroupPlace, OomScores, Place
 from jettison.runtimes.host.settings import HostSettings, checked_uid
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
@@ -66,10 +65,9 @@ class Kubepods:
         self.node = cgroup_parent.node
         self._names = cgroup_parent.names
         self.name = self._names.child(cgroup_parent.node, KUBEPODS)
-        self._memory_capacity = memory_capacity
+        self._scores = OomScores(memory_capacity, lowest_score)
         self._most_pids_per_pod = most_pids_per_pod
         # Below this the kernel refuses; a pod that should be better protected gets the best there is.
-        self._lowest_score = lowest_score
         # A program of several processes rarely survives the loss of one, and then it hangs instead of being restarted.
         self._kills_as_one = kills_as_one
         # Of the node and of its pods together.
@@ -146,8 +144,7 @@ class Kubepods:
         # An ephemeral one has no resources of its own.
         known = next(named, Container(container))
         allowed = replace(container_limits(known), is_killed_as_one=self._kills_as_one)
-        score = oom_score(pod, container, self._memory_capacity)
-        return allowed, score if self._lowest_score is None else max(score, self._lowest_score)
+        return allowed, self._scores.of(pod, container)
 
     def found(self) -> Mapping[str, Place]:
         """By uid; a pod that is in two QoS cgroups at once is a mistake and comes out as one of them."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jettison.engine.pods.oom_scores import oom_score
+from jettison.engine.pods.oom_scores import oom_score, oom_score_adjustments
 from jettison.engine.pods.pod import Pod
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
@@ -292,13 +292,33 @@ class FamilyPlace:
         return True
 
 
+class OomScores:
+    """oom_score_adj of containers, as far as the kernel lets us go down."""
+
+    __slots__ = ("_capacity", "_last", "_lowest")
+
+    def __init__(self, memory_capacity: int, lowest: int | None) -> None:
+        self._capacity = memory_capacity
+        self._lowest = lowest
+        # Of the pod that was asked for last: a pod of 64 containers asks 64 times in a row.
+        self._last: tuple[Pod, dict[str, int]] | None = None
+
+    def of(self, pod: Pod, container: str) -> int:
+        """Also of a container that was added to the pod later."""
+        if self._last is None or self._last[0] is not pod:
+            self._last = pod, oom_score_adjustments(pod, self._capacity)
+        score = self._last[1].get(container)
+        if score is None:
+            score = oom_score(pod, container, self._capacity)
+        return score if self._lowest is None else max(score, self._lowest)
+
+
 class ProcessGroups:
     """The names are those of the cgroups that there would be, without QoS: there is nothing to be limited by class."""
 
     def __init__(self, families: Families, memory_capacity: int, lowest_score: int | None = None) -> None:
         self.families = families
-        self._memory_capacity = memory_capacity
-        self._lowest_score = lowest_score
+        self._scores = OomScores(memory_capacity, lowest_score)
 
     def pod_name(self, pod: Pod) -> str:
         """Its containers' names begin with it."""
@@ -314,8 +334,7 @@ class ProcessGroups:
 
     def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
         """Nothing is limited."""
-        score = oom_score(pod, container, self._memory_capacity)
-        return Limits(), score if self._lowest_score is None else max(score, self._lowest_score)
+        return Limits(), self._scores.of(pod, container)
 
     def of_container(self, pod: Pod, container: str) -> Place:
         """One family."""

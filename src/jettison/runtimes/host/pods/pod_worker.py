@@ -158,8 +158,14 @@ class PodWorker:
         if self._is_detached:
             return
         self.life, wanted = advance(self.life, event)
+        saved: PodLife | None = None
         for effect in wanted:
-            if isinstance(effect, fx.Signal | fx.Kill):
+            if isinstance(effect, fx.Save):
+                # Once for all that follows from one event.
+                if saved is not self.life or self._unsaved is not None:
+                    self._save(effect)
+                    saved = self.life
+            elif isinstance(effect, fx.Signal | fx.Kill):
                 container = self._containers[effect.container]
                 process = container.process
                 try:
@@ -476,17 +482,15 @@ class PodWorker:
         except RuntimeFailure as failure:
             self._services.emit(events.ActionFailed(f"log the end of {container.spec.name}", str(failure)))
         is_oom = bool(container.place.oom_kills())
-        if container.box is None:
-            self.feed(ev.Exited(self.now(), container.spec.name, exited.result(), is_oom))
-        else:
-            self._background.begin(self._learn_end(container, exited.result(), is_oom=is_oom))
+        self._background.begin(self._learn_end(container, exited.result(), is_oom=is_oom))
 
     def _run_of(self, name: str) -> int:
         return next((each.run for each in self.life.containers if each.name == name), 0)
 
     async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
-        """What the kernel did not tell a container runtime knows."""
+        """What the kernel did not tell a container runtime knows. Sixty may have ended at once."""
         exit_code, is_oom = await container.outcome(exit_code, is_oom=is_oom)
+        await self._services.starter.turn()
         self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom))
 
     def _remove(self, effect: fx.Remove) -> None:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
+from typing import TypeVar, cast
 
 from jettison import events
 from jettison.errors import ContentError, ManifestError, RemovalError, StartError
 from jettison.manifests.files.decoding import shortened
+from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.confinement import group_of
 from jettison.runtimes.host.processes.orders import Launch, Layer, MountPlan, MountPoint
@@ -41,16 +43,21 @@ _UNCHANGED = -1
 # In the writable directory, so that what is in them is measured and removed with it.
 _SCRATCH = {"/tmp": ".tmp", "/var/tmp": ".var-tmp"}  # noqa: S108  these are what is replaced
 _SCRATCH_MODE, _STAGING, _LAYER = 0o1777, "mounts", ".layer"
+# To expand one takes up to 5 µs.
+_VARIABLES_AT_ONCE, _WORDS_AT_ONCE = 50, 200
 # Ours are smaller: see `texts.LARGEST_ENVIRONMENT`.
 _LARGEST_ENVIRON = 512 * 1024
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+T = TypeVar("T")
+
+
 class Launcher:
     """Starts the runs of one container, and commands beside them."""
 
-    __slots__ = ("_directories", "_main", "_spec", "_terminal", "_variables", "place")
+    __slots__ = ("_directories", "_main", "_place", "_spec", "_terminal", "_variables")
 
     # What a container runtime would know of it.
     box = None
@@ -66,7 +73,14 @@ class Launcher:
         self._main: Identity | None = None
         # The master of its terminal, while it runs in one.
         self._terminal = -1
-        self.place = directories.services.places.of_container(directories.pod, spec.name)
+        self._place: Place | None = None
+
+    @property
+    def place(self) -> Place:
+        """Made when it is asked for, at 30 µs: a pod may have 64."""
+        if self._place is None:
+            self._place = self._directories.services.places.of_container(self._directories.pod, self._spec.name)
+        return self._place
 
     async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process:
         """The main process of a new run. Raises StartError, and then nothing runs."""
@@ -81,7 +95,7 @@ class Launcher:
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
         given = master = -1
         try:
-            launch = self._launch(self._spec.command, run, output)
+            launch = await self._in_turns(self._launch(self._spec.command, run, output))
             if self._has_terminal:
                 master, given = make_terminal(self._spec.security.user)
                 launch = replace(launch, streams=(given, given, given), has_terminal=True, master=master)
@@ -106,12 +120,12 @@ class Launcher:
 
     async def run(self, command: tuple[str, ...], run: int) -> int | None:
         """A command inside the running container, as probes and hooks are; its exit code."""
-        starter = self._directories.services.starter
-        return await processes.run(self._inside(self._launch(command, run, None)), self.place, starter)
+        launch = await self._in_turns(self._launch(command, run, None))
+        return await processes.run(self._inside(launch), self.place, self._directories.services.starter)
 
     def way_in(self, run: int, identity: Identity) -> WayIn:
         """Into this run, for a command that another process starts."""
-        entrance = Entrance(self._spec.name, self._inside(self._launch((), run, None)), self.place.door)
+        entrance = Entrance(self._spec.name, self._inside(at_once(self._launch((), run, None))), self.place.door)
         if self._terminal >= 0:
             log = str(logs.log_file(self._directories.log_dir(self._spec.name), run))
             return WayIn(self._spec.name, identity, entrance, terminal=HeldTerminal(os.getpid(), self._terminal, log))
@@ -152,9 +166,18 @@ class Launcher:
             return None
         env = await contents.variables(spec.env, spec.env_from)
         try:
-            return self._environment(directory, env)
+            return await self._in_turns(self._environment(directory, env))
         except ManifestError as error:
             raise ContentError(str(error)) from error
+
+    async def _in_turns(self, work: Generator[None, None, T]) -> T:
+        """All of it, with a turn of the loop for each of its parts."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                return cast("T", done.value)
+            await self._directories.services.starter.turn()
 
     def _inside(self, launch: Launch) -> Launch:
         """With the mounts of the container, where it can have some of its own."""
@@ -219,10 +242,13 @@ class Launcher:
             pairs = (os.fsdecode(each).partition("=") for each in data[:_LARGEST_ENVIRON].split(b"\0") if each)
             self._variables = {name: value for name, _, value in pairs if name}
 
-    def _environment(self, directory: Path, env: Iterable[tuple[str, str]] | None = None) -> dict[str, str]:
+    def _environment(
+        self, directory: Path, env: Iterable[tuple[str, str]] | None = None
+    ) -> Generator[None, None, dict[str, str]]:
         spec, directories, contents = self._spec, self._directories, self._directories.contents
         whole = [*(() if contents is None else contents.server_variables()), *(spec.literals if env is None else env)]
-        return environment(spec, directories.pod.name, directory, directories.volumes, self.place.environment, whole)
+        extra = self.place.environment
+        return (yield from environment(spec, directories.pod.name, directory, directories.volumes, extra, whole))
 
     def find(self) -> None:
         """A process without an identity on record has run nothing foreign, and has left."""
@@ -261,12 +287,14 @@ class Launcher:
         volumes.link(directory, spec.mounts, mounted, are_mounted=are_mounted)
         make_working_dir(spec, directory, mounted, security)
 
-    def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Launch:
+    def _launch(self, command: tuple[str, ...], run: int, output: int | None) -> Generator[None, None, Launch]:
         spec, directories = self._spec, self._directories
         directory = directories.writable_dir(spec.name, run)
         try:
-            variables = self._environment(directory) if self._variables is None else self._variables
-            words = arguments(command, variables)
+            variables = self._variables
+            if variables is None:
+                variables = yield from self._environment(directory)
+            words = yield from arguments(command, variables)
         except ManifestError as error:
             raise StartError(f"cannot start `{shortened(command[0]) if command else spec.name}`: {error}") from error
         place = working_directory(spec, directory)
@@ -323,8 +351,11 @@ def environment(
     mounted: Iterable[Volume],
     extra: Mapping[str, str],
     env: Iterable[tuple[str, str]] | None = None,
-) -> dict[str, str]:
+) -> Generator[None, None, dict[str, str]]:
     """All variables; those of the manifest come after ours and may refer to them. `extra` cannot be overridden.
+
+    As is everything that follows from a manifest, it is done in parts of a fraction of a millisecond: it yields after
+    each of them.
 
     `env` has those of the manifest once what they refer to was asked for. Raises ManifestError where they become too
     long.
@@ -337,25 +368,44 @@ def environment(
     }
     wanted = {mount.volume for mount in spec.mounts}
     found |= {volumes.variable(volume.name): str(volume.path) for volume in mounted if volume.name in wanted}
-    add_variables(found, spec.literals if env is None else env)
+    yield from _adding(found, spec.literals if env is None else env)
     return {**found, **extra}
 
 
 def add_variables(found: dict[str, str], env: Iterable[tuple[str, str]]) -> None:
     """Each may refer to those before it. Raises ManifestError where they become too long."""
+    at_once(_adding(found, env))
+
+
+def _adding(found: dict[str, str], env: Iterable[tuple[str, str]]) -> Generator[None, None, None]:
     sizes = Sizes(found)
-    for name, value in env:
+    for number, (name, value) in enumerate(env, 1):
         sizes.variable(name, value)
         found[name] = expand(value, found)
+        if number % _VARIABLES_AT_ONCE == 0:
+            yield
 
 
-def arguments(command: Iterable[str], variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a command with the variables of its container in them. Raises ManifestError where they become too
-    long.
+def arguments(command: Iterable[str], variables: Mapping[str, str]) -> Generator[None, None, tuple[str, ...]]:
+    """The words of a command with the variables of its container in them, in parts as well. Raises ManifestError where
+    they become too long.
     """
-    words = tuple(command)
+    words, found = tuple(command), list[str]()
     Sizes(variables).words(words, "command")
-    return tuple(expand(word, variables) for word in words)
+    for start in range(0, len(words), _WORDS_AT_ONCE):
+        found += [expand(word, variables) for word in words[start : start + _WORDS_AT_ONCE]]
+        if len(found) < len(words):
+            yield
+    return tuple(found)
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """All parts of it, for a caller that holds up no loop."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return cast("T", done.value)
 
 
 def working_directory(spec: ContainerSpec, writable_dir: Path) -> Path:

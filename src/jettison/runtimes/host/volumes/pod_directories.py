@@ -9,6 +9,7 @@ import resource
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -138,7 +139,8 @@ def _promptly(work: Callable[[], T]) -> T:
     main = os.getpid()
     policy = os.sched_getscheduler(main)
     if os.sched_getscheduler(0) != policy:
-        os.sched_setscheduler(0, policy, os.sched_getparam(main))
+        with suppress(PermissionError):  # then without
+            os.sched_setscheduler(0, policy, os.sched_getparam(main))
     return work()
 
 

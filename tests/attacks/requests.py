@@ -24,7 +24,18 @@ USERS = ("admin", "admin", "admin", "viewer", "evictor", "system:node:n1", "")
 USUAL = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE")
 METHODS = (*USUAL, *USUAL, *USUAL, b"HEAD", b"OPTIONS", b"TRACE", b"CONNECT", b"PROPFIND")
 PATCHES = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
-SUBRESOURCES = ("status", "eviction", "binding", "scale", "log", "ephemeralcontainers", "exec", "resize", "nonsense")
+SUBRESOURCES = (
+    "status",
+    "eviction",
+    "binding",
+    "scale",
+    "log",
+    "ephemeralcontainers",
+    "exec",
+    "resize",
+    "proxy/x",
+    "nonsense",
+)
 MOST_MEMORY_KB = 400_000
 SENT_AT_ONCE = 16 * 1024
 

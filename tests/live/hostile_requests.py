@@ -25,6 +25,7 @@ DOCUMENTS: dict[str, Json] = {
     },
     "/apis/apps/v1/namespaces/default/deployments": {"metadata": {"name": "d"}, "spec": WORKLOAD},
     "/apis/apps/v1/namespaces/default/statefulsets": {"metadata": {"name": "s"}, "spec": WORKLOAD},
+    "/api/v1/namespaces/default/replicationcontrollers": {"metadata": {"name": "r"}, "spec": {"template": TEMPLATE}},
     "/apis/batch/v1/namespaces/default/jobs": {"metadata": {"name": "j"}, "spec": {"template": TEMPLATE}},
     "/apis/scheduling.k8s.io/v1/priorityclasses": {"metadata": {"name": "c"}, "value": 7},
     "/apis/coordination.k8s.io/v1/namespaces/default/leases": {
@@ -122,7 +123,7 @@ segments = st.sampled_from(SEGMENTS)
 QUERIES = [
     b"", b"?", b"?limit=-1", b"?limit=x", b"?continue=!!!", b"?continue=e30", b"?labelSelector=%00", b"?%ff=%fe",
     b"?labelSelector=a%20in%20(", b"?labelSelector=" + b"a," * 500, b"?fieldSelector=a", b"?resourceVersion=abc",
-    b"?fieldSelector=spec.nodeName%3D%3D%3D", b"?resourceVersion=99999999999999999999", b"?watch=maybe",
+    b"?fieldSelector=spec.nodeName%3D%3D%3D", b"?resourceVersion=99999999999999999999", b"?watch=False",
     b"?resourceVersionMatch=Exact", b"?sendInitialEvents=true", b"?timeoutSeconds=-5", b"?timeout=soon",
     b"?includeObject=Everything", b"?pretty=true", b"?a=b&a=c&&&==",
 ]  # fmt: skip

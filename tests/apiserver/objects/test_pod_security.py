@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from jettison.apiserver.objects.pod_security import SecurityLevel, warn_of_pods
 from jettison.apiserver.objects.security_checks import CHECKS, NEWEST, secured_pod, violations
+from jettison.clock import SystemClock
 from tests.apiserver.served import MERGE, Served
 
 Json = dict[str, Any]
@@ -346,3 +348,24 @@ def test_labels_that_make_no_sense(api: Served) -> None:
         'Invalid value: "strict": must be one of privileged, baseline, restricted, metadata.labels[' in answer.message
     )
     assert answer.message.endswith('Invalid value: "v2": must be "latest" or "v1.x"]')
+
+
+def test_many_large_pods_do_not_hold_the_server() -> None:
+    """As far as there is time: the rest is told as unlooked at, in Kubernetes' words."""
+
+    class Ticking(SystemClock):
+        """A tenth of a second for every look at it."""
+
+        ticks = 0
+
+        def monotonic_ns(self) -> int:
+            self.ticks += 1
+            return self.ticks * 10**8
+
+    pods = [{"metadata": {"name": f"p{index}"}, "spec": {**NAKED["spec"], "hostPID": True}} for index in range(9)]
+    warnings = warn_of_pods("room", SecurityLevel("baseline"), pods, Ticking())
+    assert warnings == [
+        "new PodSecurity enforce level only checked against the first 3 of 9 existing pods",
+        'existing pods in namespace "room" violate the new PodSecurity enforce level "baseline:latest"',
+        "p0 (and 2 other pods): host namespaces",
+    ]

@@ -33,6 +33,7 @@ from jettison.apiserver.objects.resources import (
 )
 from jettison.apiserver.objects.runtime_classes import check_overhead, give_class
 from jettison.apiserver.storage.store import Store
+from jettison.clock import Clock
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
@@ -61,8 +62,9 @@ _TEMPLATED: Final = (REPLICATION_CONTROLLERS, REPLICA_SETS, DEPLOYMENTS, STATEFU
 class Admission:
     """The rules that need the store."""
 
-    def __init__(self, store: Store, *, has_accounts: bool = False) -> None:
+    def __init__(self, store: Store, clock: Clock, *, has_accounts: bool = False) -> None:
         self._store = store
+        self._clock = clock
         # Whether a controller gives every namespace a `default` account. Without it no pod could have one.
         self._has_accounts = has_accounts
 
@@ -112,7 +114,7 @@ class Admission:
             if level is None:
                 return []
             pods, _ = self._store.list(PODS, metadata["name"])
-            return warn_of_pods(metadata["name"], level, [each.object for each in pods])
+            return warn_of_pods(metadata["name"], level, [each.object for each in pods], self._clock)
         is_pod = resource is PODS and part in _CHECKED_PARTS
         template = (value.get("spec") or {}).get("template") if resource in _TEMPLATED and not part else None
         if not is_pod and template is None:

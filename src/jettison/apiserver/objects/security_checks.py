@@ -140,23 +140,28 @@ def _escalation(pod: SecuredPod) -> SecurityViolation | None:
     return SecurityViolation("allowPrivilegeEscalation != false", detail) if bad else None
 
 
-def _apparmor(pod: SecuredPod) -> SecurityViolation | None:
+def _wrong_profiles(pod: SecuredPod, key: str) -> tuple[list[str], list[str]]:
+    """What sets a profile of a type that is not allowed, and the types."""
     values: set[str] = set()
 
     def is_bad(context: Json) -> bool:
-        profile = context.get("appArmorProfile")
+        profile = context.get(key)
         if profile is None or profile.get("type", "") in _PROFILES:
             return False
         values.add(profile.get("type", ""))
         return True
 
-    setters = _setters(pod, is_bad)
+    return _setters(pod, is_bad), sorted(values)
+
+
+def _apparmor(pod: SecuredPod) -> SecurityViolation | None:
+    setters, values = _wrong_profiles(pod, "appArmorProfile")
     annotations = sorted(
         f"{key}={quote(value)}"
         for key, value in pod.annotations.items()
         if key.startswith(_APPARMOR_KEY) and value not in ("", "runtime/default") and not value.startswith("localhost/")
     )
-    listed = [*sorted(values), *annotations]
+    listed = [*values, *annotations]
     if annotations:
         setters.append(_several("annotation", "annotations", len(annotations)))
     if not setters:
@@ -309,19 +314,9 @@ def _seccomp_annotations(pod: SecuredPod) -> SecurityViolation | None:
 
 
 def _seccomp(pod: SecuredPod) -> SecurityViolation | None:
-    values: set[str] = set()
-
-    def is_bad(context: Json) -> bool:
-        profile = context.get("seccompProfile")
-        if profile is None or profile.get("type", "") in _PROFILES:
-            return False
-        values.add(profile.get("type", ""))
-        return True
-
-    if setters := _setters(pod, is_bad):
-        what = "must not set securityContext.seccompProfile.type to"
-        return SecurityViolation("seccompProfile", f"{' and '.join(setters)} {what} {_joined(sorted(values))}")
-    return None
+    setters, values = _wrong_profiles(pod, "seccompProfile")
+    what = "must not set securityContext.seccompProfile.type to"
+    return SecurityViolation("seccompProfile", f"{' and '.join(setters)} {what} {_joined(values)}") if setters else None
 
 
 def _restricted_seccomp(pod: SecuredPod) -> SecurityViolation | None:

@@ -87,7 +87,7 @@ class Objects:
         self.store = store
         self.clock = clock
         self.authorizer = authorizer
-        self.admission = Admission(store, has_accounts=has_accounts)
+        self.admission = Admission(store, clock, has_accounts=has_accounts)
         self._deletions = Deletions(store)
 
     async def read(self, request: Request, target: Target) -> Response:

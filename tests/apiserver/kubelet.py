@@ -4,11 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from jettison.apiserver.access.identity import ServerIdentity
 from tests.apiserver.served import Served
+
+Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(meet: Meet, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server on the loopback, and its port; at the end every connection is closed on both sides of the loop."""
+    meetings: set[asyncio.Task[None]] = set()
+
+    async def meet_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        meetings.add(task)
+        try:
+            await meet(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(meet_and_close, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.gather(*meetings, return_exceptions=True)
 
 
 class Kubelet:
@@ -22,19 +48,14 @@ class Kubelet:
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/odd\r\nContent-Length: 4\r\n\r\nfine")
-        writer.close()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """With a certificate that the authority has signed for its address, and no annotation."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._identity.chain)
-        server = await asyncio.start_server(self._meet, "127.0.0.1", 0, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._meet, context) as self.port:
             yield
-        finally:
-            server.close()
 
 
 async def make_node(api: Served, port: int, address: str = "127.0.0.1") -> None:

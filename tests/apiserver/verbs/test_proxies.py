@@ -11,7 +11,7 @@ import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.verbs.node_client import NodeClient
-from tests.apiserver.kubelet import Kubelet, make_node
+from tests.apiserver.kubelet import Kubelet, listening, make_node
 from tests.apiserver.served import PODS, Answer, Served, pod_document
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -50,25 +50,18 @@ def play(api: Served, folder: Path, act: Callable[[Scene], Awaitable[Any]], says
         except asyncio.IncompleteReadError as error:
             # The greeting of TLS, which is not spoken here.
             heard.append(repr(error.partial))
-            writer.close()
             return
         length = [
             int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
         ]
         heard.append((head + await reader.readexactly(sum(length))).decode())
         writer.write(says)
-        writer.close()
 
     async def scene() -> Any:
-        async with kubelet.open():
+        async with kubelet.open(), listening(meet) as port:
             await make_node(api, kubelet.port)
-            server = await asyncio.start_server(meet, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
             await a_pod(api, "127.0.0.1", port)
-            try:
-                return await act(Scene(api, port, heard))
-            finally:
-                server.close()
+            return await act(Scene(api, port, heard))
 
     return api.run(scene())
 

@@ -44,7 +44,7 @@ class BackgroundTasks:
             self._emit(events.ActionFailed(f"look after {self._whose}", f"{type(error).__name__}: {error}"))
 
 
-class Turns:
+class LoopTurns:
     """Steps that hold up the loop for a fraction of a millisecond each: one in each of its rounds, so that an alarm
     waits for one of them and not for sixty. They come in the order in which they were asked for.
     """

@@ -83,14 +83,14 @@ class Launch:
 
 
 @frozen
-class Order:
+class StartOrder:
     """As it is sent. `descriptors` go with its first byte."""
 
     data: bytes
     descriptors: tuple[int, ...]
 
 
-def order_of(launch: Launch, door: Door) -> Order:
+def order_of(launch: Launch, door: Door) -> StartOrder:
     """Raises StartError for privileges that this process has not got itself."""
     _check_capabilities(launch.security)
     streams = launch.streams or (() if launch.output is None else (launch.output,))
@@ -111,7 +111,7 @@ def order_of(launch: Launch, door: Door) -> Order:
     }
     data = marshal.dumps(content)
     master = () if launch.master is None else (launch.master,)
-    return Order(struct.pack(HEADER, len(data)) + data, (*streams, *master))
+    return StartOrder(struct.pack(HEADER, len(data)) + data, (*streams, *master))
 
 
 def _plain(value: object) -> object:

@@ -35,7 +35,7 @@ from jettison.runtimes.host.cgroups.places import Door, Place
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.processes.becoming import GO, WHOLE_COMPLAINT
 from jettison.runtimes.host.processes.forking import HERE
-from jettison.runtimes.host.processes.orders import Launch, Order, order_of
+from jettison.runtimes.host.processes.orders import Launch, StartOrder, order_of
 from jettison.runtimes.host.processes.terminals import HeldTerminal
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.processes import read_process
@@ -266,7 +266,7 @@ async def _guide(
     place: Destination,
     note: Callable[[int, int], None],
     channel: socket.socket,
-    order: Order,
+    order: StartOrder,
     forking: Forking,
     command: str,
 ) -> Process:
@@ -305,7 +305,7 @@ def _complaint(word: bytes, command: str) -> StartError:
     return StartError(text if word.startswith(WHOLE_COMPLAINT) else f"cannot start `{command}`: {text}")
 
 
-async def _send(channel: socket.socket, order: Order) -> None:
+async def _send(channel: socket.socket, order: StartOrder) -> None:
     """What a process that has died does not read does no harm: its end tells of it."""
     rest = memoryview(order.data)
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"={len(order.descriptors)}i", *order.descriptors))]

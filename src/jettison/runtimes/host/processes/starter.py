@@ -22,7 +22,7 @@ from jettison.runtimes.host.processes.processes import Process, hold
 from jettison.runtimes.linux.aside import spawn_interpreter
 from jettison.runtimes.linux.aside_child import CHANNEL
 from jettison.runtimes.linux.files.kernel_files import reason
-from jettison.runtimes.machine.background_tasks import Turns
+from jettison.runtimes.machine.background_tasks import LoopTurns
 
 IDLE_SECONDS: Final = 30.0
 """For which it stays without an order: longer than the period of most probes."""
@@ -43,7 +43,7 @@ class Starter:
         self._beginning: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._last_order = 0.0
-        self._turns = Turns()
+        self._turns = LoopTurns()
         # One order is sent at a time.
         self._ordering = asyncio.Lock()
 

@@ -191,6 +191,20 @@ def test_an_order_that_it_did_not_live_to_carry_out_is_given_to_the_next(tmp_pat
     assert sorted(map(int, (tmp_path / "done").read_text().split())) == list(range(40))
 
 
+def test_one_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_BIRTH_SECONDS", 2.0)
+
+    async def scenario(made: Starter) -> None:
+        assert await (await spawn(made, sh("true"))).exited == 0
+        first = made.pid
+        os.kill(first, signal.SIGSTOP)
+        orders = await asyncio.gather(*(spawn(made, sh(f"exit {number}")) for number in range(5)))
+        assert [await each.exited for each in orders] == list(range(5))
+        assert made.pid not in (0, first)
+
+    play(scenario)
+
+
 def test_hundreds_of_orders_at_once() -> None:
     async def scenario(made: Starter) -> None:
         started = await asyncio.gather(*(spawn(made, sh(f"exit {number % 100}")) for number in range(300)))

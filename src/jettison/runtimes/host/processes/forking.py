@@ -34,6 +34,9 @@ class _Here:
             finally:
                 become(theirs.fileno())
 
+    def give_up(self) -> None:
+        return
+
     async def turn(self) -> None:
         return
 

@@ -43,6 +43,8 @@ from jettison.values import frozen
 
 # A process that starts others may be killed, and a new process as well.
 _ATTEMPTS = 3
+# For a process to be born; on a node that is starving it takes seconds.
+_BIRTH_SECONDS = 60.0
 _CHUNK = 65536
 _LONGEST_WORD = 1024
 
@@ -162,6 +164,9 @@ class Forking(Protocol):
     async def fork(self, ours: socket.socket, theirs: socket.socket) -> None:
         """Have a process born that is told at `theirs` what to become. Raises StartError."""
 
+    def give_up(self) -> None:
+        """None was born in time: what should have forked it hangs, or is stopped."""
+
     async def turn(self) -> None:
         """Returns when the next step may hold up the loop, if only for a fraction of a millisecond."""
 
@@ -222,7 +227,12 @@ async def _bear(forking: Forking, command: str) -> tuple[Process, socket.socket]
         ours.setblocking(False)
         with theirs:
             await forking.fork(ours, theirs)
-        word = await _receive(ours)
+        try:
+            async with asyncio.timeout(_BIRTH_SECONDS):
+                word = await _receive(ours)
+        except TimeoutError:
+            forking.give_up()
+            word = b""
         process = hold(int(word)) if word.endswith(GO) else None
     except (OSError, RuntimeFailure) as error:
         ours.close()

@@ -12,6 +12,7 @@ process runs anything foreign before the agent has answered it; so the order is 
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import struct
 from concurrent.futures import Executor
@@ -81,6 +82,12 @@ class Starter:
         if self._channel is not None:
             self._channel.close()
         self._channel = self._process = None
+
+    def give_up(self) -> None:
+        """Kill it: it hangs, or was stopped. What it was told and has not done is told to the next one."""
+        if self._process is not None:
+            self._process.signal(signal.SIGKILL)
+        self.rest()
 
     async def close(self) -> None:
         """Returns when it has ended."""

@@ -26,8 +26,24 @@ LOG = (
 
 def test_lines_are_whole_again_with_or_without_their_times() -> None:
     assert BoxLines(has_times=False).read(LOG) == b"one\ntwo and more\n\ntorn line\n"
-    wanted = FIRST + b" one\n" + SECOND + b" two and more\n" + SECOND + b" \ntorn line\n"
+    second = b"2026-11-17T05:46:58.000000000+01:00"
+    wanted = FIRST + b" one\n" + second + b" two and more\n" + second + b" \ntorn line\n"
     assert BoxLines(has_times=True).read(LOG) == wanted
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (b"2026-11-17T16:47:28.733622277+00:00", b"2026-11-17T16:47:28.733622277Z"),  # CRI-O
+        (b"2026-11-17T16:47:28.73Z", b"2026-11-17T16:47:28.730000000Z"),  # containerd
+        (b"2026-11-17T16:47:28Z", b"2026-11-17T16:47:28.000000000Z"),
+        (b"2026-11-17T16:47:28.1-03:30", b"2026-11-17T16:47:28.100000000-03:30"),
+        (b"yesterday", b"yesterday"),
+    ],
+)
+def test_times_look_alike_whichever_runtime_has_written_them(written: bytes, shown: bytes) -> None:
+    """As a kubelet shows them: a client may cut them at a fixed place."""
+    assert BoxLines(has_times=True).read(written + b" stdout F x\n") == shown + b" x\n"
 
 
 @pytest.mark.parametrize(("seconds", "wanted"), [(57, b"one\n"), (58, b""), (59, None)])

@@ -18,7 +18,7 @@ from jettison.node.settings import NodeSettings
 STATE = Path("/state")
 # Not for operators: how often and for how long disks are walked.
 # The last is what the container runtime says of itself.
-NO_FLAG = {"disk_period", "disk_patience", "pace", "policy", "scope_prefix"}
+NO_FLAG = {"disk_period", "disk_patience", "pace", "policy", "uses_slices"}
 
 
 def test_every_setting_of_a_node_has_a_flag_that_fills_it() -> None:

@@ -36,8 +36,6 @@ class Containers(NamedTuple):
     driver: CriDriver | None = None
     offer: ImageOffer | None = None
     lack: str = ""
-    # Of containers whose cgroups systemd makes; empty where the runtime makes them itself.
-    scope_prefix: str = ""
 
 
 async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
@@ -54,6 +52,7 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
     # Loaded only where it is needed: it costs 2 MB.
     from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
     from jettison.runtimes.cri.driver import CriDriver  # noqa: PLC0415
+    from jettison.runtimes.cri.messages import CRIO  # noqa: PLC0415
 
     client, name, lack = CriClient(socket), f"container runtime `{socket}`", ""
     try:
@@ -64,21 +63,19 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
             client.close()
             raise ServeError(f"--runtime cri: {failure}") from failure
         lack = f"{failure}; pods with images wait for it"
-    driver, uses_systemd = CriDriver(client, name, settings.node_cgroup, emit), False
+    driver = CriDriver(client, name, settings.node_cgroup, emit)
     if not lack:
         try:
-            uses_systemd = await client.uses_systemd()
+            await driver.look_at_cgroups()
             await driver.look_at_network()
         except RuntimeFailure as failure:
             lack = f"{failure}; whether pods can have a network of their own is looked at again"
-    if uses_systemd and not _SYSTEMD.is_dir():
+    if driver.uses_systemd and not _SYSTEMD.is_dir():
         client.close()
-        return _refused(
-            settings, f"{name} leaves cgroups to systemd, which does not run here: set SystemdCgroup = false"
-        )
-    scope_prefix = ("crio" if name.startswith("cri-o ") else "cri-containerd") if uses_systemd else ""
+        advice = 'cgroup_manager = "cgroupfs"' if version.name == CRIO else "SystemdCgroup = false"
+        return _refused(settings, f"{name} leaves cgroups to systemd, which does not run here: set {advice}")
     driver.open()
-    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack, scope_prefix)
+    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack)
 
 
 def _refused(settings: NodeSettings, why: str) -> Containers:

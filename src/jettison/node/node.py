@@ -62,8 +62,8 @@ class Node(Watch):
     async def _open_runtime(self) -> HostRuntime:
         settings = self.settings
         self._containers = await find_containers(settings, self.emit)
-        driver, offer, lack, scope_prefix = self._containers
-        settings = replace(settings, scope_prefix=scope_prefix)
+        driver, offer, lack = self._containers
+        settings = replace(settings, uses_slices=driver is not None and driver.uses_systemd)
         try:
             runtime = await HostRuntime.open(
                 settings,

@@ -64,8 +64,8 @@ _ANSWER_SECONDS: Final = 30.0
 _MARGIN: Final = 10
 _NANO: Final = 10**9
 _CLASSES: Final[Mapping[str, str]] = {Qos.BURSTABLE: "burstable", Qos.BEST_EFFORT: "besteffort"}
-# With the cgroupfs driver and with systemd's; the prefix is for containers, which are not looked for.
-_DRIVERS: Final = (PLAIN, CgroupNames("kubelet"))
+# With the cgroupfs driver and with systemd's.
+_DRIVERS: Final = (PLAIN, CgroupNames(are_slices=True))
 
 
 @dataclass(slots=True)

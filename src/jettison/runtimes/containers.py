@@ -44,6 +44,8 @@ class ImageStore(Protocol):
 class FoundImage:
     """An image that is there. `user` is None where it names its user in letters, or names none, which is root."""
 
+    # As the pod has it, and by which the runtime knows it.
+    name: str
     reference: str
     user: int | None = None
     user_name: str = ""
@@ -145,6 +147,13 @@ class BoxOrder:
     target: str = ""
 
 
+class MadeBox(NamedTuple):
+    """A container that the runtime has made: its id, and what its cgroup is going to be called inside the pod's."""
+
+    id: str
+    cgroup: str
+
+
 @frozen
 class BoxEnd:
     """How a container ended, by the runtime's books."""
@@ -198,8 +207,8 @@ class ContainerRuntime(ImageStore, Protocol):
     async def sandbox(self, order: SandboxOrder) -> ReadySandbox:
         """The pod's, made when there is none that is ready."""
 
-    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> str:
-        """The id of a new container. Nothing of it runs yet."""
+    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> MadeBox:
+        """A new container. Nothing of it runs yet."""
 
     async def start(self, box: str) -> int:
         """Run it; returns the number of its main process, which may have ended by now: then 0."""
@@ -207,8 +216,10 @@ class ContainerRuntime(ImageStore, Protocol):
     async def end_of(self, box: str, seconds: float) -> BoxEnd | None:
         """How it ended; None where that does not come out within this time. Raises nothing."""
 
-    async def run_command(self, box: str, command: tuple[str, ...]) -> int:
-        """A command inside, to its end; its exit code. Cancelled, it is ended."""
+    async def run_command(self, box: str, command: tuple[str, ...], seconds: int | None) -> int:
+        """A command inside, to its end; its exit code. The caller cancels it after so many seconds, if any: it ends
+        then, or a second later.
+        """
 
     def discard(self, box: str) -> None:
         """Its processes are gone: take it off the books, now or as soon as the runtime answers. Its log stays."""

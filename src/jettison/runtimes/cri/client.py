@@ -318,7 +318,8 @@ class CriClient:
             if error.code == DEADLINE_EXCEEDED:
                 return None
             raise
-        return Output(found["exit_code"], found["stdout"], found["stderr"])
+        # CRI-O's way to say the same; no process ends with such a code.
+        return None if found["exit_code"] < 0 else Output(found["exit_code"], found["stdout"], found["stderr"])
 
     async def exec_url(
         self,

@@ -21,12 +21,14 @@ from jettison.runtimes.containers import (
     BoxEnd,
     BoxOrder,
     FoundImage,
+    MadeBox,
     PortMapping,
     ReadySandbox,
     SandboxOrder,
 )
 from jettison.runtimes.cri.client import CriClient
 from jettison.runtimes.cri.messages import (
+    CRIO,
     EXITED,
     OF_NODE,
     OF_POD,
@@ -52,8 +54,10 @@ _HEARTBEAT, _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 0.5, 30.0
 _ANXIOUS = 1.0
 _PING_SECONDS = 5.0
 _CLOSING_SECONDS = 5.0
-# Hooks and probes are ended by their own deadlines long before.
+# Of a command without a deadline of its own, such as a hook.
 _COMMAND_SECONDS = 3600
+# The caller's time is over before the runtime's: a probe without an answer has failed, one with an error has not.
+_MARGIN_SECONDS = 1
 _NETWORK = "NetworkReady"
 # In the order of their numbers.
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -102,6 +106,8 @@ class CriDriver(CriStore):
         # When pods were taken off the books whose layers may still be on the disk.
         self._cleared: dict[str, float] = {}
         self.has_network = False
+        # Whether systemd makes the cgroups of its containers, as scopes.
+        self.uses_systemd = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -163,7 +169,11 @@ class CriDriver(CriStore):
             return None
         stored, config = found
         self._handed[stored.id] = asyncio.get_running_loop().time()
-        return FoundImage(stored.id, stored.user, stored.user_name, config.stop_signal)
+        return FoundImage(image, stored.id, stored.user, stored.user_name, config.stop_signal)
+
+    async def look_at_cgroups(self) -> None:
+        """Whether they are systemd's. Raises ContainerRuntimeError and UnreachableError."""
+        self.uses_systemd = await self.client.uses_systemd()
 
     async def look_at_network(self) -> None:
         """Whether there is one for pods. Raises ContainerRuntimeError and UnreachableError."""
@@ -190,14 +200,16 @@ class CriDriver(CriStore):
         found = await _translated(self.client.sandbox_network(sandbox), "cannot look at the pod's sandbox")
         return ReadySandbox(sandbox, *found)
 
-    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> str:
-        """Its id."""
+    async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> MadeBox:
+        """Its cgroup is named after the program that answers now: another one may have come at the same socket."""
         labels = {**self._labels(order.uid), CONTAINER: box.name}
         is_own = sandbox.has_own_network
         config = _container_config(order, box, labels, has_own_network=is_own)
         sandbox_config = self._sandbox_config(order, has_own_network=is_own)
+        runtime = await _translated(self.client.version(), "cannot create the container")
         making = self.client.create_container(sandbox.id, config, sandbox_config)
-        return await _translated(making, "cannot create the container")
+        made = await _translated(making, "cannot create the container")
+        return MadeBox(made, cgroup_name(runtime.name, made, is_scope=self.uses_systemd))
 
     async def start(self, box: str) -> int:
         """The number of its main process; 0 where it has ended by now."""
@@ -206,23 +218,23 @@ class CriDriver(CriStore):
         return status.pid if status is not None and status.state == RUNNING else 0
 
     async def end_of(self, box: str, seconds: float) -> BoxEnd | None:
-        """The books follow the kernel after some milliseconds."""
+        """The books follow the kernel after some milliseconds. CRI-O may know the end before it knows the code: -1."""
         try:
             async with asyncio.timeout(seconds):
                 while (status := await self.client.status(box)) is not None:
-                    if status.state == EXITED:
+                    if status.state == EXITED and status.exit_code >= 0:
                         return BoxEnd(status.exit_code, status.reason == "OOMKilled")
                     await asyncio.sleep(_PAUSE)
         except (TimeoutError, RuntimeFailure):
             return None
         return None
 
-    async def run_command(self, box: str, command: tuple[str, ...]) -> int:
-        """Its exit code."""
-        running = self.client.run_command(box, command, _COMMAND_SECONDS)
-        output = await _translated(running, f"cannot run `{command[0]}`")
+    async def run_command(self, box: str, command: tuple[str, ...], seconds: int | None) -> int:
+        """Its exit code. containerd ends a command whose caller has gone; CRI-O does so only after its own time-out."""
+        limit = _COMMAND_SECONDS if seconds is None else seconds + _MARGIN_SECONDS
+        output = await _translated(self.client.run_command(box, command, limit), f"cannot run `{command[0]}`")
         if output is None:
-            raise StartError(f"`{command[0]}` has not ended within {_COMMAND_SECONDS} s")
+            raise StartError(f"`{command[0]}` has not ended within {limit} s")
         return output.exit_code
 
     def discard(self, box: str) -> None:
@@ -344,6 +356,14 @@ class CriDriver(CriStore):
                 self._lost = ""
 
 
+def cgroup_name(runtime: str, box: str, *, is_scope: bool) -> str:
+    """What a runtime calls the cgroup of a container. CRI does not tell; containerd and CRI-O each have their way."""
+    is_crio = runtime == CRIO
+    if is_scope:
+        return f"{'crio' if is_crio else 'cri-containerd'}-{box}.scope"
+    return f"crio-{box}" if is_crio else box
+
+
 async def _translated(call: Awaitable[T], what: str) -> T:
     try:
         return await call
@@ -377,7 +397,8 @@ def _box_namespaces(order: SandboxOrder, box: BoxOrder, *, has_own_network: bool
 def _container_config(order: SandboxOrder, box: BoxOrder, labels: dict[str, str], *, has_own_network: bool) -> Message:
     return {
         "metadata": {"name": box.name, "attempt": box.run},
-        "image": {"image": box.image.reference},
+        # CRI-O checks signatures by the name that the pod has, and makes no container without it.
+        "image": {"image": box.image.reference, "user_specified_image": box.image.name},
         "command": box.command,
         "args": box.args,
         "working_dir": box.working_dir,

@@ -88,7 +88,7 @@ PullImageResponse: 1 image_ref string
 RemoveImageRequest: 1 image ImageSpec
 ImageFsInfoRequest:
 ImageFsInfoResponse: 1 image_filesystems []FilesystemUsage, 2 container_filesystems []FilesystemUsage
-ImageSpec: 1 image string
+ImageSpec: 1 image string, 18 user_specified_image string
 Image: 1 id string, 2 repo_tags []string, 3 repo_digests []string, 4 size int, 5 uid Int64Value, 6 username string,
     8 pinned bool
 FilesystemUsage: 1 timestamp int, 2 fs_id FilesystemIdentifier, 3 used_bytes UInt64Value, 4 inodes_used UInt64Value
@@ -105,6 +105,9 @@ SHARED_PROCESSES, OWN_PROCESSES, OF_NODE, OF_TARGET = 0, 1, 2, 3
 OF_POD = SHARED_PROCESSES
 """Of `NamespaceOption`. A pid namespace that is the sandbox's would make `pause` process 1 of every container, and a
 program that ignores SIGTERM by default as process 1 would end of it."""
+
+CRIO = "cri-o"
+"""As CRI-O calls itself."""
 
 SANDBOX_READY = 0
 SYSTEMD_DRIVER = 0

@@ -68,8 +68,8 @@ class HostSettings:
     pace: HostPace = field(default_factory=HostPace)
     # Bytes that are held on each disk and given up when it is full; 0 holds none.
     ballast: int = 0
-    # Of containers that a runtime has systemd make; then the node's cgroups are slices. Empty: plain names.
-    scope_prefix: str = ""
+    # Whether the container runtime has systemd make cgroups; then the node's are slices.
+    uses_slices: bool = False
     # Whether what processes write to the host's files is kept in a layer of their own, and charged to their pods.
     private_root: bool = False
     # Patterns of names of images that are never removed.

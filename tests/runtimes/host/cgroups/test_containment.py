@@ -135,8 +135,8 @@ def test_a_machine_that_does_not_let_us_kill_is_refused(tmp_path: Path) -> None:
             def of_container(self, pod: Pod, container: str) -> Place:
                 return Immortal(kubepods.of_container(pod, container))  # type: ignore[return-value]
 
-            def of_box(self, pod: Pod, container: str, box: str) -> Place:
-                return kubepods.of_box(pod, container, box)
+            def of_box(self, pod: Pod, container: str, cgroup: str) -> Place:
+                return kubepods.of_box(pod, container, cgroup)
 
             def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
                 return kubepods.container_limits(pod, container)

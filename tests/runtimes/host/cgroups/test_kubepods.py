@@ -44,15 +44,15 @@ def test_pods_lie_where_the_kubelet_puts_them(tmp_path: Path) -> None:
 @needs_root
 def test_with_systemd_pods_lie_in_its_slices(tmp_path: Path) -> None:
     """Where a runtime has systemd make scopes: made, limited, found again and removed under the kubelet's names."""
-    chosen = settings(tmp_path, scope_prefix="cri-containerd")
+    chosen = settings(tmp_path, uses_slices=True)
     with node(chosen) as made:
         kubepods = made.kubepods
-        top = CgroupNames("cri-containerd").top(chosen.node_cgroup)
+        top = CgroupNames(are_slices=True).top(chosen.node_cgroup)
         last = top.rpartition("/")[2].removesuffix(".slice")
         pod_cgroup = kubepods.pod_cgroup(replace(BURSTABLE, uid="a-b"))
         qos = f"{top}/{last}-kubepods.slice/{last}-kubepods-burstable.slice"
         assert pod_cgroup == f"{qos}/{last}-kubepods-burstable-poda_b.slice"
-        place = kubepods.of_box(replace(BURSTABLE, uid="a-b"), "c", "0123")
+        place = kubepods.of_box(replace(BURSTABLE, uid="a-b"), "c", "cri-containerd-0123.scope")
         assert place.name == f"{pod_cgroup}/cri-containerd-0123.scope"
         kubepods.of_pod(replace(BURSTABLE, uid="a-b")).create()
         assert set(kubepods.found()) == {"a-b"}

@@ -7,7 +7,7 @@ import pytest
 from jettison.runtimes.linux.cgroups.names import CgroupNames
 
 UID = "6f0b2c1e-9d1a-4a39-8a75-3a7f4f1b2c3d"
-SLICES = CgroupNames("cri-containerd")
+SLICES = CgroupNames(are_slices=True)
 
 
 def test_a_kubelets_slices() -> None:
@@ -19,7 +19,6 @@ def test_a_kubelets_slices() -> None:
     assert burstable == "kubepods.slice/kubepods-burstable.slice"
     last = "kubepods-burstable-pod6f0b2c1e_9d1a_4a39_8a75_3a7f4f1b2c3d.slice"
     assert pod == f"{burstable}/{last}"
-    assert SLICES.box(pod, "0123abcd") == f"{pod}/cri-containerd-0123abcd.scope"
     guaranteed = SLICES.child(kubepods, f"pod{UID}")
     assert guaranteed.endswith("/kubepods-pod6f0b2c1e_9d1a_4a39_8a75_3a7f4f1b2c3d.slice")
 
@@ -41,4 +40,3 @@ def test_plain_names_are_directories() -> None:
     plain = CgroupNames()
     assert plain.top("jettison/node-1") == "jettison/node-1"
     assert plain.child("a", "pod-1") == "a/pod-1"
-    assert plain.box("a/pod-1", "0123") == "a/pod-1/0123"

@@ -96,9 +96,9 @@ def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: P
     memory = mounts.holding("memory")
     if memory is None:
         return NoGround("the memory controller is not mounted")
-    names = CgroupNames(settings.scope_prefix)
+    names = CgroupNames(are_slices=settings.uses_slices)
     # Slices are systemd's, and stand at the root.
-    base = "" if settings.scope_prefix else delegated_cgroup(mounts, proc) or ""
+    base = "" if settings.uses_slices else delegated_cgroup(mounts, proc) or ""
     own = names.top(settings.node_cgroup)
     node = f"{base}/{own}" if base else own
     try:

@@ -113,7 +113,7 @@ class Builder:
     def _slices(self, cgroup_parent: CgroupParent) -> SliceUnits | None:
         """To be told of them, where cgroups are systemd's."""
         memory = cgroup_parent.mounts.holding("memory")
-        if not self.settings.scope_prefix or memory is None:
+        if not self.settings.uses_slices or memory is None:
             return None
         # Loaded only where it is needed.
         from jettison.runtimes.linux.systemd import SliceUnits, Systemd  # noqa: PLC0415

@@ -130,9 +130,9 @@ class Kubepods:
         """With the container's own limits and its oom_score_adj (spec §11)."""
         return self._place(pod, container, self.container_cgroup(pod, container))
 
-    def of_box(self, pod: Pod, container: str, box: str) -> Place:
+    def of_box(self, pod: Pod, container: str, cgroup: str) -> Place:
         """Named by the runtime; with the limits that the runtime sets, too, but watched before it does."""
-        return self._place(pod, container, self._names.box(self.pod_cgroup(pod), box or _NO_BOX))
+        return self._place(pod, container, f"{self.pod_cgroup(pod)}/{cgroup or _NO_BOX}")
 
     def _place(self, pod: Pod, container: str, name: str) -> Place:
         allowed, score = self.container_limits(pod, container)

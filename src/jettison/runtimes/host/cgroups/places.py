@@ -110,10 +110,10 @@ class Places(Protocol):
     def of_container(self, pod: Pod, container: str) -> Place:
         """The same for every run of the container: remove it and create it anew in between."""
 
-    def of_box(self, pod: Pod, container: str, box: str) -> Place:
-        """Where a container runtime puts the container that it knows by this name. Raises StartError without cgroups.
+    def of_box(self, pod: Pod, container: str, cgroup: str) -> Place:
+        """Where a container runtime puts a container, by the name that it gives its cgroup inside the pod's.
 
-        Without a name it is one in which nothing ever is.
+        Without a name it is one in which nothing ever is. Raises StartError without cgroups.
         """
 
     def container_limits(self, pod: Pod, container: str) -> tuple[Limits, int | None]:
@@ -328,7 +328,7 @@ class ProcessGroups:
         """All of its containers' families."""
         return FamilyPlace(self.families, self.pod_name(pod))
 
-    def of_box(self, pod: Pod, container: str, box: str) -> Place:  # noqa: ARG002
+    def of_box(self, pod: Pod, container: str, cgroup: str) -> Place:  # noqa: ARG002
         """A container runtime starts processes in cgroups, and there are none."""
         raise StartError(f"container `{container}`: a container runtime needs cgroups, this node has none")
 

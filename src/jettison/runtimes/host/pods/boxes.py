@@ -91,7 +91,7 @@ class BoxLauncher:
         self._order = sandbox_order(directories, pod)
         # The present run, or the last one until it is off the runtime's books.
         self.box = box
-        self.place = self._place_of("" if box is None else box.id)
+        self.place = self._place_of("" if box is None else box.cgroup or box.id)
         self._upper: tuple[int, str] = (0, "")
 
     @property
@@ -139,12 +139,12 @@ class BoxLauncher:
     ) -> Process | EndedProcess:
         sandbox = await runtime.sandbox(self._order)
         self._directories.addresses = sandbox.addresses
-        box = await runtime.create(sandbox, self._order, order)
-        self.box = BoxRecord(box, _stop_signal(image.stop_signal))
-        self.place = self._place_of(box)
+        made = await runtime.create(sandbox, self._order, order)
+        self.box = BoxRecord(made.id, _stop_signal(image.stop_signal), made.cgroup)
+        self.place = self._place_of(made.cgroup)
         await self._directories.services.make(self.place)
         note(None)
-        pid = await runtime.start(box)
+        pid = await runtime.start(made.id)
         process = self._held(pid)
         return process if process is not None else EndedProcess()
 
@@ -178,11 +178,11 @@ class BoxLauncher:
         found = read_process(pid)
         return None if found is None else processes.adopt(pid, found.start_ticks)
 
-    async def run(self, command: tuple[str, ...], run: int) -> int | None:  # noqa: ARG002
+    async def run(self, command: tuple[str, ...], run: int, seconds: int | None) -> int | None:  # noqa: ARG002
         """A command inside the running container, as probes and hooks are; its exit code."""
         if self.box is None:
             raise StartError(f"container `{self._spec.name}` does not run")
-        return await self._runtime().run_command(self.box.id, command)
+        return await self._runtime().run_command(self.box.id, command, seconds)
 
     def way_in(self, run: int, identity: Identity) -> WayIn:  # noqa: ARG002
         """The runtime knows the namespaces, privileges and filters of the container: it starts commands there."""
@@ -223,9 +223,9 @@ class BoxLauncher:
             raise StartError("this node has no container runtime")
         return runtime
 
-    def _place_of(self, box: str) -> Place:
+    def _place_of(self, cgroup: str) -> Place:
         places = self._directories.services.places
-        return places.of_box(self._directories.pod, self._spec.name, box)
+        return places.of_box(self._directories.pod, self._spec.name, cgroup)
 
     def _prepare(self, run: int) -> None:
         """Its log's directory, and one in which dead runs are counted. May wait for a disk."""

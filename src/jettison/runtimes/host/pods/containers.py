@@ -125,22 +125,19 @@ class Container:
         is_running, was_born = self.process is not None, self.identity is not None
         return FoundContainer(self.spec.name, is_running, was_born, has_remains=is_running or self.place.exists)
 
-    async def run_command(self, command: tuple[str, ...], run: int) -> int | None:
-        """A command inside the running container, as hooks are; its exit code."""
-        return await self._launcher.run(command, run)
-
     async def call_hook(self, kind: HookKind, run: int) -> str:
         """What went wrong with the hook, or nothing."""
         hook = self.spec.post_start if kind is HookKind.POST_START else self.spec.pre_stop
-        return "" if hook is None else await probes.call_hook(hook, self._runner(run), self._address)
+        return "" if hook is None else await probes.call_hook(hook, self._runner(run, None), self._address)
 
     async def ask(self, kind: ProbeKind, run: int) -> probes.Answer:
         """One question of the probe of this kind."""
         spec = next(each for each in self.spec.probes if each.kind is kind)
-        return await probes.ask(spec.action, spec.timeout, self._runner(run), self._address)
+        return await probes.ask(spec.action, spec.timeout, self._runner(run, spec.timeout), self._address)
 
-    def _runner(self, run: int) -> probes.RunCommand:
-        return lambda command: self.run_command(command, run)
+    def _runner(self, run: int, seconds: int | None) -> probes.RunCommand:
+        """For commands inside the running container; their caller waits so long."""
+        return lambda command: self._launcher.run(command, run, seconds)
 
     @property
     def _address(self) -> str:

@@ -51,6 +51,8 @@ class BoxRecord:
 
     id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
     stop_signal: Annotated[int, Meta(ge=1, le=64)] = 15
+    # What its cgroup is called inside the pod's; empty in records of before, where it was the id.
+    cgroup: Annotated[str, Meta(pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,191})?$")] = ""
 
 
 @frozen

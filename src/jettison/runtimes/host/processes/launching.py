@@ -118,8 +118,8 @@ class Launcher:
                 if each >= 0:
                     os.close(each)
 
-    async def run(self, command: tuple[str, ...], run: int) -> int | None:
-        """A command inside the running container, as probes and hooks are; its exit code."""
+    async def run(self, command: tuple[str, ...], run: int, seconds: int | None) -> int | None:  # noqa: ARG002
+        """A command inside the running container, as probes and hooks are; its exit code. It ends with its caller."""
         launch = await self._in_turns(self._launch(command, run, None))
         return await processes.run(self._inside(launch), self.place, self._directories.services.starter)
 

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +20,15 @@ import pytest
 from jettison.runtimes.cri.client import CriClient, Listed
 from jettison.runtimes.cri.driver import NODE
 from jettison.runtimes.cri.store import POD
+from tests.live import engines
 from tests.live.cluster import LiveCluster
+from tests.live.conftest import without_guest
 from tests.live.containerd import IMAGE, PAUSE, Containerd, programs, write_image
+from tests.live.debian import GuestUnavailableError
 from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl
 from tests.live.node import HOLD, LiveNode, pod, python
 from tests.live.registry import Registry
+from tests.runtimes.lying_runtime import lying
 
 WAIT = "trap 'exit 0' TERM; while true; do sleep 0.05; done"
 MAKE = "echo made > /own/made"
@@ -268,6 +274,45 @@ def test_images_are_listed_and_loaded(containerd: Containerd, tmp_path: Path, mo
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run("load", str(tmp_path / "i.tar"))
     assert "cannot load" in caught.value.stderr
+
+
+def test_an_archive_is_loaded_where_crio_keeps_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By podman, into the storage that CRI-O's configuration names; that of podman itself stays as it is."""
+    try:
+        found = engines.programs()
+    except GuestUnavailableError as error:
+        without_guest(str(error), os.environ, is_root=os.geteuid() == 0)
+    # podman wants to see a runtime, though it starts nothing.
+    monkeypatch.setenv("PATH", f"{found}:{programs()}:{os.environ['PATH']}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(found))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".config/containers").mkdir(parents=True)
+    (tmp_path / ".config/containers/policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    write_image(tmp_path / "i.tar", "docker.io/local/extra:1", ["/bin/sh"])
+    # podman takes no longer name for it than 50 characters.
+    short = tempfile.mkdtemp()
+    storage = ["--root", f"{tmp_path}/root", "--runroot", short]
+    config = f'[crio]\nroot = "{storage[1]}"\nrunroot = "{storage[3]}"\nimagestore = ""\nstorage_driver = "overlay"\n'
+    program = [str(Path(sys.executable).with_name("jettison")), "images", "load", "--cri-endpoint"]
+    version = {"runtime_name": "cri-o", "runtime_version": "1.36.3", "runtime_api_version": "v1"}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    try:
+        with lying(tmp_path / "c.sock", {"Version": version}, {"/config": config}):
+            done = run(*program, f"unix://{tmp_path}/c.sock", str(tmp_path / "i.tar"))
+            assert (done.stdout, done.stderr, done.returncode) == ("loaded docker.io/local/extra:1\n", "", 0)
+            listed = run("podman", *storage, "images", "--format", "{{.Repository}}:{{.Tag}}")
+            assert listed.stdout == "docker.io/local/extra:1\n"
+            (tmp_path / "i.tar").write_bytes(b"no archive")
+            assert "cannot load `" in run(*program, f"unix://{tmp_path}/c.sock", str(tmp_path / "i.tar")).stderr
+        with lying(tmp_path / "d.sock", {"Version": version}):
+            refused = run(*program, f"unix://{tmp_path}/d.sock", str(tmp_path / "i.tar")).stderr
+            assert "does not tell where CRI-O keeps them (status 404)" in refused
+    finally:
+        subprocess.run(["umount", "-q", f"{storage[1]}/overlay"], check=False)
+        shutil.rmtree(short)
 
 
 # Seconds; its pings time out after 5.

@@ -25,8 +25,10 @@ VERSION: Message = {"version": "0.1.0", "runtime_name": "liar", "runtime_version
 class LyingRuntime:
     """`asked` is what it was asked: methods and requests."""
 
-    def __init__(self, path: Path, answers: Mapping[str, Lie]) -> None:
+    def __init__(self, path: Path, answers: Mapping[str, Lie], pages: Mapping[str, str]) -> None:
         self._path = path
+        # By their paths, for questions of plain HTTP.
+        self._pages = pages
         self._answers: dict[str, Lie] = {"Version": VERSION, **answers}
         self.asked: list[tuple[str, Message]] = []
         self._writers: list[asyncio.StreamWriter] = []
@@ -46,6 +48,11 @@ class LyingRuntime:
         http.initiate_connection()
         asked: dict[int, tuple[str, bytearray]] = {}
         while data := await reader.read(65536):
+            if data.startswith(b"GET "):
+                found = self._pages.get(data.split()[1].decode())
+                status, body = ("404 Not Found", b"") if found is None else ("200 OK", found.encode())
+                writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+                continue
             for event in http.receive_data(data):
                 number = getattr(event, "stream_id", None) or 0
                 if isinstance(event, RequestReceived):
@@ -72,9 +79,9 @@ class LyingRuntime:
 
 
 @contextmanager
-def lying(path: Path, answers: Mapping[str, Lie]) -> Iterator[LyingRuntime]:
+def lying(path: Path, answers: Mapping[str, Lie], pages: Mapping[str, str] | None = None) -> Iterator[LyingRuntime]:
     """In a thread of its own."""
-    ready, runtime = threading.Event(), LyingRuntime(path, answers)
+    ready, runtime = threading.Event(), LyingRuntime(path, answers, pages or {})
     ends: list[Callable[[], object]] = []
 
     async def run() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ _LOAD_SECONDS = 1800
 _MOST_NAMES, _LONGEST_NAME = 64, 512
 # The one in which containerd keeps what CRI sees.
 _NAMESPACE = "k8s.io"
+_OK = 200
+_PROGRAMS = {"ctr": "comes with containerd", "podman": "can write where CRI-O keeps images"}
 
 
 class Containers(NamedTuple):
@@ -147,22 +150,68 @@ def _shown(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name[:_LONGEST_NAME] for name in names[:_MOST_NAMES]) or ("<none>",)
 
 
-def load_images(socket: Path, archive: Path) -> tuple[str, ...]:
-    """Import an archive; returns the names of what was in it. CRI has no call for that: containerd's own program does.
+async def load_images(socket: Path, archive: Path) -> tuple[str, ...]:
+    """Import an archive; returns the names of what was in it. CRI has no call for that.
 
-    Raises StartError.
+    containerd's own program does it, and podman where CRI-O keeps its images. Raises RuntimeFailure.
     """
-    command = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE, "images", "import", str(archive.resolve())]
+    from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
+    from jettison.runtimes.cri.messages import CRIO  # noqa: PLC0415
+
+    client, path = CriClient(socket), str(archive.resolve())
+    try:
+        is_crio = (await client.version(_PATIENCE)).name == CRIO
+    finally:
+        client.close()
+    if is_crio:
+        lines = _ordered([*podman_order(await _crio_config(socket)), "load", "--quiet", "--input", path], archive)
+        found = (line.partition(": ") for line in lines)
+        return tuple(name.strip() for kind, _, name in found if kind.startswith("Loaded image"))
+    command = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE, "images", "import", path]
+    words = (line.split() for line in _ordered(command, archive))
+    return tuple(each[1] for each in words if len(each) > 1 and each[0] == "unpacking")
+
+
+async def _crio_config(socket: Path) -> bytes:
+    # Docker and Podman are asked in the same way.
+    from jettison.runtimes.adopted.engine_socket import EngineSocket  # noqa: PLC0415
+
+    status, body = await EngineSocket(socket, frozenset({0, os.geteuid()})).exchange("GET", "/config")
+    if status != _OK:
+        raise StartError(f"cannot load images: `{socket}` does not tell where CRI-O keeps them (status {status})")
+    return body
+
+
+def podman_order(config: bytes) -> list[str]:
+    """The beginning of an order to podman that means CRI-O's storage. Raises StartError."""
+    import tomllib  # noqa: PLC0415
+
+    try:
+        told = tomllib.loads(config.decode())["crio"]
+        words = ["podman", "--root", told["root"], "--runroot", told["runroot"]]
+        words += ["--storage-driver", told["storage_driver"]] if told["storage_driver"] else []
+        words += ["--imagestore", told["imagestore"]] if told.get("imagestore") else []
+        for option in told.get("storage_option") or ():
+            words += ["--storage-opt", option]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StartError("cannot load images: CRI-O does not tell where it keeps them") from error
+    if not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise StartError("cannot load images: CRI-O does not tell where it keeps them")
+    return words
+
+
+def _ordered(command: Sequence[str], archive: Path) -> list[str]:
+    """The lines that a program of the runtime prints. Raises StartError."""
+    program = command[0]
     try:
         done = subprocess.run(  # noqa: S603  a program of the machine, with paths that were named on the command line
             command, capture_output=True, text=True, errors="backslashreplace", timeout=_LOAD_SECONDS, check=True
         )
     except FileNotFoundError as error:
-        raise StartError("cannot load images: `ctr` is missing, which comes with containerd") from error
+        raise StartError(f"cannot load images: `{program}` is missing, which {_PROGRAMS[program]}") from error
     except subprocess.TimeoutExpired as error:
-        raise StartError(f"cannot load `{archive}`: `ctr` has not ended within {_LOAD_SECONDS} s") from error
+        raise StartError(f"cannot load `{archive}`: `{program}` has not ended within {_LOAD_SECONDS} s") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        raise StartError(f"cannot load `{archive}`: {lines[-1].removeprefix('ctr: ')}") from error
-    lines = [line.split() for line in done.stdout.splitlines()]
-    return tuple(words[1] for words in lines if len(words) > 1 and words[0] == "unpacking")
+        raise StartError(f"cannot load `{archive}`: {lines[-1].removeprefix(f'{program}: ')}") from error
+    return done.stdout.splitlines()

@@ -46,9 +46,9 @@ def command(context: click.Context, cri_endpoint: str, output: str) -> None:
 def load_command(context: click.Context, archive: Path, cri_endpoint: str) -> None:
     """Import the images of ARCHIVE, as `docker save` or `podman save` writes it.
 
-    `ctr` does it, a part of containerd.
+    `ctr` does it, a part of containerd, or podman where the runtime is CRI-O.
     """
-    for name in load_images(find_socket(cri_endpoint or context.obj), archive):
+    for name in asyncio.run(load_images(find_socket(cri_endpoint or context.obj), archive)):
         click.echo(f"loaded {name}")
 
 

@@ -1,0 +1,77 @@
+"""What a node makes of the container runtime that it finds, where that is CRI-O. containerd is real in `live`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from jettison.errors import ServeError, StartError
+from jettison.node.container_runtime import find_containers, podman_order
+from jettison.node.settings import CRI, NodeSettings
+from jettison.runtimes.grpc.wire import Message
+from tests.runtimes.lying_runtime import lying
+
+VERSION: Message = {"runtime_name": "cri-o", "runtime_version": "1.36.3", "runtime_api_version": "v1"}
+CONFIG = """
+[crio]
+  root = "/v/storage"
+  runroot = "/r/storage"
+  imagestore = "{imagestore}"
+  storage_driver = "overlay"
+  storage_option = [{option}]
+  [crio.api]
+    listen = "/run/crio/crio.sock"
+"""
+WORDS = ["podman", "--root", "/v/storage", "--runroot", "/r/storage", "--storage-driver", "overlay"]
+
+
+@pytest.mark.parametrize(
+    ("imagestore", "option", "more"),
+    [
+        ("", "", []),
+        ("/i", "", ["--imagestore", "/i"]),
+        ("", '"overlay.mountopt=nodev"', ["--storage-opt", "overlay.mountopt=nodev"]),
+    ],
+)
+def test_podman_is_told_where_crio_keeps_its_images(imagestore: str, option: str, more: list[str]) -> None:
+    assert podman_order(CONFIG.format(imagestore=imagestore, option=option).encode()) == [*WORDS, *more]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        b"",
+        b"no toml",
+        b"\xff",
+        b"[crio]\nroot = '/v'\n",
+        b"crio = 'x'",
+        b"crio = []",
+        b"[crio]\nroot = 1\nrunroot = '/r'\nstorage_driver = ''\n",
+        b"[crio]\nroot = '/v'\nrunroot = '/r'\nstorage_driver = ''\nstorage_option = 7\n",
+        b'[crio]\nroot = "/v\\u0000"\nrunroot = "/r"\nstorage_driver = ""\n',
+        b"x = " + b"[" * 10_000,
+    ],
+    ids=lambda config: config[:20].decode("ascii", "replace"),
+)
+def test_a_configuration_that_tells_nothing_is_refused(config: bytes) -> None:
+    with pytest.raises(StartError, match="CRI-O does not tell where it keeps them"):
+        podman_order(config)
+
+
+@pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd runs here")
+def test_the_advice_for_crio_is_a_setting_of_crio(tmp_path: Path) -> None:
+    """Its cgroups are systemd's unless it is told otherwise."""
+    socket = tmp_path / "c.sock"
+    settings = NodeSettings("n", tmp_path, runtime=CRI, cri_endpoint=f"unix://{socket}")
+    answers: dict[str, Message] = {
+        "Version": VERSION,
+        "RuntimeConfig": {"linux": {"cgroup_driver": 0}},
+        "Status": {"status": {"conditions": []}},
+    }
+    with (
+        lying(socket, answers),
+        pytest.raises(ServeError, match=r'cri-o 1\.36\.3 leaves cgroups to systemd.*: set cgroup_manager = "cgroupfs"'),
+    ):
+        asyncio.run(find_containers(settings, lambda _fact: None))

@@ -63,9 +63,10 @@ class Housekeeping:
 
     def _notice(self, change: Change) -> None:
         namespace, name = change.stored.key
+        if namespace and change.type is not ChangeType.DELETED:
+            return
         found = self._store.get(NAMESPACES, "", namespace or name)
-        is_leaving = found is not None and "deletionTimestamp" in found.metadata
-        if is_leaving and (change.type is ChangeType.DELETED or not namespace):
+        if found is not None and "deletionTimestamp" in found.metadata:
             self._wake.set()
 
     def _empty_all(self) -> None:

@@ -145,12 +145,13 @@ def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> User | None:
 
     It has no role yet: that is for `Authenticator.subject`, after each of `impersonation` was allowed.
     """
+    asked = [each for each in headers if each[0].startswith(b"impersonate-")]
+    if not asked:
+        return None
     name = uid = ""
     groups: list[str] = []
     extra: dict[str, list[str]] = {}
-    for key, content in headers:
-        if not key.startswith(b"impersonate-"):
-            continue
+    for key, content in asked:
         text = content.decode("utf-8", "replace")
         if key == _AS_USER:
             name = name or text

@@ -10,6 +10,7 @@ Clients ask such questions, too, by creating a review, an object that is answere
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +52,9 @@ _ABSENT: Final = object()
 _encode = msgspec.json.Encoder().encode
 
 _ATTRIBUTES = ("group", "resource", "subresource", "namespace", "name")
+_MOST_KNOWN: Final = 512
+# A review may ask about a resource with a name of any length. Such answers are not kept.
+_LONGEST_KNOWN: Final = 200
 
 
 class Verdict(NamedTuple):
@@ -73,11 +77,10 @@ class Authorizer:
         reason = ""
         if user.role == "node":
             reason = self._nodes.objection(user.node, access) if user.node else f"unknown node for user {_quoted(user)}"
-        covering = [grant for grant in _covering(user, access) if not (reason and grant.own_only)]
-        if not covering:
-            return Verdict(False, reason)
-        fields = _changeable(covering)
-        return Verdict(True, f"only {', '.join(fields)} may be changed" if fields else "")
+        permit = _permit(user, access)
+        if reason:
+            permit = _permit_of(tuple(grant for grant in permit.grants if not grant.own_only))
+        return permit.verdict if permit.grants else Verdict(False, reason)
 
     def check(self, user: User, access: Access) -> None:
         """Raise the 403 of what `judge` does not permit."""
@@ -102,13 +105,11 @@ class Authorizer:
 
     def most_bytes(self, user: User, access: Access) -> int | None:
         """Of a body of such a request; None: as many as of any."""
-        limits = [grant.most_bytes for grant in _covering(user, access)]
-        known = [each for each in limits if each is not None]
-        return max(known) if limits and len(known) == len(limits) else None
+        return _permit(user, access).most_bytes
 
     def is_limited(self, user: User, access: Access) -> bool:
         """Whether the user may change some fields only."""
-        return bool(_changeable(_covering(user, access)))
+        return bool(_permit(user, access).fields)
 
     def check_fields(self, user: User, access: Access, old: Json, new: Json) -> None:
         """403 where the role names fields and something else has changed. `new` is what is going to be stored.
@@ -117,8 +118,8 @@ class Authorizer:
         where these fields, or the object without them, become larger than such a request may be: a thousand small
         patches would make an object that costs every reader as much as a large one.
         """
-        fields = _changeable(_covering(user, access))
-        most_bytes = self.most_bytes(user, access)
+        permit = _permit(user, access)
+        fields, most_bytes = permit.fields, permit.most_bytes
         if most_bytes is not None and _size(new, fields) > max(most_bytes, _size(old, fields)):
             raise too_large(most_bytes)
         if not fields:
@@ -132,23 +133,47 @@ class Authorizer:
             )
 
 
-def _covering(user: User, access: Access) -> Iterator[Grant]:
-    return (grant for grant in granted(user) if grant.covers(access))
+class _Permit(NamedTuple):
+    """The grants that cover an access, and what follows from all of them together."""
+
+    grants: tuple[Grant, ...]
+    # The fields that may change; empty if all may, because one grant is for the whole object.
+    fields: tuple[str, ...]
+    most_bytes: int | None
+    verdict: Verdict
+
+
+def _permit(user: User, access: Access) -> _Permit:
+    """Remembered: a client asks for the same few things all the time, and every request asks twice."""
+    what = (user.role, user.is_known, access.verb, access.group, access.resource, access.subresource)
+    is_short = len(access.verb) + len(access.group) + len(access.resource) + len(access.subresource) < _LONGEST_KNOWN
+    return _remembered_permit(*what) if is_short else _new_permit(*what)
+
+
+def _new_permit(role: str, is_known: bool, verb: str, group: str, resource: str, subresource: str) -> _Permit:
+    access = Access(verb, group, resource, subresource)
+    return _permit_of(tuple(grant for grant in _granted(role, is_known=is_known) if grant.covers(access)))
+
+
+_remembered_permit = lru_cache(_MOST_KNOWN)(_new_permit)
+
+
+def _permit_of(covering: tuple[Grant, ...]) -> _Permit:
+    is_whole = any(not grant.fields for grant in covering)
+    fields = () if is_whole else tuple(field for grant in covering for field in grant.fields)
+    limits = [grant.most_bytes for grant in covering if grant.most_bytes is not None]
+    most_bytes = max(limits) if limits and len(limits) == len(covering) else None
+    verdict = Verdict(bool(covering), f"only {', '.join(fields)} may be changed" if fields else "")
+    return _Permit(covering, fields, most_bytes, verdict)
 
 
 def granted(user: User) -> tuple[Grant, ...]:
     """The grants of a user; one that is anonymous has none."""
-    return grants(user.role) if user.is_known else ()
+    return _granted(user.role, is_known=user.is_known)
 
 
-def _changeable(covering: Iterator[Grant] | list[Grant]) -> tuple[str, ...]:
-    """The fields that may change; empty if all may, because one grant is for the whole object."""
-    fields: tuple[str, ...] = ()
-    for grant in covering:
-        if not grant.fields:
-            return ()
-        fields += grant.fields
-    return fields
+def _granted(role: str, *, is_known: bool) -> tuple[Grant, ...]:
+    return grants(role) if is_known else ()
 
 
 def _size(value: Json, fields: tuple[str, ...]) -> int:

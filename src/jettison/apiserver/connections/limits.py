@@ -254,6 +254,52 @@ class Answers:
                     turn.set_result(None)
 
 
+class _Deadlines:
+    """`with` them, a task has so many seconds, and then a TimeoutError, as with `asyncio.timeout`.
+
+    All have the same time, so the task that came first is the first whose time is up, and one timer serves all. A timer
+    for each request would be armed and cancelled a thousand times a second, and never rings.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        # When each must be done, the earliest first, and how often its task was cancelled before.
+        self._tasks: dict[asyncio.Task[Any], tuple[float, int]] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None
+        deadline = loop.time() + self._seconds
+        self._tasks[task] = deadline, task.cancelling()
+        if self._timer is None:
+            self._timer = loop.call_at(deadline, self._ring)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        _, cancelled = self._tasks.pop(task, (0.0, 0))
+        if task in self._late:
+            self._late.discard(task)
+            # A task that something else has cancelled as well ends as cancelled.
+            if task.uncancel() <= cancelled and kind is asyncio.CancelledError:
+                raise TimeoutError from error
+
+    def _ring(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for task, (deadline, _) in self._tasks.items():
+            if deadline > now:
+                self._timer = loop.call_at(deadline, self._ring)
+                return
+            if task not in self._late:
+                self._late.add(task)
+                task.cancel()
+
+
 class Limits:
     """An ASGI application around another one."""
 
@@ -272,20 +318,23 @@ class Limits:
         self._watches = Count(self._allowance.watches)
         self._tunnels = Count(self._allowance.tunnels)
         self._bodies = Bodies(self._allowance)
+        self._deadlines = _Deadlines(self._allowance.seconds)
         self._receiving: set[asyncio.Timeout] = set()
         self._ending: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse at once: a queue would only make all clients wait."""
-        if scope["type"] != "http" or scope["path"].strip("/").partition("/")[0] in _HEALTH:
+        path = scope["path"]
+        if scope["type"] != "http" or path.strip("/").partition("/")[0] in _HEALTH:
             await self._app(scope, receive, send)
             return
-        is_watch = is_long_running(scope)
-        if is_watch and not is_tunnel(scope["path"]) and _head_bytes(scope) > _LONGEST_LASTING_HEAD:
+        is_stream = is_tunnel(path)
+        is_watch = is_stream or is_long_running(scope)
+        if is_watch and not is_stream and _head_bytes(scope) > _LONGEST_LASTING_HEAD:
             await _refuse(send, _head_too_large())
             return
         caller = self._caller(scope)
-        count = self._tunnels if is_tunnel(scope["path"]) else self._watches if is_watch else self._requests
+        count = self._tunnels if is_stream else self._watches if is_watch else self._requests
         if caller is None or not count.has_room(caller.name, is_administrator=caller.is_administrator):
             await _refuse(send, _too_many())
             return
@@ -352,7 +401,7 @@ class Limits:
             await send(message)
 
         try:
-            async with asyncio.timeout(self._allowance.seconds):
+            with self._deadlines:
                 await self._app(scope, receive, noting_send)
         except TimeoutError:
             # An answer that has begun can only be broken off, which uvicorn does when nothing follows.
@@ -375,9 +424,7 @@ def is_tunnel(path: str) -> bool:
 
 
 def is_long_running(scope: Scope) -> bool:
-    """A watch, a log that may be followed, or a stream."""
-    if is_tunnel(scope["path"]):
-        return True
+    """A watch, or a log that may be followed."""
     if scope["method"] != "GET":
         return False
     path: str = scope["path"]
@@ -403,10 +450,15 @@ async def read_body(scope: Scope, receive: Receive, most_bytes: int = MOST_BODY_
 
     The rest of a body that is refused is not waited for, so the connection is closed with the answer.
     """
-    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    announced = b"0"
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            announced = value
+            break
     if len(announced) > 18 or (announced.isdigit() and int(announced) > most_bytes):
         raise too_large(most_bytes)
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -415,9 +467,9 @@ async def read_body(scope: Scope, receive: Receive, most_bytes: int = MOST_BODY_
         size += len(part)
         if size > most_bytes:
             raise too_large(most_bytes)
-        parts.append(part)
         if not message.get("more_body", False):
-            return b"".join(parts)
+            return b"".join((*parts, part)) if parts else part
+        parts.append(part)
 
 
 def _head_too_large() -> ApiError:

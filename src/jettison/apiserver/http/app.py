@@ -177,8 +177,12 @@ class Application:
         """The user that sends the request; None when it carries a token that is unknown."""
         # Asked twice for each request: by its limits, and here.
         if _USER not in scope:
-            token = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-            scope[_USER] = self._authenticator.authenticate(None if token is None else token.decode("latin-1"))
+            token: str | None = None
+            for name, value in scope["headers"]:
+                if name == b"authorization":
+                    token = value.decode("latin-1")
+                    break
+            scope[_USER] = self._authenticator.authenticate(token)
         user: User | None = scope[_USER]
         return user
 
@@ -191,9 +195,10 @@ class Application:
                 self._authorizer.check(user, each)
             user = self._authenticator.subject(with_own_groups(wanted))
         request.user = user
-        self._authorizer.check(user, request.access)
+        access = request.access
+        self._authorizer.check(user, access)
         request.resolve()
-        most_bytes = self._authorizer.most_bytes(user, request.access)
+        most_bytes = self._authorizer.most_bytes(user, access)
         request.most_bytes = MOST_BODY_BYTES if most_bytes is None else most_bytes
 
     async def _respond(self, request: Request, scope: Scope, receive: Receive) -> Response:

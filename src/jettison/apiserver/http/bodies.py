@@ -70,7 +70,7 @@ class Expected:
 def read_object(request: Request, expected: Expected, validation: str) -> Json:
     """The object in the body without kind and apiVersion; what it should not have becomes warnings of the request."""
     document = parse_body(request.body, request.content_type, expected)
-    is_json = request.content_type.partition(";")[0].strip().lower() in ("", JSON)
+    is_json = _media_type(request.content_type) in ("", JSON)
     duplicates = duplicate_keys(request.body, document) if is_json and validation != "Ignore" else []
     value, mistakes = check_object(document, expected, validation, duplicates)
     request.warnings += mistakes
@@ -110,7 +110,7 @@ def parse_body(body: bytes, content_type: str, expected: Expected) -> Any:
 
 def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
     """As above; what cannot be read is an InputError in Go's words."""
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = _media_type(content_type)
     if media_type == YAML:
         return parse_yaml(body)
     if media_type == protobuf.CONTENT_TYPE:
@@ -126,6 +126,10 @@ def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
         code=415,
         reason="UnsupportedMediaType",
     )
+
+
+def _media_type(content_type: str) -> str:
+    return content_type if content_type == JSON else content_type.partition(";")[0].strip().lower()
 
 
 def kind_of(document: Any) -> tuple[str, str]:

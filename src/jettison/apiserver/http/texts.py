@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -126,11 +126,16 @@ def depth_of(value: Any) -> int:
 
 
 def _count_keys(value: Any) -> int:
+    items: Iterable[Any] = ()
+    count = 0
     if type(value) is dict:
-        return len(value) + sum(_count_keys(item) for item in value.values() if type(item) in (dict, list))
-    if type(value) is list:
-        return sum(_count_keys(item) for item in value if type(item) in (dict, list))
-    return 0
+        items, count = value.values(), len(value)
+    elif type(value) is list:
+        items = value
+    for item in items:
+        if type(item) is dict or type(item) is list:
+            count += _count_keys(item)
+    return count
 
 
 def duplicate_keys(data: bytes, value: Any) -> list[str]:

@@ -108,7 +108,10 @@ class Resource:
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, if there is one."""
-        return next((each for each in self.subresources if each.name == name), None)
+        for each in self.subresources:
+            if each.name == name:
+                return each
+        return None
 
 
 def _status(kind: str) -> Subresource:

@@ -153,7 +153,8 @@ class Store:
         self._least_history = least_history
         self.patience_seconds = patience_seconds
         self._history_bytes = 0
-        self._decoded: deque[Stored] = deque()
+        # With their sizes.
+        self._decoded: deque[tuple[Stored, int]] = deque()
         self._decoded_bytes = 0
         # What is written but not durable yet; None is a removal.
         self._ahead: dict[tuple[str, Key], tuple[int, Stored | None]] = {}
@@ -346,8 +347,9 @@ class Store:
 
     def head(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         """The object as the next write will find it. Not for answers: it may not be durable yet."""
-        ahead = self._ahead.get((resource.storage, (namespace, name)))
-        return ahead[1] if ahead is not None else self.get(resource, namespace, name)
+        key = (namespace, name)
+        ahead = self._ahead.get((resource.storage, key))
+        return ahead[1] if ahead is not None else self._shelves[resource.storage].objects.get(key)
 
     def put(
         self,
@@ -387,8 +389,7 @@ class Store:
             self._ahead[stored.storage, stored.key] = (stored.version, stored)
             return stored
         stored = Stored.of(resource.storage, (namespace, name), self._last + 1, value, managed)
-        size = stored.size
-        if most_bytes is not None and size > most_bytes and (previous is None or size > previous.size):
+        if most_bytes is not None and stored.size > most_bytes and (previous is None or stored.size > previous.size):
             raise too_large(most_bytes)
         return self._write(stored, previous, is_removal=False)
 
@@ -523,11 +524,12 @@ class Store:
 
     def _release(self, superseded: Stored) -> None:
         """Keep the value a little longer than its version: watches hear of the change only now."""
-        self._decoded.append(superseded)
-        self._decoded_bytes += superseded.size
+        size = superseded.size
+        self._decoded.append((superseded, size))
+        self._decoded_bytes += size
         while self._decoded_bytes > _DECODED_BYTES:
-            oldest = self._decoded.popleft()
-            self._decoded_bytes -= oldest.size
+            oldest, size = self._decoded.popleft()
+            self._decoded_bytes -= size
             oldest.release()
 
     def _forget_old(self) -> None:

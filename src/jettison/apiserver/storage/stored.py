@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -113,7 +113,7 @@ class Stored:
     @property
     def size(self) -> int:
         """What it takes in memory, about: of bytes that are shared with others, nothing."""
-        return len(self.bare)
+        return len(self._bare or self.bare)
 
     @property
     def object(self) -> Json:
@@ -150,11 +150,13 @@ class Stored:
 
     def document(self, resource: Resource) -> bytes:
         """As a single object is shown: with kind and apiVersion."""
-        return b'{"kind":"%s","apiVersion":"%s",%s' % (
-            resource.kind.encode(),
-            resource.api_version.encode(),
-            self.body[1:],
-        )
+        return _opening(resource) + self.body[1:]
+
+
+@cache
+def _opening(resource: Resource) -> bytes:
+    """How every object of a resource begins; a resource is a row of a table."""
+    return b'{"kind":"%s","apiVersion":"%s",' % (resource.kind.encode(), resource.api_version.encode())
 
 
 def _stamped(value: Json, version: int) -> Json:
@@ -221,9 +223,10 @@ class Feed:
         """Called by the store when the change is durable, in the order of versions."""
         self._changes.append(change)
         self.end += 1
-        waiting, self._waiting = self._waiting, set()
-        for wake in waiting:
-            wake()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, set()
+            for wake in waiting:
+                wake()
 
     def forget_first(self) -> None:
         """Called by the store: the oldest change is too old."""

@@ -67,6 +67,8 @@ class DeleteOptions:
 
     def check(self) -> None:
         """Raise 422 for what cannot be."""
+        if self.is_silent_on_dependents and not self.dry_run:
+            return
         if mistakes := list(self._mistakes()):
             raise invalid_options("DeleteOptions", mistakes)
 
@@ -118,6 +120,8 @@ def check_preconditions(
     resource: Resource, stored: Stored, options: DeleteOptions, *, take_empty: bool = False
 ) -> None:
     """409 if this is not the object or the version that was meant. `take_empty`: an empty text is no condition."""
+    if options.uid is None and options.version is None:
+        return
     metadata = stored.metadata
     name, uid, version = metadata["name"], metadata["uid"], metadata["resourceVersion"]
     if resource is NAMESPACES:

@@ -194,6 +194,8 @@ class Evictions:
 
     def _turn_before(self, verdict: Verdict) -> asyncio.Future[None] | None:
         """The turn of the client that counts one of these budgets, if one has a turn."""
+        if not self.turns.are_given:
+            return None
         asked = (verdict, *verdict.further) if isinstance(verdict, Allowed) else (verdict,)
         keys = [(each.budget.namespace, each.budget.name) for each in asked if each.budget is not None]
         return next((turn for key in keys if (turn := self.turns.of(key)) is not None), None)
@@ -209,7 +211,7 @@ class Evictions:
         for each in (verdict, *verdict.further):
             if each.status is not None and each.budget is not None and not order.is_dry_run:
                 self._spend(each.budget, each.status, order.name, now_ns)
-        self._commit(order, order.options, now_ns)
+        self._commit(order, found, order.options, now_ns)
         return True
 
     def _evict_exempt(self, order: Order, found: Stored, now_ns: int, *, may_retry: bool) -> bool:
@@ -219,7 +221,7 @@ class Evictions:
         if is_pending and not order.has_own_version:
             options = replace(options, version=found.metadata["resourceVersion"])
         try:
-            self._commit(order, options, now_ns)
+            self._commit(order, found, options, now_ns)
         except Conflict:
             if order.has_own_version or self._settings.strict or not may_retry:
                 raise
@@ -232,18 +234,15 @@ class Evictions:
         if not (self._settings.strict and order.has_own_version):
             options = replace(options, version=found.metadata["resourceVersion"])
         try:
-            self._commit(order, options, now_ns)
+            self._commit(order, found, options, now_ns)
         except Conflict as error:
             if order.has_own_version:
                 raise
             raise refused(unprocessed(budget)) from error
 
-    def _commit(self, order: Order, options: DeleteOptions, now_ns: int) -> None:
+    def _commit(self, order: Order, found: Stored, options: DeleteOptions, now_ns: int) -> None:
         """Write the reason on the pod, then delete it: a client that sees the deletion also sees the reason."""
         if not order.is_dry_run:
-            found = self._store.head(PODS, order.namespace, order.name)
-            if found is None:
-                raise not_found(PODS, order.name)
             check_preconditions(PODS, found, options, take_empty=True)
             marked = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns), is_for_removal=True)
             options = at_version(options, str(marked.version))
@@ -353,6 +352,11 @@ class Turns:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._given: dict[Key, asyncio.Future[None]] = {}
+
+    @property
+    def are_given(self) -> bool:
+        """Whether any client has a turn."""
+        return bool(self._given)
 
     def of(self, key: Key) -> asyncio.Future[None] | None:
         """What to await before this budget is spent; not to be cancelled."""

@@ -50,6 +50,7 @@ class WatchPace(NamedTuple):
 
 PACE: Final = WatchPace()
 
+_OPENINGS: Final = {kind: b'{"type":"%s","object":' % kind.value.encode() for kind in ChangeType}
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _SECOND_NS: Final = 10**9
 _LONGEST_SELECTORS: Final = 2000
@@ -82,6 +83,7 @@ class Watcher:
             tables.check_include(self._include)
         if self._form.shape == forms.METADATA_LIST:
             raise not_of_this_shape(resource.group, resource.kind, self._form.shape)
+        self._shown_as = (resource.api_version, self._form.shape, self._form.api_version)
         self._has_columns = False
         self._is_bookmarked = request.is_set("allowWatchBookmarks")
         self._feed = store.feed(resource)
@@ -176,7 +178,9 @@ class Watcher:
                 self._place += 1
                 self._version = change.stored.version
                 if self._told is None or change.stored.key <= self._told:
-                    yield from self._changed(change)
+                    line = self._changed(change)
+                    if line is not None:
+                        yield line
             elif self._told is None:
                 return
             elif (stored := self._store.next_after(self._resource, self._namespace, self._told)) is not None:
@@ -191,31 +195,31 @@ class Watcher:
     def _takes(self, stored: Stored) -> bool:
         return self._selection.is_everything or self._selection.takes(stored.object)
 
-    def _changed(self, change: Change) -> Iterator[bytes]:
+    def _changed(self, change: Change) -> bytes | None:
+        """What the client is told of it."""
         kind, stored, previous = change
         namespace, name = stored.key
         if self._namespace not in (None, namespace) or self._name not in (None, name):
-            return
+            return None
         if stored.version <= self._since:
-            return  # the client has seen it, on a server that was ahead of this one
+            return None  # the client has seen it, on a server that was ahead of this one
         if not self._selection.is_everything:
             was = previous is not None and self._selection.takes(previous.object)
             is_now = kind is not ChangeType.DELETED and self._selection.takes(stored.object)
             if not was and not is_now:
-                return
+                return None
             if not is_now and kind is not ChangeType.DELETED and previous is not None:
                 # It no longer matches: sent as deleted, as it last matched, at the version of the change.
                 version, last = stored.version, previous
-                yield self._text(
+                return self._text(
                     ChangeType.DELETED,
                     version,
                     lambda: self._line(
                         ChangeType.DELETED, Stored.of(last.storage, last.key, version, last.object, last.managed)
                     ),
                 )
-                return
             kind = ChangeType.DELETED if not is_now else ChangeType.MODIFIED if was else ChangeType.ADDED
-        yield self._text(kind, stored.version, partial(self._line, kind, stored))
+        return self._text(kind, stored.version, partial(self._line, kind, stored))
 
     def _text(self, kind: ChangeType, version: int, make: Callable[[], bytes]) -> bytes:
         """One text for all watchers that send the same; a version belongs to one change."""
@@ -223,13 +227,13 @@ class Watcher:
         if self._form.shape == forms.TABLE:
             # Rows say how old an object is.
             drawn = (self._include, self._has_columns, self._clock.now_ns() // _SECOND_NS)
-        key = (version, kind, self._resource.api_version, self._form.shape, self._form.api_version, drawn)
+        key = (version, kind, self._shown_as, drawn)
         text = self._feed.text(key, make)
         self._has_columns = True
         return text
 
     def _line(self, kind: ChangeType, stored: Stored) -> bytes:
-        return b'{"type":"%s","object":%s}\n' % (kind.value.encode(), self._shown(stored))
+        return b"%s%s}\n" % (_OPENINGS[kind], self._shown(stored))
 
     def _shown(self, stored: Stored) -> bytes:
         match self._form.shape:

@@ -1,22 +1,26 @@
 """What a connection may cost: bytes and seconds of its heads, and what is written to it and not read.
 
-uvicorn parses with llhttp, which collects headers without any limit, and waits for them without a deadline. It also
-sends the head of an answer apart from its body: two records of TLS, two calls of the kernel and two wake-ups of the
-client, for answers that mostly have 200 bytes. asyncio would buffer 576 KiB for a client that does not read, and wait
-for it without a deadline.
+uvicorn parses with llhttp, which collects headers without any limit, and waits for them without a deadline. asyncio
+would buffer 576 KiB for a client that does not read, and wait for it without a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jettison.apiserver.connections.endpoint import keep_alive
+from jettison.apiserver.connections.exchange import Exchange
 from jettison.apiserver.connections.limits import ConnectionPatience, is_tunnel
 from jettison.apiserver.connections.quotas import ConnectionQuotas
+
+if TYPE_CHECKING:
+    from uvicorn._types import HTTPScope
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
@@ -24,41 +28,12 @@ MOST_HEAD_BYTES = 64 * 1024
 CLOSE_SECONDS = 0.5
 """How long a connection may take to close when the server stops."""
 
-_SMALL = 16 * 1024
-"""What fits into one record of TLS is worth being copied into one piece."""
-
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TUNNEL_BYTES = 32 * 1024
 """What is read of a tunnel before its other end has taken it."""
 
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
-
-
-class _OnePiece:
-    """The transport as an answer sees it: a head that says how long its body is waits for the body."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        head, self._head = self._head, b""
-        if head and len(data) > _SMALL:
-            self._transport.writelines((head, data))
-        elif head or not data.startswith(b"HTTP/1.1 ") or b"\r\ncontent-length: " not in data:
-            self._transport.write(head + data)
-        else:
-            self._head = data
-
-    def flush(self) -> None:
-        """The answer to a HEAD has a length and no body."""
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
 
 
 class _TunnelProtocol(asyncio.StreamReaderProtocol):
@@ -89,12 +64,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._patience = patience
         self._stall: asyncio.TimerHandle | None = None
         self._ignoring: asyncio.TimerHandle | None = None
+        self.cycle: Exchange | None = None  # type: ignore[assignment]
         self._head_bytes = 0
+        # Of the request line and the headers that are parsed; of all that came, there may be more.
+        self._parsed_bytes = 0
         self._ignored_bytes = 0
         self._is_in_head = True
         self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._answers: _OnePiece
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
         # A request for another protocol: what comes behind it is not HTTP.
         self._is_upgrade = False
         self._early = bytearray()
@@ -103,7 +82,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The deadline runs from the handshake on: a connection that sends nothing is the cheapest attack."""
         super().connection_made(transport)
-        self._answers = _OnePiece(transport)
         self._start_clock()
         # An answer waits while its last two pieces are not with the kernel: one is in the buffer of TLS, one in that of
         # the socket below it, which asyncio does not expose.
@@ -117,19 +95,26 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self._stop_stall()
         self._stop_ignoring()
+        self._stop_idling()
         self._quotas.remove(self)
-        super().connection_lost(exc)
+        self.connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.lose()
+        if self.flow is not None:
+            self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        self.parser = None  # type: ignore[assignment]
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is being answered; a handshake is none."""
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is None or cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete
 
     @property
     def has_whole_body(self) -> bool:
         """Whether all of the newest request has come. Those before it have come anyway, also where they still wait."""
-        return not self.cycle.more_body
+        return self.cycle is not None and not self.cycle.more_body
 
     def take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The connection itself, for a request that was answered with another protocol. HTTP is over on it.
@@ -137,7 +122,7 @@ class GuardedProtocol(HttpToolsProtocol):
         It stays counted as what it was until it is closed. That is done by `leave`.
         """
         self._stop_stall()
-        self._unset_keepalive_if_required()
+        self._stop_idling()
         keep_alive(self.transport.get_extra_info("socket"))
         reader = asyncio.StreamReader(_TUNNEL_BYTES, self.loop)
         protocol = _TunnelProtocol(self, reader, self.loop)
@@ -151,7 +136,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def leave(self) -> None:
         """The end of what was taken over. Nothing that uvicorn could still want to say belongs there."""
-        self.cycle.disconnected = True
+        if self.cycle is not None:
+            self.cycle.disconnected = True
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -189,8 +175,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Garbage after a request whose answer has begun ends the connection: a 400 must not be written into it."""
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or not cycle.response_started or cycle.response_complete:
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             super().send_400_response(msg)
         else:
             self.transport.close()
@@ -215,38 +200,78 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Called by the parser at the first byte of a request."""
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
         self._is_in_head = True
-        self._head_bytes = self._ignored_bytes = 0
+        self._head_bytes = self._parsed_bytes = self._ignored_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+        # Four more for each header: the colon, the blank and the end of its line.
+        self._parsed_bytes += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
         """The head may have come in one piece, so its size is known only now."""
         self._is_in_head = False
         self._stop_clock()
-        # Four more for each header: the colon, the blank and the end of its line.
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > MOST_HEAD_BYTES:
+        if len(self.url) + self._parsed_bytes > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
         elif not self.transport.is_closing():
-            self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
-            super().on_headers_complete()
-            self.cycle.transport = cast("asyncio.Transport", self._answers)
+            self._begin_exchange()
+
+    def _begin_exchange(self) -> None:
+        version = self.parser.get_http_version()
+        address = httptools.parse_url(self.url)
+        path = address.path.decode("ascii")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": _ASGI,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "connection": self,
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": address.path,
+            "query_string": address.query or b"",
+            "headers": self.headers,
+        }
+        self.scope = cast("HTTPScope", scope)
+        before, is_kept = self.cycle, version != "1.0" and self.parser.should_keep_alive()
+        self.cycle = exchange = Exchange(self, scope, keep_alive=is_kept, waits_for_continue=self.expect_100_continue)
+        if before is None or before.response_complete:
+            self._start(exchange)
+        else:
+            # Requests that come before the answer to the last wait for it.
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+
+    def _start(self, exchange: Exchange) -> None:
+        self.tasks.add(self.loop.create_task(exchange.run(self.app)))
 
     def on_body(self, body: bytes) -> None:
         """What follows a refused head belongs to no request; what follows an answer is ignored, up to a limit."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.cycle is None:
             return
-        if self.cycle.response_complete:
-            self._ignored_bytes += len(body)
-            if self._ignored_bytes > self._patience.ignored_bytes:
-                self.transport.close()
-        super().on_body(body)
+        if not self.cycle.response_complete:
+            self.cycle.take_body(body)
+            return
+        self._ignored_bytes += len(body)
+        if self._ignored_bytes > self._patience.ignored_bytes:
+            self.transport.close()
 
     def on_message_complete(self) -> None:
         """The body is complete."""
         self._stop_ignoring()
-        if not self.transport.is_closing():
-            super().on_message_complete()
+        if not self.transport.is_closing() and self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.end_body()
 
     def shutdown(self) -> None:
         """TLS sends a close and waits for the client's; a client that keeps an idle connection may never send one."""
@@ -256,14 +281,32 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The last answer of a connection that stops closes it, too."""
-        self._answers.flush()
-        if self.cycle.more_body and not self.transport.is_closing():
-            # It was answered before its body was read. The rest is read and ignored until the client notices.
-            self._stop_ignoring()
-            self._ignoring = self.loop.call_later(self._patience.ignoring_seconds, self.drop)
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            if self.cycle is not None and self.cycle.more_body:
+                # It was answered before its body was read. The rest is read and ignored until the client notices.
+                self._stop_ignoring()
+                self._ignoring = self.loop.call_later(self._patience.ignoring_seconds, self.drop)
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start(self.pipeline.pop()[0])  # type: ignore[arg-type]
+            else:
+                self._idle_since = self.loop.time()
+                if self._idle_timer is None:
+                    self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_idle)
         if self._is_stopping:
             self._abort_soon()
+
+    def _close_idle(self) -> None:
+        """One timer for all pauses between requests, which looks whether this one has been long enough."""
+        self._idle_timer = None
+        if not self.is_idle or self._deadline is not None:
+            return  # the end of the next answer starts it again
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._idle_timer = self.loop.call_later(left, self._close_idle)
+        elif not self.transport.is_closing():
+            self.transport.close()
 
     def _abort_soon(self) -> None:
         if self.transport.is_closing():
@@ -277,6 +320,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stop_idling(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
     def _stop_ignoring(self) -> None:
         if self._ignoring is not None:
@@ -293,7 +341,6 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         # In the middle of a pipelined answer nothing may be written; the client sees the end of the connection.
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete:
+        if self.is_idle:
             self.transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
         self.transport.close()

@@ -129,7 +129,7 @@ class DaemonSetController:
         self._revisions = Revisions(around, OWNER_KIND, REVISION_LABEL)
         self._failed = FailedDaemons(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("daemon set", self._reconcile, workers=_WORKERS)
-        self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._sets, lambda change: (change.key,))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
         self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
         self._reconciler.follow(self._nodes, self._changed_nodes)

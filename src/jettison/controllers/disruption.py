@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from jettison.clock import Clock
@@ -37,7 +38,7 @@ from jettison.manifests.budgets import budget_from, budget_status_data, workload
 from jettison.manifests.pod_view import DISRUPTION_TARGET, PodView, checked_pod, has_ended
 from jettison.manifests.pods import is_mirror
 from jettison.manifests.times import parse_time, time_text
-from jettison.runtimes.kube.cache import Cache, Change, Key, View, key_of
+from jettison.runtimes.kube.cache import Cache, Change, Key, View
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import (
     BUDGETS,
@@ -77,6 +78,8 @@ _NO_SCALE: Final = "does not implement the scale subresource"
 _ABSENT: Final[Mapping[tuple[str, str], ScaleFailure]] = {
     ("batch/v1", "CronJob"): ScaleFailure(f"cronjobs.batch {_NO_SCALE}"),
 }
+
+_FEW_LABELS: Final = 16
 
 K = TypeVar("K", bound=Hashable)
 
@@ -151,7 +154,7 @@ class DisruptionController:
             self._reconciler.queue.add_after(key, (sync.recheck_ns - now_ns) / _SECOND_NS)
 
     def _rewritten(self, change: Change) -> Iterator[Key]:
-        key = key_of(change.newest)
+        key = change.key
         if change.is_resync or change.newest["metadata"]["resourceVersion"] != self._written.get(key):
             yield key
 
@@ -189,19 +192,19 @@ class DisruptionController:
         document = self._pods.get(key)
         return Subject("Pod", key[1], key[0]) if document is None else subject_of("Pod", document)
 
-    def _wakened(self, change: Change) -> Iterator[Key]:
+    def _wakened(self, change: Change) -> Iterable[Key]:
         """The budgets of a pod, and those that it has just left. At a resync the budgets come by themselves."""
-        if change.is_resync:
-            return
-        namespace = key_of(change.newest)[0]
-        old, new = (None if each is None else each["metadata"].get("labels") or {} for each in change)
+        selectors = () if change.is_resync else self._selectors.group(change.key[0]).items()
+        if not selectors:
+            return ()
+        old, new = (None if each is None else each["metadata"].get("labels") or {} for each in (change.old, change.new))
         if old == new:
             old = None  # asked once is enough
-        chosen = []
-        for key, selector in self._selectors.group(namespace).items():
+        woken, chosen = [], []
+        for key, selector in selectors:
             is_chosen = new is not None and selector.matches(new)
             if is_chosen or (old is not None and selector.matches(old)):
-                yield key
+                woken.append(key)
             if is_chosen:
                 chosen.append(key[1])
         if len(chosen) > 1 and change.new is not None:
@@ -209,17 +212,18 @@ class DisruptionController:
             which = f"Pod {quote(pod.namespace)}/{quote(pod.name)} matches multiple PodDisruptionBudgets."
             message = f"{which}  Chose {quote(chosen[0])} arbitrarily."
             self._around.events.tell(SOURCE, pod, "MultiplePodDisruptionBudgets", message, WARNING)
+        return woken
 
     def _rescaled(self, change: Change) -> Iterable[Key]:
         if change.is_resync or not change.differs(_replicas):
             return ()
-        return tuple(self._selectors.group(key_of(change.newest)[0]))
+        return tuple(self._selectors.group(change.key[0]))
 
     def _note_departure(self, change: Change) -> None:
         if change.new is not None or change.old is None:
             return
         now_ns = self._around.clock.now_ns()
-        key = key_of(change.old)
+        key = change.key
         self._departed.pop(key, None)
         self._departed[key] = now_ns
         while (oldest := next(iter(self._departed.items())))[1] + 2 * _LONGEST_LAG_NS < now_ns:
@@ -269,7 +273,7 @@ class GuardedPods:
 
     def _take(self, change: Change) -> None:
         if change.new is not None and not change.is_resync and not is_mirror(change.new):
-            shelves = self._shelves.setdefault(key_of(change.new)[0], {})
+            shelves = self._shelves.setdefault(change.key[0], {})
             shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
 
     def _forget(self, shelf: str) -> None:
@@ -283,8 +287,20 @@ class GuardedPods:
 
 def _shelf(pod: Document) -> str:
     """No namespace has a blank in it."""
-    labels = pod["metadata"].get("labels") or {}
-    return f"{key_of(pod)[0]} {'mirror' if is_mirror(pod) else sorted(labels.items())}"
+    metadata = pod["metadata"]
+    namespace = metadata.get("namespace") or ""
+    if is_mirror(pod):
+        return f"{namespace} mirror"
+    labels = (metadata.get("labels") or {}).items()
+    # The pods of a workload have the same few.
+    return (_remembered_shelf if len(labels) <= _FEW_LABELS else _shelf_of)(namespace, *labels)
+
+
+def _shelf_of(namespace: str, *labels: tuple[str, str]) -> str:
+    return f"{namespace} {sorted(labels)}"
+
+
+_remembered_shelf: Final = lru_cache(256)(_shelf_of)
 
 
 class Pace(Generic[K]):
@@ -404,7 +420,7 @@ class StaleConditions:
 
 
 def _announced(change: Change) -> Iterable[Key]:
-    return () if change.new is None or _announcement(change.new) is None else (key_of(change.new),)
+    return () if change.new is None or _announcement(change.new) is None else (change.key,)
 
 
 def _announcement(pod: Document) -> Document | None:

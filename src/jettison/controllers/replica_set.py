@@ -80,7 +80,7 @@ class ReplicaSetController:
         self._failures = QuickFailures(around.clock)
         self._batches = PodBatches(around, owner_kind, replicated.source, self._failures)
         self._reconciler: Reconciler[Key] = Reconciler(replicated.title, self._reconcile, workers=_WORKERS)
-        self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._sets, lambda change: (change.key,))
         self._reconciler.follow(pods, WokenOwners(owner_kind, self._sets))
 
     async def run(self) -> None:

@@ -108,7 +108,7 @@ class StatefulSetController:
         self._expectations.follow(pods, OWNER_KIND.key_from)
         self._failures = QuickFailures(around.clock)
         self._reconciler: Reconciler[Key] = Reconciler("stateful set", self._reconcile, workers=_WORKERS)
-        self._reconciler.follow(self._sets, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._sets, lambda change: (change.key,))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._sets))
         self._reconciler.follow(self._revisions.cache, WokenOwners(OWNER_KIND, self._sets))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from jettison.engine.numbers.quantity import ZERO, Quantity, parse
@@ -47,12 +46,24 @@ def placeable_pod_from(document: dict[str, Any]) -> PlaceablePod:
 def refreshed(pod: PlaceablePod, document: dict[str, Any]) -> PlaceablePod:
     """The pod with another status, and perhaps an end in sight: what its spec and labels say takes 20 times as long."""
     view = PodView(document)
-    return replace(
-        pod,
-        nominated_node=view.nominated_node,
-        is_terminating=view.is_terminating,
-        is_preempted=view.is_preempted,
-        started_ns=_started_ns(view),
+    # Not `replace`, which takes four times as long: every change of a pod comes here.
+    return PlaceablePod(
+        pod.key,
+        pod.uid,
+        pod.priority,
+        pod.claim,
+        pod.tolerations,
+        pod.affinity,
+        pod.labels,
+        pod.group,
+        pod.node,
+        view.nominated_node,
+        pod.scheduler,
+        pod.gates,
+        pod.may_preempt,
+        view.is_terminating,
+        view.is_preempted,
+        _started_ns(view),
     )
 
 

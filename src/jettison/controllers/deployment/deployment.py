@@ -318,7 +318,7 @@ class DeploymentController:
         self._by_set = pods.index(ByController)
         self._claims = Claims(around.client, OWNER_KIND, REPLICA_SETS)
         self._reconciler: Reconciler[Key] = Reconciler("deployment", self._reconcile, workers=_WORKERS)
-        self._reconciler.follow(self._deployments, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._deployments, lambda change: (change.key,))
         self._reconciler.follow(self._sets, WokenOwners(OWNER_KIND, self._deployments))
         self._reconciler.follow(pods, self._ended)
 

@@ -9,7 +9,7 @@ once per dependent, and its end is noticed within two.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from jettison.clock import Clock
 from jettison.controllers.machinery.objects import find_kind, is_terminating
 from jettison.controllers.machinery.reconciler import Surroundings
 from jettison.errors import InputError, NotFound
-from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache, Caches, Change, Key, key_of
+from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache, Caches, Change, Key
 from jettison.runtimes.kube.client import Document
 from jettison.runtimes.kube.kinds import (
     BUDGETS,
@@ -95,35 +95,35 @@ class Ownership:
         """All that name this uid among their owners."""
         return list(self._dependents.get(uid, ()))
 
-    def touched(self, kind: Kind, change: Change) -> Iterator[Item]:
-        """Which objects a change concerns: the object itself, its dependents, and owners that wait for its end."""
-        item = Item(kind, key_of(change.newest))
-        if change.new is not None and (change.is_resync or change.differs(_bonds)):
-            yield item
-        if change.is_resync:
-            return
-        if change.new is None:
-            yield from self.dependents(change.newest["metadata"]["uid"])
-        if change.old is not None and change.differs(owner_uids):
-            for uid in owner_uids(change.old):
-                if uid in self._items:
-                    yield self._items[uid]
+    def touched(self, kind: Kind, change: Change) -> list[Item]:
+        """Which objects a change concerns: the object itself, where it has owners or dependents to be looked at, its
+        dependents, and owners that wait for its end.
+        """
+        items: list[Item] = []
+        new = change.new
+        if new is None:
+            items += self.dependents(change.newest["metadata"]["uid"])
+        elif (references_of(new) or new["metadata"].get("finalizers")) and (change.is_resync or change.differs(_bonds)):
+            items.append(Item(kind, change.key))
+        if change.old is not None and not change.is_resync and references_of(change.old) and change.differs(owner_uids):
+            items += [self._items[uid] for uid in owner_uids(change.old) if uid in self._items]
+        return items
 
     def _take(self, kind: Kind, change: Change) -> None:
         if change.is_resync:
             return
-        item = Item(kind, key_of(change.newest))
-        if change.old is not None:
-            known = self._items.get(change.old["metadata"]["uid"])
-            if known == item:
-                del self._items[change.old["metadata"]["uid"]]
+        item = Item(kind, change.key)
+        own = change.newest["metadata"]["uid"]
+        former = None if change.old is None else change.old["metadata"]["uid"]
+        if former is not None and (change.new is None or former != own) and self._items.get(former) == item:
+            del self._items[former]
         owners = frozenset() if change.new is None else owner_uids(change.new)
         for uid in self._owners.pop(item, frozenset()) - owners:
             self._dependents[uid].pop(item, None)
             if not self._dependents[uid]:
                 del self._dependents[uid]
         if change.new is not None:
-            self._items[change.new["metadata"]["uid"]] = item
+            self._items[own] = item
         if owners:
             self._owners[item] = owners
         for uid in owners:

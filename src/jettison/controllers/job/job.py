@@ -101,7 +101,7 @@ class JobController:
         self._back_offs: dict[Key, tuple[str, BackOff]] = {}
         self._written: dict[Key, int] = {}
         self._reconciler: Reconciler[Key] = Reconciler("job", self._reconcile, workers=_WORKERS)
-        self._reconciler.follow(self._jobs, lambda change: (key_of(change.newest),))
+        self._reconciler.follow(self._jobs, lambda change: (change.key,))
         self._reconciler.follow(pods, WokenOwners(OWNER_KIND, self._jobs))
 
     async def run(self) -> None:

@@ -57,7 +57,7 @@ class FinishedJobController:
 
 
 def _ending(change: Change) -> Iterable[Key]:
-    return () if change.new is None or _expiry_ns(change.new) is None else (key_of(change.new),)
+    return () if change.new is None or _expiry_ns(change.new) is None else (change.key,)
 
 
 def _expiry_ns(job: Document) -> int | None:

@@ -11,7 +11,7 @@ Owners in these signatures are documents, which in lists do not carry their kind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from jettison.controllers.machinery.objects import is_terminating
@@ -77,12 +77,16 @@ class OwnerKind(NamedTuple):
     def key_from(self, document: Document) -> Key | None:
         """The key of the controller of this object, where that is of this kind; whether it still exists is open."""
         reference = controller_of(document)
-        if reference is None or reference.get("kind") != self.name:
+        return None if reference is None else self.key_in(reference, key_of(document)[0])
+
+    def key_in(self, reference: Document, namespace: str) -> Key | None:
+        """The same from the reference of an object in this namespace."""
+        if reference.get("kind") != self.name:
             return None
         # The version is free to change, the group is not.
         if (reference.get("apiVersion") or "").rpartition("/")[0] != self.kind.group:
             return None
-        return key_of(document)[0], reference.get("name") or ""
+        return namespace, reference.get("name") or ""
 
 
 def controller_of(document: Document) -> Document | None:
@@ -101,23 +105,37 @@ class WokenOwners:
         self._owner_kind = owner_kind
         self._selectors: View[LabelSelector] = View(owners, owner_kind.selector_of)
 
-    def __call__(self, change: Change) -> Iterator[Key]:
+    def __call__(self, change: Change) -> Iterable[Key]:
         """At a resync none: the owners come by themselves."""
         if change.is_resync:
-            return
-        for each in change:
-            if each is not None and (key := self._owner_kind.key_from(each)):
-                yield key
-        new = change.new
-        if new is not None and controller_of(new) is None and change.differs(_claimable):
-            labels = new["metadata"].get("labels") or {}
-            for key, selector in self._selectors.group(key_of(new)[0]).items():
-                if selector.matches(labels):
-                    yield key
+            return ()
+        owners = change.once(_owners_in)
+        if not owners.references and not owners.may_get_one:
+            return ()
+        namespace = change.key[0]
+        keys = [key for each in owners.references if (key := self._owner_kind.key_in(each, namespace))]
+        if owners.may_get_one:
+            labels = change.newest["metadata"].get("labels") or {}
+            keys += [key for key, selector in self._selectors.group(namespace).items() if selector.matches(labels)]
+        return keys
 
 
-def _claimable(document: Document) -> object:
-    return document["metadata"].get("labels"), controller_of(document)
+class _Owners(NamedTuple):
+    """The controllers before and after a change, and whether an orphan may have become another's since."""
+
+    references: tuple[Document, ...]
+    may_get_one: bool
+
+
+def _owners_in(change: Change) -> _Owners:
+    old, new = (None if each is None else controller_of(each) for each in (change.old, change.new))
+    is_orphan = change.new is not None and new is None
+    may_get_one = is_orphan and (old is not None or change.differs(_labels))
+    return _Owners(tuple(each for each in (old, new) if each is not None), may_get_one)
+
+
+def _labels(document: Document) -> object:
+    return document["metadata"].get("labels")
 
 
 class ByController:
@@ -144,7 +162,7 @@ class ByController:
     def _take(self, change: Change) -> None:
         if change.is_resync:
             return
-        key = key_of(change.newest)
+        key = change.key
         new = None if change.new is None else _group(change.new)
         # Where it was is kept, not computed: the last word on a deleted object may name other owners than before.
         old = self._group_of.get(key)

@@ -69,7 +69,7 @@ class Expectations:
         """Take off what the cache shows. `owner_of`: the key of an object's owner, None for another kind."""
 
         def listener(change: Change) -> None:
-            if change.is_resync:
+            if change.is_resync or not self._open:
                 return
             if change.old is None and change.new is not None and (owner := owner_of(change.new)):
                 self.saw_created(owner)

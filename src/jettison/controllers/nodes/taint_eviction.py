@@ -52,7 +52,7 @@ class TaintEvictionController:
         await self._reconciler.run()
 
     def _touched(self, change: Change) -> Iterable[Key]:
-        key = key_of(change.newest)
+        key = change.key
         matters = change.new is None or change.is_resync or change.differs(_placement)
         return (key,) if matters and (key in self._timers or self._taints(change.newest)) else ()
 

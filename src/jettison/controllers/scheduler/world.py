@@ -87,7 +87,7 @@ class World:
 
     def _pod_changed(self, change: Change) -> None:
         if change.new is None:
-            self._gone(key_of(change.newest))
+            self._gone(change.key)
         elif not change.is_resync and not self._is_refreshed(change):
             self.take(change.new)
 
@@ -96,7 +96,7 @@ class World:
         if change.old is None or change.new is None or change.old.get("spec") is not change.new.get("spec"):
             return False
         load = self.cluster.load(node_name_of(change.new))
-        known = load.pods.get(key_of(change.new)) if load else None
+        known = load.pods.get(change.key) if load else None
         if known is None or has_ended(change.new) or change.differs(_identity):
             return False
         if change.differs(_passing) or known.is_terminating != is_terminating(change.new):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from jettison.clock import Clock
 from jettison.errors import ApiError, ManifestError, RuntimeFailure
@@ -34,23 +34,32 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Change(NamedTuple):
-    """What became of an object. Without `old` it is new, without `new` it is gone; a resync has the same twice."""
+class Change:
+    """What became of an object. Without `old` it is new, without `new` it is gone; a resync has the same twice.
 
-    old: Document | None
-    new: Document | None
+    Twenty-three listeners hear of every change of a pod, and most of them ask the same: that is found out once.
+    """
 
-    @property
-    def is_resync(self) -> bool:
-        """Nothing happened: this is the regular look at everything."""
-        return self.old is self.new
+    __slots__ = ("_found", "is_resync", "key", "new", "newest", "old")
 
-    @property
-    def newest(self) -> Document:
-        """As it is, or as it was last."""
-        found = self.new or self.old
-        if found is None:
+    def __init__(self, old: Document | None, new: Document | None) -> None:
+        newest = new or old
+        if newest is None:
             raise ValueError("a change without an object")
+        self.old = old
+        self.new = new
+        # As it is, or as it was last.
+        self.newest: Document = newest
+        self.key = key_of(newest)
+        # Nothing happened: this is the regular look at everything.
+        self.is_resync = old is new
+        self._found: dict[Callable[[Change], Any], Any] = {}
+
+    def once(self, find: Callable[[Change], T]) -> T:
+        """What `find` says of this change, which is asked once whatever the number of listeners."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: T = self._found[find]
         return found
 
     def differs(self, part: Callable[[Document], object]) -> bool:
@@ -224,10 +233,19 @@ def _without_superseded(events: Iterable[WatchEvent]) -> Iterator[tuple[Key, Wat
 
 
 def _sharing(new: Document, old: Document | None) -> Document:
-    """Of ten changes nine are of the status. A spec that stayed the same stays the same object: `is` tells so."""
-    spec = None if old is None else old.get("spec")
+    """Of ten changes nine are of the status. A spec that stayed the same stays the same object: `is` tells so. So do
+    labels and owners, which most listeners compare.
+    """
+    if old is None:
+        return new
+    spec = old.get("spec")
     if spec is not None and spec == new.get("spec"):
         new["spec"] = spec
+    before, after = old["metadata"], new["metadata"]
+    for part in ("labels", "ownerReferences"):
+        kept = before.get(part)
+        if kept is not None and kept == after.get(part):
+            after[part] = kept
     return new
 
 
@@ -296,7 +314,7 @@ class View(Generic[T]):
     def _take(self, change: Change) -> None:
         if change.is_resync:
             return
-        key = key_of(change.newest)
+        key = change.key
         name = None if change.new is None else self._group_of(change.new)
         place = self._places.pop(key, None)
         if place is not None and place != name:

@@ -164,13 +164,13 @@ class DisruptionController:
         Upstream would forget the grant, and count the pod as healthy when it hears of it but not yet of its end: for
         that moment the budget would be larger than it is.
         """
+        # Grants are written in whole seconds.
+        since_ns = max(self._pods.listed_ns, now_ns - _LONGEST_LAG_NS) - _SECOND_NS
         for name, granted_ns in budget.status.disrupted_pods.items():
-            key = (budget.namespace, name)
-            is_known = key in self._departed or self._pods.get(key) is not None
-            # Grants are written in whole seconds.
-            is_young = granted_ns + _SECOND_NS > max(self._pods.listed_ns, now_ns - _LONGEST_LAG_NS)
-            if is_young and not is_known:
-                return True
+            if granted_ns > since_ns:
+                key = (budget.namespace, name)
+                if self._pods.get(key) is None and key not in self._departed:
+                    return True
         return False
 
     async def _workloads_of(self, budget: Budget, pods: Iterable[PodView]) -> Workloads:

@@ -283,7 +283,7 @@ class Evictions:
         over = self._spent.get(key)
         stored = self._store.put(BUDGETS, *key, spending, is_for_removal=True, over=over)
         self._spent[key] = stored
-        self._known[key] = known._replace(stored=stored, budget=replace(budget, status=spent))
+        self._known[key] = _Known(stored, budget.with_status(spent), known.selector)
 
     def _notice(self, change: Change) -> None:
         key, generation = change.stored.key, change.stored.metadata.get("generation", 0)

@@ -68,7 +68,7 @@ def sync_budget(
     that a budget whose first sync fails never looks processed; unless `observe_failed_syncs`.
     """
     if switches.observe_failed_syncs:
-        observed = replace(budget, status=replace(budget.status, observed_generation=budget.generation))
+        observed = budget.with_status(replace(budget.status, observed_generation=budget.generation))
     else:
         observed = budget
     try:
@@ -98,7 +98,18 @@ def sync_budget(
 def guarded_pods(budget: Budget, pods: Iterable[ApiPod]) -> list[ApiPod]:
     """The pods of the budget's namespace that its selector matches, whatever their phase."""
     selector = select(budget.selector)
-    return [pod for pod in pods if pod.namespace == budget.namespace and selector.matches(pod.labels)]
+    guarded: list[ApiPod] = []
+    # Pods of one workload come together, and have the same labels: the selector is asked once for all of them.
+    labels: Mapping[str, str] | None = None
+    is_selected = False
+    for pod in pods:
+        if pod.namespace == budget.namespace:
+            if pod.labels != labels:
+                labels = pod.labels
+                is_selected = selector.matches(labels)
+            if is_selected:
+                guarded.append(pod)
+    return guarded
 
 
 def unlisted_owners(budget: Budget, pods: Iterable[ApiPod], workloads: Workloads) -> tuple[OwnerReference, ...]:
@@ -157,8 +168,8 @@ def _disrupted(status: BudgetStatus, pods: Iterable[ApiPod], now_ns: int) -> tup
     entry of the old one, if that vanished unseen.
     """
     waiting: dict[str, int] = {}
-    overdue = []
-    for pod in pods:
+    overdue: list[str] = []
+    for pod in pods if status.disrupted_pods else ():
         granted_ns = status.disrupted_pods.get(pod.name)
         if granted_ns is None or pod.is_terminating:
             continue

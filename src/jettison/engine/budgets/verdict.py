@@ -136,10 +136,15 @@ def spend(budget: Budget, pod_name: str, now_ns: int) -> Verdict:
         return Refused(Refusal.OVERFULL, _forbidden(budget, why), budget=budget)
     if status.disruptions_allowed == 0:
         return Refused(Refusal.EXHAUSTED, _VIOLATION, _exhaustion(budget), budget=budget)
-    spent = replace(
-        status,
-        disruptions_allowed=status.disruptions_allowed - 1,
-        disrupted_pods={**status.disrupted_pods, pod_name: now_ns},
+    # Not `replace`, which takes longer than the rest of the verdict.
+    spent = BudgetStatus(
+        status.observed_generation,
+        status.disruptions_allowed - 1,
+        status.current_healthy,
+        status.desired_healthy,
+        status.expected_pods,
+        {**status.disrupted_pods, pod_name: now_ns},
+        status.conditions,
     )
     if spent.disruptions_allowed == 0:
         spent = spent.with_condition(spent.allowance(now_ns))

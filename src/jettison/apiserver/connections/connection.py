@@ -66,8 +66,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._ignoring: asyncio.TimerHandle | None = None
         self.cycle: Exchange | None = None  # type: ignore[assignment]
         self._head_bytes = 0
-        # Of the request line and the headers that are parsed; of all that came, there may be more.
-        self._parsed_bytes = 0
+        # With all that came in the same pieces: unless this is too much, the headers need not be counted.
+        self._most_head_bytes = 0
         self._ignored_bytes = 0
         self._is_in_head = True
         self._is_stopping = False
@@ -189,6 +189,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._is_in_head:
             self._head_bytes += len(data)
+            self._most_head_bytes += len(data)
         self._received = data
         super().data_received(data)
         self._received = b""
@@ -204,7 +205,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = []
         self.expect_100_continue = False
         self._is_in_head = True
-        self._head_bytes = self._parsed_bytes = self._ignored_bytes = 0
+        self._head_bytes = self._ignored_bytes = 0
+        self._most_head_bytes = len(self._received)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser for each."""
@@ -212,17 +214,20 @@ class GuardedProtocol(HttpToolsProtocol):
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
-        # Four more for each header: the colon, the blank and the end of its line.
-        self._parsed_bytes += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
         """The head may have come in one piece, so its size is known only now."""
         self._is_in_head = False
         self._stop_clock()
-        if len(self.url) + self._parsed_bytes > MOST_HEAD_BYTES:
+        if self._most_head_bytes > MOST_HEAD_BYTES and self._head_size > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
         elif not self.transport.is_closing():
             self._begin_exchange()
+
+    @property
+    def _head_size(self) -> int:
+        """Four more for each header: the colon, the blank and the end of its line."""
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _begin_exchange(self) -> None:
         version = self.parser.get_http_version()

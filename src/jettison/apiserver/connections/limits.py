@@ -13,7 +13,6 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -157,18 +156,10 @@ class Bodies:
         self._bytes = Count(allowance.body_bytes)
         self._waiting: dict[str, dict[Body, None]] = {}
 
-    def receiving(
-        self, caller: Caller, body: Body, receive: Receive, *, running: Count, is_here: Callable[[], bool]
-    ) -> Receive:
-        """As `receive`, for as long as a body may take. While it waits, the request is not `running`.
-
-        Most bodies come together with their head, and then `is_here` says so: a timer and a place among those that wait
-        would cost a tenth of an eviction.
-        """
+    def receiving(self, caller: Caller, body: Body, receive: Receive, *, running: Count) -> Receive:
+        """As `receive`, for as long as a body may take. While it waits, the request is not `running`."""
 
         async def receive_in_time() -> Message:
-            if not body.deadline and is_here():
-                return await receive()
             running.add(caller.name, -1)
             self._make_room(caller, body)
             self._enter(caller.name, body)
@@ -339,16 +330,18 @@ class Limits:
             await _refuse(send, _too_many())
             return
         count.add(caller.name)
-        body = Body()
+        # Most bodies come together with their head: a timer and a place among those that wait would be for nothing.
+        body = None if is_watch or _has_whole_body(scope.get("connection")) else Body()
         try:
             if is_watch:
                 await self._app(scope, self._until_stop(receive), send)
+            elif body is None:
+                await self._request(scope, receive, send, None)
             else:
-                is_here = partial(_has_whole_body, scope.get("connection"))
-                in_time = self._bodies.receiving(caller, body, receive, running=count, is_here=is_here)
+                in_time = self._bodies.receiving(caller, body, receive, running=count)
                 await self._request(scope, in_time, send, body)
         finally:
-            if not body.is_given_up:  # then it was not running any more
+            if body is None or not body.is_given_up:  # then it was not running any more
                 count.add(caller.name, -1)
 
     def _caller(self, scope: Scope) -> Caller | None:
@@ -390,13 +383,13 @@ class Limits:
         for timer in tuple(self._receiving):
             timer.reschedule(asyncio.get_running_loop().time())
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
+    async def _request(self, scope: Scope, receive: Receive, send: Send, body: Body | None) -> None:
         is_started = False
 
         async def noting_send(message: Message) -> None:
             nonlocal is_started
             is_started = True
-            if body.is_given_up and message["type"] == "http.response.start":
+            if body is not None and body.is_given_up and message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 

@@ -223,6 +223,10 @@ class Watcher:
 
     def _text(self, kind: ChangeType, version: int, make: Callable[[], bytes]) -> bytes:
         """One text for all watchers that send the same; a version belongs to one change."""
+        if self._feed.watchers == 1:
+            text = make()
+            self._has_columns = True
+            return text
         drawn: Hashable = None
         if self._form.shape == forms.TABLE:
             # Rows say how old an object is.

@@ -36,12 +36,14 @@ _FEWEST_BYTES: Final = 64 * 2**10
 class Batch:
     """What was written, and the requests that wait for it."""
 
-    __slots__ = ("_waiting", "changes", "failure", "is_done", "superseded")
+    __slots__ = ("_waiting", "changes", "failure", "is_done", "oldest", "superseded")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         # Versions with the checksums of their rows.
         self.superseded: list[tuple[int, int]] = []
+        # The version after which everything is in the log once these are gone.
+        self.oldest = 0
         self.failure: ApiError | None = None
         self.is_done = False
         # One for each request, so that one that stops waiting does not cancel it for the others.

@@ -34,6 +34,11 @@ WITNESSES: Final = ("tokens.json", "pki/ca.pem", mark.FILE, f"{FILE}-wal")
 _FORM: Final = 2
 """The version of the tables, in SQLite's `user_version`; the first had no checksums, and no number."""
 
+DELETED_AT_ONCE: Final = 64
+"""Rows that are superseded and too old to be watched. They lie in the order of their versions: together they take a few
+pages, one at a time a page each.
+"""
+_DELETE: Final = f"DELETE FROM log WHERE version IN ({', '.join('?' * DELETED_AT_ONCE)})"  # noqa: S608  our own words
 _COLUMNS: Final = "version, storage, namespace, name, is_removal, body, checksum"
 _SCHEMA: Final = """
 CREATE TABLE log (
@@ -150,6 +155,8 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._pending: Seal | None = None
+        # Versions that the transaction under way is to delete.
+        self._doomed: list[int] = []
         may_begin = _may_begin(path)
         # SQLite gives the files that it makes beside the store the mode that the store has.
         os.close(open_private(path))
@@ -209,7 +216,7 @@ class Log:
         written: Sequence[ObjectKey] = (),
     ) -> list[int]:
         """Begin a transaction and put everything into it. The answer is the checksums of the rows. `superseded` are
-        versions with theirs; an object of `written` is set aside no longer.
+        versions with theirs, which `commit` deletes; an object of `written` is set aside no longer.
         """
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -218,8 +225,7 @@ class Log:
             "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(*row, each) for row, each in zip(rows, added, strict=True)],
         )
-        if superseded:
-            connection.executemany("DELETE FROM log WHERE version = ?", [(each,) for each, _ in superseded])
+        self._doomed = [version for version, _ in superseded]
         if written:
             connection.executemany("DELETE FROM aside WHERE storage = ? AND namespace = ? AND name = ?", written)
         gone = [checksum for _, checksum in superseded]
@@ -229,7 +235,15 @@ class Log:
         return added
 
     def commit(self) -> None:
-        """Return when the transaction is on disk."""
+        """Return when the transaction is on disk.
+
+        Old rows are deleted here: their pages have to be read again, and the event loop need not wait for that. One
+        statement takes many of them, because the thread has to wait for the interpreter after each.
+        """
+        while self._doomed:
+            lot, self._doomed = self._doomed[:DELETED_AT_ONCE], self._doomed[DELETED_AT_ONCE:]
+            # The last one again for what is missing: the statement is always the same, and parsed once.
+            self._connection.execute(_DELETE, lot + lot[-1:] * (DELETED_AT_ONCE - len(lot)))
         self._connection.execute("COMMIT")
         if self._pending is not None:
             self.seal = self._pending

@@ -33,7 +33,7 @@ from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
 from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup
-from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
+from jettison.apiserver.storage.log import DELETED_AT_ONCE, FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
 from jettison.apiserver.storage.stored import Change, ChangeType, Feed, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
@@ -161,6 +161,7 @@ class Store:
         self._open: Batch | None = None
         self._committing: Batch | None = None
         self._superseded: list[tuple[int, int]] = []
+        self._least_deleted = min(DELETED_AT_ONCE, history // 16)
         self._has_tidied = False
         # Objects whose newest state is damaged. They are in no list, and a client that asks for one gets an error.
         self.set_aside: set[tuple[str, Key]] = set()
@@ -461,14 +462,19 @@ class Store:
         if batch is None:
             return
         self._committing = batch
-        batch.superseded, self._superseded = self._superseded, []
+        # Until they are deleted they are history, which the store still has after a restart.
+        if len(self._superseded) >= self._least_deleted or self.reserve.is_full:
+            batch.superseded, self._superseded = self._superseded, []
+            batch.oldest = self._oldest
+        else:
+            batch.oldest = self._log.seal.oldest
         self._attempt(batch)
 
     def _attempt(self, batch: Batch) -> None:
         try:
             rows = [_row_of(stored, is_removal=kind is ChangeType.DELETED) for kind, stored, _ in batch.changes]
             keys = [(row.storage, row.namespace, row.name) for row in rows] if self.set_aside else []
-            checksums = self._log.append(rows, batch.superseded, self._oldest, keys)
+            checksums = self._log.append(rows, batch.superseded, batch.oldest, keys)
             for change, checksum in zip(batch.changes, checksums, strict=True):
                 change.stored.checksum = checksum
         except Exception as error:  # noqa: BLE001  whatever it is, the requests of the batch must get an answer

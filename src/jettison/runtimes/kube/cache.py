@@ -199,8 +199,9 @@ class Cache:
             # Not all caches at the same moment.
             await asyncio.sleep(self._resync_seconds * random.uniform(0.75, 1.25))  # noqa: S311  no secret
             for document in self:
+                change = Change(document, document)
                 for listener in self._listeners:
-                    listener(Change(document, document))
+                    listener(change)
 
 
 def _check_age(events: Sequence[WatchEvent], since: str) -> None:

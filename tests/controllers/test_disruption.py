@@ -371,10 +371,12 @@ def test_a_mirror_counts_for_no_budget() -> None:
     guarded = GuardedPods(cache)
     mirror = _pod("m", app="web")
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "u"}
-    for name, pod in (("m", mirror), ("1", _pod("1", app="web"))):
+    for name, pod in (("m", mirror), ("1", _pod("1", app="web")), ("2", _pod("2"))):
         cache._store(("a", name), Change(None, pod))
     assert [pod.name for pod in guarded.matching("a", WEB)] == ["1"]
+    assert [pod.name for pod in guarded.matching("a", ALL)] == ["1", "2"]
     cache._store(("a", "1"), Change(_pod("1", app="web"), None))
+    cache._store(("a", "2"), Change(_pod("2"), None))
     cache._store(("a", "m"), Change(mirror, None))
     assert (guarded.matching("a", ALL), guarded._shelves) == ([], {})
 

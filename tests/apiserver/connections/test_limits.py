@@ -217,6 +217,41 @@ def test_a_slow_answer_ends_in_504() -> None:
     run(work())
 
 
+def test_of_requests_that_come_one_after_another_each_has_its_own_time() -> None:
+    async def work() -> None:
+        limits = Limits(blocking(asyncio.Event()), asyncio.Event(), Allowance(seconds=0.3))
+        ended: dict[str, float] = {}
+
+        async def ask(name: str) -> None:
+            begun, answer = asyncio.get_running_loop().time(), Answer()
+            await limits(scope(), receiver(b""), answer)
+            assert answer.status == 504
+            ended[name] = asyncio.get_running_loop().time() - begun
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask("first"))
+            await asyncio.sleep(0.15)
+            group.create_task(ask("second"))
+        assert list(ended) == ["first", "second"]
+        assert min(ended.values()) >= 0.29
+
+    run(work())
+
+
+def test_a_request_that_is_cancelled_is_not_late() -> None:
+    async def work() -> None:
+        answer = Answer()
+        limits = Limits(blocking(asyncio.Event()), asyncio.Event(), Allowance(seconds=60))
+        task = asyncio.create_task(limits(scope(), receiver(b""), answer))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert answer.messages == []
+
+    run(work())
+
+
 def test_an_answer_that_has_begun_is_broken_off() -> None:
     async def half(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

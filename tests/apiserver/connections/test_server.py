@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.connections import server
 from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
 from jettison.apiserver.connections.endpoint import Endpoint, is_loopback, parse_endpoint
-from jettison.apiserver.connections.limits import ConnectionPatience, Receive, Scope, Send
+from jettison.apiserver.connections.limits import ASGIApp, ConnectionPatience, Receive, Scope, Send
 from jettison.apiserver.connections.server import listen, serve
 from jettison.errors import InputError, JettisonError
 
@@ -85,14 +86,15 @@ def with_server(
     folder: Path,
     work: Callable[[Endpoint, ssl.SSLContext, asyncio.Event], Awaitable[None]],
     patience: ConnectionPatience | None = None,
+    served: ASGIApp = app,
 ) -> None:
-    """Run `work` beside a server with the app above."""
+    """Run `work` beside a server, by default with the app above."""
 
     async def main() -> None:
         identity = ensure_identity(folder)
         listener, endpoint = listen(Endpoint("127.0.0.1", 0))
         stop, ready = asyncio.Event(), asyncio.Event()
-        server = asyncio.create_task(serve(app, listener, identity, stop, on_ready=ready.set, patience=patience))
+        server = asyncio.create_task(serve(served, listener, identity, stop, on_ready=ready.set, patience=patience))
         await ready.wait()
         client = ssl.create_default_context(cadata=identity.authority_pem.decode())
         try:
@@ -240,3 +242,101 @@ def test_a_client_that_does_not_let_go_does_not_hold_up_a_stop(tmp_path: Path, p
         if time.monotonic() - begun[-1] < 3:
             return
     pytest.fail("it was waited for three times")
+
+
+async def telling(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the path and the body, in a length that the head tells; what the path asks for goes wrong."""
+    path, body, has_more = scope["path"], b"", True
+    while has_more:
+        message = await receive()
+        body, has_more = body + message["body"], message["more_body"]
+    text = path.encode() + b":" + body
+    headers = [(b"content-length", b"%d" % (len(text) + (path == "/short") - (path == "/long")))]
+    if path == "/slow":
+        await asyncio.sleep(0.2)
+    if path == "/broken":
+        headers.append((b"warning", b"one line\r\nset-cookie: another"))
+    if path == "/fails":
+        raise ValueError("of the application")
+    if path != "/silent":
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+
+def ask(folder: Path, request: bytes, served: ASGIApp = telling) -> bytes:
+    """All that comes back."""
+    told = b""
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        nonlocal told
+        told = await answer(endpoint, client, request)
+
+    with_server(folder, work, served=served)
+    return told
+
+
+def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path) -> None:
+    first = b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\none"
+    last = b"POST /last HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\ntwo"
+    told = ask(tmp_path, first + first + last)
+    assert [told.count(each) for each in (b"HTTP/1.1 200 OK\r\n", b"/slow:one", b"/last:two")] == [3, 2, 1]
+    assert told.endswith(b"\r\n\r\n/last:two")
+    assert told.count(b"connection: close") == 1
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body(tmp_path: Path) -> None:
+    request = b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi"
+    told = ask(tmp_path, request)
+    assert told.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert told.endswith(b"/a:hi")
+
+
+def test_a_body_in_pieces(tmp_path: Path) -> None:
+    body = b"x" * 200_000
+    head = b"POST /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+    assert ask(tmp_path, head + body).endswith(b"\r\n\r\n/a:" + body)
+
+
+def test_a_head_is_answered_with_a_length_and_nothing_else(tmp_path: Path) -> None:
+    told = ask(tmp_path, b"HEAD /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert told.endswith(b"\r\n\r\n")
+    assert b"content-length: 3\r\n" in told
+    chunked = ask(tmp_path, b"HEAD / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", app)
+    assert chunked.endswith(b"\r\n\r\n")
+    assert b"transfer-encoding" not in chunked
+
+
+@pytest.mark.parametrize("path", [b"/broken", b"/fails", b"/silent"])
+def test_what_an_application_does_wrong_before_its_answer_is_an_error_of_the_server(
+    tmp_path: Path, path: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = ask(tmp_path, b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+    assert told.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert b"set-cookie" not in told
+    assert "ASGI" in caplog.text
+
+
+@pytest.mark.parametrize("path", [b"/short", b"/long"])
+def test_an_answer_of_another_length_than_it_says_ends_the_connection(tmp_path: Path, path: bytes) -> None:
+    told = ask(tmp_path, b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n" % path * 2)
+    assert told.count(b"HTTP/1.1") <= 1
+
+
+def test_a_connection_that_is_not_used_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_IDLE_SECONDS", 1)
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
+        begun = time.monotonic()
+        # The second request comes within the pause, which begins again with its answer.
+        for pause in (0.6, 0.0):
+            writer.write(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert await reader.readuntil(b"/a:")
+            await asyncio.sleep(pause)
+        answered = time.monotonic()
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        assert time.monotonic() - answered > 0.9
+        assert time.monotonic() - begun > 1.5
+        writer.close()
+
+    with_server(tmp_path, work, served=telling)

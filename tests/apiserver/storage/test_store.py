@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from jettison.apiserver.objects.ownership.records import UPDATE, Entries, entry
 from jettison.apiserver.objects.resources import LEASES, NODES, PODS
-from jettison.apiserver.storage.log import Log
+from jettison.apiserver.storage.log import DELETED_AT_ONCE, Log
 from jettison.apiserver.storage.store import HISTORY, Store
 from jettison.apiserver.storage.stored import Change
 from jettison.errors import ApiError, JettisonError, NotFound
@@ -440,3 +441,31 @@ def test_compacting_changes_nothing_that_can_be_seen(tmp_path: Path) -> None:
         await again.close()
 
     asyncio.run(work())
+
+
+def test_superseded_rows_are_deleted_together_and_none_is_forgotten(tmp_path: Path) -> None:
+    history = 16 * DELETED_AT_ONCE
+
+    def rows() -> int:
+        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM log").fetchone()
+            return int(count)
+
+    async def write(store: Store) -> None:
+        for number in range(history + DELETED_AT_ONCE + 9):
+            last = store.put(LEASES, "x", "a", named("a", number=number))
+            if number % 5 == 0:
+                await store.durable(last)
+        await store.settled()
+
+    async def look(store: Store) -> None:
+        assert [each.object["number"] for each in store.list(LEASES)[0]] == [history + DELETED_AT_ONCE + 8]
+        assert len(store.follow(LEASES, store.oldest, lambda _: None)) == history
+
+    on_store(tmp_path, write, history)
+    # One lot is gone, and the next is not complete.
+    assert history < rows() <= history + DELETED_AT_ONCE
+    for _ in range(2):
+        on_store(tmp_path, look, history)
+    on_store(tmp_path, write, history)
+    assert history < rows() <= history + DELETED_AT_ONCE

@@ -7,6 +7,8 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from jettison.clock import SystemClock
 from jettison.errors import ManifestError
 from jettison.manifests.pod_view import node_name_of
@@ -205,3 +207,17 @@ def test_a_view_groups_values_and_leaves_out_what_cannot_be_read() -> None:
     cache._store(("s", "p"), Change(broken, there))
     cache._store(("s", "p"), Change(there, None))
     assert view.values("there") == ()
+
+
+def test_what_many_listeners_ask_of_a_change_is_found_out_once() -> None:
+    asked = []
+
+    def find(change: Change) -> str:
+        asked.append(change.key)
+        return str(change.key)
+
+    change = Change(None, {"metadata": {"name": "a", "namespace": "x"}})
+    assert (change.once(find), change.once(find)) == (str(change.key), str(change.key))
+    assert asked == [change.key]
+    with pytest.raises(ValueError, match="without an object"):
+        Change(None, None)

@@ -161,8 +161,6 @@ class Exchange:
             self._send_head(message)
 
     def _send_head(self, message: Message) -> None:
-        self.response_started = True
-        self._waits = False
         status, length = message["status"], b""
         is_chunked = is_closing = False
         lines = []
@@ -176,6 +174,8 @@ class Exchange:
                 is_closing = True
         if _CONTROL.search(b"".join(lines)):
             raise RuntimeError("a header holds a control character")
+        self.response_started = True
+        self._waits = False
         if is_closing:
             self.keep_alive = False
         elif not self.keep_alive:

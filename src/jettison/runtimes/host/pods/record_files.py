@@ -34,6 +34,8 @@ _LINES = 4
 # Long enough for the signals that follow a record to be sent before a thread competes for the interpreter, and for the
 # three records of a starting container to become one write.
 _SYNC_DELAY = 0.02
+# From one time to the next: while files are brought to the disk the filesystem may make every writer wait, up to 30 ms.
+_SYNC_PERIOD = 0.5
 
 _SUFFIX = ".json"
 _TEMPORARY = ".tmp"
@@ -65,6 +67,7 @@ class RecordFiles:
         self._cutting: dict[str, asyncio.Future[None]] = {}
         self._syncing: asyncio.Future[str | None] | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
+        self._synced_at = float("-inf")
 
     def load(self) -> Loaded:
         """All records, oldest first. Files that are none get another name, so that they are complained about once."""
@@ -179,7 +182,9 @@ class RecordFiles:
     def _sync_soon(self, name: str) -> None:
         self._unsynced.add(name)
         if self._syncing is None and self._sync_timer is None:
-            self._sync_timer = asyncio.get_running_loop().call_later(_SYNC_DELAY, self._sync_now)
+            loop = asyncio.get_running_loop()
+            delay = max(_SYNC_DELAY, self._synced_at + _SYNC_PERIOD - loop.time())
+            self._sync_timer = loop.call_later(delay, self._sync_now)
 
     def _sync_now(self) -> None:
         if self._sync_timer is not None:
@@ -191,6 +196,7 @@ class RecordFiles:
 
     def _synced(self, done: asyncio.Future[str | None]) -> None:
         self._syncing = None
+        self._synced_at = asyncio.get_running_loop().time()
         if not done.cancelled() and (why := done.result()) is not None:
             self._emit(events.ActionFailed("bring records to the disk", why))
         if self._unsynced:

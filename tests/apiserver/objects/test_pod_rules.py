@@ -8,10 +8,10 @@ import pytest
 
 from jettison.apiserver.objects.defaults import default_pod, merge_label_keys
 from jettison.apiserver.objects.schema import read_document
+from jettison.apiserver.objects.validation.pod_statuses import validate_pod_status
 from jettison.apiserver.objects.validation.pods import (
     validate_ephemeral_update,
     validate_pod,
-    validate_pod_status,
     validate_resize,
 )
 from jettison.apiserver.objects.warnings import pod_warnings
@@ -164,6 +164,15 @@ def test_a_volume_with_a_mistake_is_not_found() -> None:
 
 ENDED = {"name": "c", "state": {"terminated": {"exitCode": 0}}, "ready": False, "restartCount": 0, "image": "i"}
 RUNNING = {**ENDED, "state": {"running": {}}}
+CLAIMED = {"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]}
+MAPPING = {"containerName": "c", "resourceName": "cpu", "requestName": "r"}
+
+
+def allocated(name: str, **device: Any) -> Json:
+    return {**RUNNING, "allocatedResourcesStatus": [{"name": name, "resources": [{"resourceID": "d", **device}]}]}
+
+
+ASKING = {"containers": one(resources={"requests": {"cpu": "1"}})}
 
 
 @pytest.mark.parametrize(
@@ -181,6 +190,48 @@ RUNNING = {**ENDED, "state": {"running": {}}}
         ),
         ({"containerStatuses": [RUNNING]}, {"containerStatuses": [ENDED]}, {}, ""),
         ({"podIP": "010.0.0.1"}, {}, {}, 'status.podIPs[0]: Invalid value: "010.0.0.1": must not have leading 0s'),
+        (
+            {"resourceClaimStatuses": [{"name": "a"}, {"name": "a"}]}, {}, CLAIMED,
+            'status.resourceClaimStatuses[1].name: Duplicate value: "a"',
+        ),
+        (
+            {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "B_"}]}, {}, CLAIMED,
+            'status.resourceClaimStatuses[0].resourceClaimName: Invalid value: "B_": a lowercase RFC 1123 subdomain',
+        ),
+        (
+            {"extendedResourceClaimStatus": {"resourceClaimName": "x"}}, {}, {},
+            "status.extendedResourceClaimStatus.requestMappings: Required value: at least one request mapping is",
+        ),
+        ({"extendedResourceClaimStatus": {"resourceClaimName": "x", "requestMappings": [MAPPING]}}, {}, ASKING, ""),
+        (
+            {"extendedResourceClaimStatus": {"resourceClaimName": "", "requestMappings": [MAPPING]}}, {}, ASKING,
+            "status.extendedResourceClaimStatus.resourceClaimName: Required value",
+        ),
+        (
+            {"extendedResourceClaimStatus": {"resourceClaimName": "x", "requestMappings": [MAPPING]}}, {}, {},
+            'requestMappings[0].resourceName: Invalid value: "cpu": must match the extended resource name of an entry',
+        ),
+        (
+            {"initContainerStatuses": [{**RUNNING, "user": {"linux": {"uid": 0, "gid": -1}}}]}, {}, {},
+            "status.initContainerStatuses[0].user.linux.gid: Invalid value: -1: must be between 0 and 2147483647",
+        ),
+        ({"containerStatuses": [allocated("cpu", health="Healthy")]}, {}, ASKING, ""),
+        (
+            {"containerStatuses": [allocated("memory", health="Healthy")]}, {}, ASKING,
+            "Status[0].name: Invalid value: \"memory\": must match one of the container's resource requests",
+        ),
+        (
+            {"containerStatuses": [allocated("cpu", health="Ill")]}, {}, ASKING,
+            'resources[0].health: Unsupported value: "Ill": supported values: "Healthy", "Unhealthy", "Unknown"',
+        ),
+        (
+            {"containerStatuses": [allocated("cpu", health="Healthy", message="")]}, {}, ASKING,
+            "resources[0].message: Required value: must be non-empty if specified",
+        ),
+        (
+            {"ephemeralContainerStatuses": [allocated("cpu", health="Healthy")]}, {}, {},
+            "allocatedResourcesStatus: Forbidden: must not be specified in container status",
+        ),
     ],
 )  # fmt: skip
 def test_statuses(new: Json, old: Json, spec: Json, text: str) -> None:

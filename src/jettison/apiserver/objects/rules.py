@@ -57,10 +57,10 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_metadata_update,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, refusal
+from jettison.apiserver.objects.validation.pod_statuses import validate_pod_status
 from jettison.apiserver.objects.validation.pods import (
     validate_ephemeral_update,
     validate_pod,
-    validate_pod_status,
     validate_pod_update,
     validate_resize,
 )

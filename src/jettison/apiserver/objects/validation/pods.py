@@ -1,13 +1,11 @@
-"""Pods: new ones, changed ones, their status, what is added for debugging, and their resources while they run."""
+"""Pods: new ones, changed ones, what is added for debugging, and their resources while they run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.addresses import validate_address, validate_pair
 from jettison.apiserver.objects.validation.containers import validate_blanks
-from jettison.apiserver.objects.validation.metadata import subdomain_name
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required
 from jettison.apiserver.objects.validation.placement import gates_of, validate_tolerations
 from jettison.apiserver.objects.validation.pod_specs import validate_pod_spec
@@ -17,7 +15,6 @@ from jettison.apiserver.objects.validation.pod_updates import (
     spec_difference,
     validate_narrowing,
 )
-from jettison.engine.labels.syntax import label_key_complaints
 from jettison.engine.numbers.strconv import quote
 from jettison.manifests.pods import pod_from
 
@@ -26,7 +23,6 @@ Json = dict[str, Any]
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_SYSTEM_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
 _UPDATE_RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -77,7 +73,7 @@ def _is_cost(text: str) -> bool:
     return -(2**31) <= int(text) < 2**31
 
 
-def _validate_annotations_update(new: Json, old: Json) -> Iterator[Mistake]:
+def validate_annotations_update(new: Json, old: Json) -> Iterator[Mistake]:
     """Those of a mirror and of AppArmor may be neither added nor removed nor changed."""
     given, former = (each["metadata"].get("annotations") or {} for each in (new, old))
     for key in (*former, *(each for each in given if each not in former)):
@@ -96,7 +92,7 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     spec, former = new["spec"], old["spec"]
     yield from _validate_annotations(new)
     yield from _validate_spec(new)
-    yield from _validate_annotations_update(new, old)
+    yield from validate_annotations_update(new, old)
     for key in ("containers", "initContainers"):
         if len(spec.get(key) or ()) != len(former.get(key) or ()):
             yield forbidden(f"spec.{key}", "pod updates may not add or remove containers")
@@ -122,79 +118,6 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     restored = _restored(spec, former)
     if restored != former and (difference := spec_difference(former, restored)):
         yield forbidden("spec", _UPDATE_RULE + difference)
-
-
-def validate_pod_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """Conditions must have names, containers that are over stay so, and the QoS class is immutable."""
-    status, former = new["status"], old["status"]
-    yield from _validate_annotations_update(new, old)
-    for index, condition in enumerate(status.get("conditions") or ()):
-        where, kind = f"status.conditions[{index}]", condition["type"]
-        if condition.get("observedGeneration", 0) < 0:
-            why = "must be a non-negative integer"
-            yield invalid(f"{where}.observedGeneration", condition["observedGeneration"], why)
-        if kind not in _SYSTEM_CONDITIONS:
-            yield from (invalid(f"{where}.Type", kind, why) for why in label_key_complaints(kind))
-    nominated, before = status.get("nominatedNodeName", ""), former.get("nominatedNodeName", "")
-    if nominated not in ("", before):
-        yield from (invalid("status.nominatedNodeName", nominated, why) for why in subdomain_name(nominated))
-        if old["spec"].get("nodeName"):
-            yield forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
-    if status.get("observedGeneration", 0) < 0:
-        yield invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
-    if status.get("qosClass") != former.get("qosClass"):
-        yield invalid("status.qosClass", status.get("qosClass"), "field is immutable")
-    for key, specs in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
-        yield from _validate_ended(status, former, key, old["spec"], specs)
-    yield from _validate_ended(status, former, "ephemeralContainerStatuses", old["spec"], "")
-    claims = {each["name"] for each in old["spec"].get("resourceClaims") or ()}
-    for index, claim in enumerate(status.get("resourceClaimStatuses") or ()):
-        if claim["name"] not in claims:
-            why = "must match the name of an entry in `spec.resourceClaims`"
-            yield invalid(f"status.resourceClaimStatuses[{index}].name", claim["name"], why)
-    yield from _validate_addresses(status, former, "podIPs")
-    if status.get("hostIPs"):
-        first = status["hostIPs"][0]["ip"]
-        if status.get("hostIP", "") != first:
-            yield invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`")
-        yield from _validate_addresses(status, former, "hostIPs")
-
-
-def _validate_addresses(status: Json, former: Json, key: str) -> Iterator[Mistake]:
-    texts = [each["ip"] for each in status.get(key) or ()]
-    before = [each["ip"] for each in former.get(key) or ()]
-    for index, text in enumerate(texts):
-        yield from validate_address(text, f"status.{key}[{index}]", before)
-    yield from validate_pair(texts, [{"IP": text} for text in texts], f"status.{key}")
-
-
-def _validate_ended(status: Json, former: Json, key: str, spec: Json, specs: str) -> Iterator[Mistake]:
-    """A container that has ended and is not to be started again does not run again."""
-    known = {each["name"]: each for each in spec.get(specs) or ()}
-    every = [each for part in ("containers", "initContainers") for each in spec.get(part) or ()]
-    if specs and any(_restarts_all(each) for each in every):
-        return
-    running = {each["name"] for each in status.get(key) or () if "terminated" not in each["state"]}
-    for index, each in enumerate(former.get(key) or ()):
-        ended = each["state"].get("terminated")
-        if ended is None or each["name"] not in running:
-            continue
-        container = known.get(each["name"])
-        if container is None or not _starts_again(container, spec, ended["exitCode"]):
-            yield forbidden(f"status.{key}[{index}].state", "may not be transitioned to non-terminated state")
-
-
-def _restarts_all(container: Json) -> bool:
-    return any(rule.get("action") == "RestartAllContainers" for rule in container.get("restartPolicyRules") or ())
-
-
-def _starts_again(container: Json, spec: Json, code: int) -> bool:
-    for rule in container.get("restartPolicyRules") or ():
-        codes = rule.get("exitCodes") or {}
-        if rule.get("action") == "Restart" and (code in (codes.get("values") or ())) == (codes.get("operator") == "In"):
-            return True
-    policy = container.get("restartPolicy") or spec.get("restartPolicy")
-    return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
 def _validate_deadline(spec: Json, former: Json) -> Iterator[Mistake]:
@@ -249,7 +172,7 @@ def validate_ephemeral_update(new: Json, old: Json) -> Iterator[Mistake]:
         return
     yield from _validate_annotations(new)
     yield from _validate_spec(new)
-    yield from _validate_annotations_update(new, old)
+    yield from validate_annotations_update(new, old)
     now = {each["name"]: each for each in new["spec"].get("ephemeralContainers") or ()}
     for each in old["spec"].get("ephemeralContainers") or ():
         if each["name"] not in now:

@@ -36,7 +36,7 @@ _IPC: Final = ("kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue.")
 
 def validate_container_security(context: Json, field: str, *, has_host_users: bool) -> Iterator[Mistake]:
     """Of one container."""
-    yield from _ids(context, field, ("runAsUser", "runAsGroup"))
+    yield from validate_ids(context, field, ("runAsUser", "runAsGroup"))
     mount = context.get("procMount")
     if mount is not None:
         if mount not in _PROC_MOUNTS:
@@ -57,10 +57,7 @@ def validate_container_security(context: Json, field: str, *, has_host_users: bo
 def validate_pod_security(spec: Json, field: str) -> Iterator[Mistake]:
     """Of a pod as a whole."""
     context = spec.get("securityContext") or {}
-    yield from _ids(context, field, ("fsGroup", "runAsUser", "runAsGroup"))
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        if not 0 <= group <= _LARGEST_ID:
-            yield invalid(f"{field}.supplementalGroups[{index}]", group, _ID_RULE)
+    yield from validate_ids(context, field, ("fsGroup", "runAsUser", "runAsGroup"))
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         why = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield invalid(f"{field}.shareProcessNamespace", True, why)
@@ -75,11 +72,15 @@ def validate_pod_security(spec: Json, field: str) -> Iterator[Mistake]:
 _ID_RULE: Final = f"must be between 0 and {_LARGEST_ID}, inclusive"
 
 
-def _ids(context: Json, field: str, keys: tuple[str, ...]) -> Iterator[Mistake]:
+def validate_ids(context: Json, field: str, keys: tuple[str, ...]) -> Iterator[Mistake]:
+    """Numbers of users and groups under these keys, and of supplemental groups where there are any."""
     for key in keys:
         value = context.get(key)
         if value is not None and not 0 <= value <= _LARGEST_ID:
             yield invalid(f"{field}.{key}", value, _ID_RULE)
+    for index, group in enumerate(context.get("supplementalGroups") or ()):
+        if not 0 <= group <= _LARGEST_ID:
+            yield invalid(f"{field}.supplementalGroups[{index}]", group, _ID_RULE)
 
 
 def _one_of(context: Json, key: str, field: str, allowed: tuple[str, ...]) -> Iterator[Mistake]:

@@ -75,7 +75,10 @@ def test_a_secret_is_opaque_and_its_texts_become_data(api: Served) -> None:
     assert "field is immutable" in api.patch(f"{SECRETS}/s", {"type": "other"}).message
 
 
-@pytest.mark.parametrize(("text", "position"), [("a*==", 1), ("abc", 2)])
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [("a*==", 1), ("abc", 0), ("abcdef", 4), ("abcdab=", 7), ("ab=c", 2), ("ab==a", 4), ("a===", 1)],
+)
 def test_what_is_not_base64_is_a_bad_request(api: Served, text: str, position: int) -> None:
     answer = api.post(SECRETS, named("s", data={"k": text}))
     assert (answer.code, answer.message.rpartition("byte ")[2]) == (400, str(position))

@@ -78,12 +78,17 @@ def read_object(request: Request, expected: Expected, validation: str) -> Json:
 
 
 def check_object(
-    document: Any, expected: Expected, validation: str, duplicates: list[str] | None = None
+    document: Any,
+    expected: Expected,
+    validation: str,
+    duplicates: list[str] | None = None,
+    *,
+    is_converted: bool = False,
 ) -> tuple[Json, list[str]]:
     """A document that was parsed already, or put together by a patch."""
     version, kind = _check_kind(document, expected)
     try:
-        value, unknown = read_document(expected.fields, document)
+        value, unknown = read_document(expected.fields, document, is_converted=is_converted)
     except InputError as error:
         raise bad_request(f"{_label(version, kind, expected)}: {error}") from error
     if not duplicates and not unknown:

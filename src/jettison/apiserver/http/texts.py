@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import msgspec
 import yaml
 
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
+from jettison.engine.numbers.strconv import INT64_MAX
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import is_too_deep, without_surrogates
 from jettison.manifests.files.plain_files import plain_text
@@ -116,7 +118,19 @@ def go_text(value: Any) -> str:
         return f"[{' '.join(map(go_text, value))}]"
     if value is None:
         return "<nil>"
+    if isinstance(value, float) or (type(value) is int and value > INT64_MAX):
+        return _float_text(float(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _float_text(value: float) -> str:
+    """As Go: with an exponent from a million on, and below a ten-thousandth."""
+    number = Decimal(repr(value)).normalize()
+    exponent = number.adjusted()
+    if -4 <= exponent < 6:
+        return f"{number:f}"
+    digits = str(abs(number.scaleb(-exponent)))
+    return f"{'-' if value < 0 else ''}{digits}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
 def depth_of(value: Any) -> int:
@@ -180,11 +194,21 @@ def _duplicates(value: list[Any], path: list[str]) -> Iterator[str]:
 def parse_yaml(body: bytes) -> Any:
     """The first document of YAML as a JSON value, or an InputError."""
     try:
-        return next(iter(load_documents(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES)), None)
+        found = next(iter(load_documents(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES)), None)
+        return _without_points(found)
     except ManifestError as error:
         if not isinstance(error.__cause__, yaml.MarkedYAMLError):
             raise
         raise InputError(_yaml_complaint(error.__cause__)) from error
+
+
+def _without_points(value: Any) -> Any:
+    """What goes from YAML to JSON loses the point of a whole number."""
+    if isinstance(value, dict):
+        return {key: _without_points(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_points(item) for item in value]
+    return int(value) if isinstance(value, float) and abs(value) < 10**21 and value == int(value) else value
 
 
 def _yaml_complaint(error: yaml.MarkedYAMLError) -> str:

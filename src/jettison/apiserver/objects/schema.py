@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from jettison.apiserver.objects.go_times import LAYOUT, MICRO_LAYOUT, time_complaint
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, quote
 from jettison.errors import InputError, ManifestError
@@ -26,6 +27,10 @@ Json = dict[str, Any]
 
 _PLAIN_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _INT32: Final = 2**31
+# Structs of other groups than the core, where it has one of that name.
+_GROUPED: Final = re.compile("^(EventsV1|DiscoveryV1)(?=[A-Z])")
+_BITS: Final = {"int32": 32, "int64": 64}
+_ZEROS: Final = {"bool": False, "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": ""}
 _LINE_ENDS: Final = str.maketrans("", "", "\r\n")
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 _NUMBERS: Final = (Type((), "int32"), Type((), "int64"))
@@ -43,10 +48,9 @@ _INLINED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
 }
 _NOT_INLINED: Final = (("Volume", "name"), ("EphemeralContainer", "targetContainerName"))
-_LAYOUT: Final = '"2006-01-02T15:04:05Z07:00"'
-_MICRO_LAYOUT: Final = '"2006-01-02T15:04:05.000000Z07:00"'
-# Where a fraction belongs, Go takes no time without one.
-_MICRO_TIME: Final = re.compile(r"[^.]*\.\d{6}[^.\d].*", re.ASCII)
+_HOUR: Final = re.compile(r"T(\d):", re.ASCII)
+# Go writes the first moment of its calendar as null.
+_ZERO_TIME_NS: Final = parse_time("0001-01-01T00:00:00Z")
 
 
 class Notes:
@@ -56,9 +60,11 @@ class Notes:
     a time belongs is the mistake that counts, wherever in the document it stands.
     """
 
-    __slots__ = ("mismatch", "owner", "path", "unknown")
+    __slots__ = ("is_converted", "mismatch", "owner", "path", "unknown")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_converted: bool = False) -> None:
+        # What was not read as JSON is not read on either.
+        self.is_converted = is_converted
         self.path: list[str] = []
         self.unknown: list[str] = []
         self.mismatch: InputError | None = None
@@ -73,6 +79,8 @@ class Notes:
         """A value of the wrong type, instead of which the reader has null. Only the first one counts."""
         if self.mismatch is None:
             self.mismatch = _mismatch(value, wanted, self)
+        if self.is_converted:
+            raise self.mismatch
         return None
 
 
@@ -93,9 +101,12 @@ class _Inlined(str):
 Reader = Callable[[Any, Notes], Any]
 
 
-def read_document(kind: str, document: Any) -> tuple[Json, list[str]]:
-    """The object without its kind and apiVersion, and the paths of fields it should not have. Raises InputError."""
-    notes = Notes()
+def read_document(kind: str, document: Any, *, is_converted: bool = False) -> tuple[Json, list[str]]:
+    """The object without its kind and apiVersion, and the paths of fields it should not have. Raises InputError.
+
+    `is_converted`: the document is not from JSON but from `convert_numbers`.
+    """
+    notes = Notes(is_converted=is_converted)
     if not isinstance(document, dict):
         raise InputError(f"json: cannot unmarshal {found_kind(document)} into Go value of type v1.{kind}")
     value: Json = _struct_reader(kind)({k: v for k, v in document.items() if k not in ("kind", "apiVersion")}, notes)
@@ -119,11 +130,12 @@ def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
     # Fields of structs alone: Go does not say at which index or key it is.
     fields = [each for each in notes.path if not each.startswith("[") and not isinstance(each, _Key)]
     where = ".".join(f"{each.holder}.{each}" if isinstance(each, _Inlined) else each for each in fields)
-    is_number = wanted in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Go names the number only where another number would be accepted.
-    found = f"number {value}" if is_number else found_kind(value)
+    is_named = is_number and (notes.is_converted or wanted in _NUMBERS)
+    found = f"number {value}" if is_named else found_kind(value)
     return InputError(
-        f"json: cannot unmarshal {found} into Go struct field {notes.owner}.{where} of type"
+        f"json: cannot unmarshal {found} into Go struct field {_GROUPED.sub('', notes.owner)}.{where} of type"
         f" {_go_name(wanted, notes.owner, fields[-1] if fields else '')}"
     )
 
@@ -166,6 +178,39 @@ def _in_order(kind: Type, value: Any) -> Any:
         return value
     fields = structs()[kind.base].fields
     return {key: _in_order(field.type, value[key]) for key, field in fields.items() if key in value}
+
+
+def convert_numbers(struct: str, document: Json) -> Json:
+    """The document with its numbers as Go makes them of what it did not read as JSON: without a look at their size.
+
+    A number that is too large loses its high bits, and a whole one with a point is an integer.
+    """
+    converted: Json = _converted(Type((), struct), document)
+    return converted
+
+
+def _converted(kind: Type, value: Any) -> Any:
+    if type(value) in (int, float) and not kind.shape and kind.base in _BITS:
+        return _low_bits(value, _BITS[kind.base])
+    if isinstance(value, list) and kind.shape:
+        return [_converted(kind.element, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if kind.shape:
+        return {key: _converted(kind.element, each) for key, each in value.items()}
+    fields = structs()[kind.base].fields if kind.is_struct else {}
+    # Fields in the order of the struct: the first mistake counts.
+    known = {key: _converted(field.type, value[key]) for key, field in fields.items() if key in value}
+    return {**known, **{key: each for key, each in value.items() if key not in known}}
+
+
+def _low_bits(value: float, bits: int) -> float:
+    if value % 1:
+        return value
+    # The processor has one integer for all numbers that are too large.
+    number = int(value) if INT64_MIN <= value <= INT64_MAX else INT64_MIN
+    span, half = 1 << bits, 1 << (bits - 1)
+    return (number + half) % span - half
 
 
 def found_kind(value: Any) -> str:
@@ -233,9 +278,7 @@ def _zero(field: Field) -> Any:
         return lambda: empty_struct(base)
     if field.type.shape or field.is_pointer:
         return None
-    return {"bool": False, "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": "", "bytes": ""}.get(
-        field.type.base
-    )
+    return "" if field.type.base == "bytes" else _ZEROS.get(field.type.base)
 
 
 def _reader(wanted: Type) -> Reader:
@@ -249,37 +292,48 @@ def _reader(wanted: Type) -> Reader:
 def _list_reader(wanted: Type) -> Reader:
     read_element = _reader(wanted.element)
     is_plain = wanted.element == Type((), "string")
-    # Go makes a zero value of null.
-    null: Any = "" if is_plain else {}
+    null = _null(wanted.element)
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not list:
             return notes.note(value, wanted)
         if is_plain and all(type(item) is str for item in value):
             return value
-        found = []
+        found, owner = [], notes.owner
         for index, item in enumerate(value):
             notes.path.append(f"[{index}]")
-            found.append(read_element(null if item is None else item, notes))
+            notes.owner = owner
+            item = null if item is None else item
+            found.append(None if item is None else read_element(item, notes))
             notes.path.pop()
         return found
 
     return read
 
 
+def _null(element: Type) -> Any:
+    """What Go makes of null in a list or map: a zero value. None, where that is null again."""
+    if element.is_struct and not element.shape:
+        return {}
+    return None if element.shape else _ZEROS.get(element.base)
+
+
 def _map_reader(wanted: Type) -> Reader:
     read_element = _reader(wanted.element)
     is_plain = wanted.element == Type((), "string")
+    null = _null(wanted.element)
 
     def read(value: Any, notes: Notes) -> Any:
         if type(value) is not dict:
             return notes.note(value, wanted)
         if is_plain and all(type(item) is str for item in value.values()):
             return value
-        found = {}
+        found, owner = {}, notes.owner
         for key, item in value.items():
             notes.path.append(_Key(key))
-            found[key] = "" if item is None and is_plain else read_element(item, notes)
+            notes.owner = owner
+            item = null if item is None else item
+            found[key] = None if item is None else read_element(item, notes)
             notes.path.pop()
         return found
 
@@ -316,8 +370,28 @@ def _base64(value: Any, notes: Notes) -> Any:
 
 
 def _first_illegal(text: str) -> int:
-    found = _NO_BASE64.search(text)
-    return found.start() if found is not None else max(len(text) - 1, 0)
+    """Where Go stops: a group of four that is cut off is wrong from its start."""
+    # Go counts bytes.
+    text = text.encode().decode("latin-1")
+    places = [place for place, char in enumerate(text) if char not in "\r\n"]
+    count = 0
+    for number, place in enumerate(places):
+        if text[place] != "=":
+            if _NO_BASE64.match(text[place]):
+                return place
+            count = number % 4 + 1
+            continue
+        if number % 4 < 2:
+            return place
+        after = places[number + 1 :]
+        if number % 4 == 2:
+            if not after:
+                return len(text)
+            if text[after[0]] != "=":
+                return after[0] - 1
+            after = after[1:]
+        return after[0]
+    return len(text) - count
 
 
 def _int32(value: Any, notes: Notes) -> Any:
@@ -355,29 +429,34 @@ def _quantity(value: Any, notes: Notes) -> Any:
 def _time(value: Any, notes: Notes) -> Any:
     if type(value) is not str:
         raise _mismatch(value, Type((), "string"), notes)
-    return time_text(_nanoseconds(value)) if _PLAIN_TIME.fullmatch(value) is None else _checked(value)
+    nanoseconds = _nanoseconds(value, LAYOUT)
+    if nanoseconds == _ZERO_TIME_NS:
+        return None
+    return value if _PLAIN_TIME.fullmatch(value) else time_text(nanoseconds)
 
 
 def _micro_time(value: Any, notes: Notes) -> Any:
     if type(value) is not str:
         raise _mismatch(value, Type((), "string"), notes)
-    nanoseconds = _nanoseconds(value, _MICRO_LAYOUT)
-    if _MICRO_TIME.fullmatch(value) is None:
-        rest = re.sub(r"^[^.Z+]*T[\d:]*", "", value)
-        raise InputError(f'parsing time {quote(value)} as {_MICRO_LAYOUT}: cannot parse {quote(rest)} as ".000000"')
+    nanoseconds = _nanoseconds(value, MICRO_LAYOUT)
+    if nanoseconds == _ZERO_TIME_NS:
+        return None
     return f"{time_text(nanoseconds)[:-1]}.{nanoseconds % 10**9 // 1000:06d}Z"
 
 
-def _checked(text: str) -> str:
-    _nanoseconds(text)
-    return text
-
-
-def _nanoseconds(text: str, layout: str = _LAYOUT) -> int:
+def _nanoseconds(text: str, layout: str) -> int:
+    # Where a fraction belongs, Go takes no time without one.
+    why = time_complaint(text, layout) if layout == MICRO_LAYOUT else ""
     try:
-        return parse_time(text)
+        if not why:
+            return parse_time(text)
     except ManifestError as error:
-        raise InputError(f'parsing time {quote(text)} as {layout}: cannot parse {quote(text)} as "2006"') from error
+        why = time_complaint(text, layout)
+        if not why and (strict := _HOUR.sub(r"T0\1:", text).replace(",", ".")) != text:
+            # Go takes an hour of one digit and a comma.
+            return _nanoseconds(strict, layout)
+        raise InputError(why or f'parsing time {quote(text)} as "{layout}"') from error
+    raise InputError(why)
 
 
 _SCALARS: Final[dict[str, Reader]] = {

@@ -16,7 +16,7 @@ from jettison.apiserver.objects.ownership.records import Entries, documents
 from jettison.apiserver.objects.ownership.tracking import unconvertible
 from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCHERS, STRATEGIC_PATCH
 from jettison.apiserver.objects.resources import Resource
-from jettison.apiserver.objects.schema import found_kind, in_go_order, read_document
+from jettison.apiserver.objects.schema import convert_numbers, found_kind, in_go_order, read_document
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
@@ -31,6 +31,7 @@ _PLACE: Final = re.compile(r"into Go struct field (\w+)\.(?:\w+\.)*(\w+) of type
 _OWN_READERS: Final = {"intOrString": "int32", "time": "string", "microtime": "string"}
 _NO_BASE64: Final = "illegal base64 data"
 _OPERATION: Final = "handlers.jsonPatchOp"
+_WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
 _BASES: Final = ("string", "bool", "int32", "int64")
 
 
@@ -97,15 +98,19 @@ def check_applied_kind(resource: Resource, patch: Any) -> None:
     found = (patch.get("apiVersion"), patch.get("kind"))
     version, kind = (each if isinstance(each, str) else "" for each in found)
     if (version, kind) != (resource.api_version, resource.kind):
+        if version.count("/") > 1:
+            # What has two slashes is no version, and then Go forgets the kind, too.
+            version, kind = "", ""
         group, _, short = version.rpartition("/")
         raise bad_request(f"invalid object type: {group}/{short}, Kind={kind}")
 
 
 def check_applied(value: Json, patch: Json, resource: Resource, expected: Expected) -> Json:
     """The object that an apply makes."""
-    document = {**value, "apiVersion": resource.api_version, "kind": resource.kind}
+    document = convert_numbers(expected.fields, value)
+    document |= {"apiVersion": resource.api_version, "kind": resource.kind}
     try:
-        return check_object(document, expected, "Ignore")[0]
+        return check_object(document, expected, "Ignore", is_converted=True)[0]
     except ApiError as error:
         why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
         raise unconvertible(resource, patch, _conversion(why)) from error
@@ -166,8 +171,14 @@ def check_patched(
     """
     is_strategic = media_type == STRATEGIC_PATCH
     if is_strategic:
-        # A strategic patch cannot make an object one of another kind, and upstream does not look.
+        # A strategic patch cannot make an object one of another kind, and upstream looks only whether it names one.
+        for key in ("kind", "apiVersion"):
+            if not isinstance(found := merged.get(key), str | None):
+                number = "" if isinstance(found, bool) or not isinstance(found, int | float) else f" {found}"
+                why = f"json: cannot unmarshal {found_kind(found)}{number} into Go value of type string"
+                raise _unfit(_shown(patch, media_type, expected, whole), _conversion(why))
         merged = {key: value for key, value in merged.items() if key not in ("kind", "apiVersion")}
+        merged = convert_numbers(expected.fields, merged)
     try:
         if not is_strategic and _is_versionless(merged, expected):
             # Upstream reads it as the kind that it has inside, whose fields have no names in JSON.
@@ -175,7 +186,8 @@ def check_patched(
             value: Json = {"metadata": {}}
             mistakes = [] if validation == "Ignore" else [f"unknown field {quote(key)}" for key in merged]
         else:
-            value, mistakes = check_object(merged, expected, "Ignore" if validation == "Ignore" else "Warn")
+            warned = "Ignore" if validation == "Ignore" else "Warn"
+            value, mistakes = check_object(merged, expected, warned, is_converted=is_strategic)
     except ApiError as error:
         why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
         raise _unfit(_shown(patch, media_type, expected, whole), _conversion(why) if is_strategic else why) from error
@@ -238,9 +250,9 @@ def _conversion(why: str) -> str:
             return f"json: cannot unmarshal {shown} into Go value of type {_OWN_READERS[field.type.base]}"
     source = {"array": "slice", "object": "map"}.get(kind, kind)
     if kind == "number":
-        source = "float64" if number and "." in number else "int64"
+        source = "float64" if number and not _WHOLE.fullmatch(number) else "int64"
     if base in _BASES:
-        is_convertible = kind == "number" and base != "bool"
+        is_convertible = kind == "number" and base != "bool" and (source, base) != ("float64", "string")
         return f"cannot convert {source} to {wanted}" if is_convertible else f"unrecognized type: {base}"
     if wanted.startswith("[]"):
         return f"cannot restore slice from {source}"

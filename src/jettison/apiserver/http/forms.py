@@ -67,9 +67,14 @@ def check_route(request: Request) -> None:
         raise _not_acceptable(request)
 
 
-def metadata_of(value: Mapping[str, Any], api_version: str) -> dict[str, Any]:
-    """An object reduced to what all kinds have."""
-    return {"kind": METADATA, "apiVersion": api_version, "metadata": value["metadata"]}
+def metadata_of(value: Mapping[str, Any], api_version: str, inner_annotation: str = "") -> dict[str, Any]:
+    """An object reduced to what all kinds have, without the annotation that is a field inside Kubernetes."""
+    metadata = value["metadata"]
+    if inner_annotation and (annotations := metadata.get("annotations")):
+        kept = {key: text for key, text in annotations.items() if key != inner_annotation}
+        metadata = {key: item for key, item in metadata.items() if key != "annotations"}
+        metadata |= {"annotations": kept} if kept else {}
+    return {"kind": METADATA, "apiVersion": api_version, "metadata": metadata}
 
 
 def not_of_this_shape(group: str, kind: str, shape: str) -> ApiError:

@@ -77,15 +77,17 @@ def show_value(
     if managed:
         shown = {**shown, "metadata": {**shown["metadata"], "managedFields": documents(managed)}}
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
-    return show_document(request, resource.group, document, code)
+    return show_document(request, resource.group, document, code, resource.inner_annotation)
 
 
-def show_document(request: Request, group: str, document: Json, code: int = 200) -> Response:
+def show_document(
+    request: Request, group: str, document: Json, code: int = 200, inner_annotation: str = ""
+) -> Response:
     """A document without a table: a subresource with a kind of its own, or a review."""
     form = form_of(request, has_table=False)
     match form.shape:
         case forms.METADATA:
-            return Response(code, encode(metadata_of(document, form.api_version)))
+            return Response(code, encode(metadata_of(document, form.api_version, inner_annotation)))
         case forms.METADATA_LIST:
             raise not_of_this_shape(group, document["kind"], form.shape)
     return Response(code, encode(document))
@@ -101,7 +103,8 @@ def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> 
         case forms.METADATA:
             raise not_of_this_shape(resource.group, resource.kind, form.shape)
         case forms.METADATA_LIST:
-            items = [metadata_of(_owned(item), form.api_version) for item in page.items] or None
+            inner = resource.inner_annotation
+            items = [metadata_of(_owned(item), form.api_version, inner) for item in page.items] or None
             head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
             return Response(200, encode({**head, "items": items}))
     start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})

@@ -28,6 +28,7 @@ def default_pod(pod: Json) -> None:
             if spec.get("hostNetwork"):
                 for port in container.get("ports") or ():
                     port.setdefault("hostPort", port["containerPort"])
+    pod.get("status", {}).pop("nodeAllocatableResourceClaimStatuses", None)
     if spec.get("resources"):
         _default_whole(spec)
     _join_addresses(pod["status"])
@@ -35,6 +36,8 @@ def default_pod(pod: Json) -> None:
 
 def default_pod_spec(spec: Json) -> None:
     """Of a pod or of a template."""
+    # Kubernetes drops what only a feature needs that is off by default.
+    spec.pop("schedulingGroup", None)
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -49,7 +52,7 @@ def default_pod_spec(spec: Json) -> None:
         for container in spec.get(key) or ():
             _default_container(container)
     for resources in (spec.get("resources") or {}, {"overhead": spec.get("overhead")}):
-        _round_amounts(resources)
+        round_amounts(resources)
 
 
 def _join_addresses(status: Json) -> None:
@@ -116,16 +119,16 @@ def _default_container(container: Json) -> None:
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict):
             _default_http(hook)
-    _round_amounts(container["resources"])
+    round_amounts(container["resources"])
 
 
-def _round_amounts(resources: Json) -> None:
+def round_amounts(resources: Json, keys: tuple[str, ...] = ("limits", "requests", "overhead")) -> None:
     """Nothing is finer than a thousandth."""
-    for key in ("limits", "requests", "overhead"):
+    for key in keys:
         for name, amount in (resources.get(key) or {}).items():
             # Only a small unit or a long fraction can be finer, and most amounts have neither.
             if amount[-1] in "nu" or "." in amount or "e-" in amount.lower():
-                resources[key][name] = str(rounded_up(parse(amount), -3))
+                resources[key] = {**resources[key], name: str(rounded_up(parse(amount), -3))}
 
 
 def _default_requests(resources: Json) -> None:

@@ -34,6 +34,7 @@ _EVENT_NAMES: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+_UNWRITTEN: Final = ("reportingController", "reportingInstance")
 _OLD_EVENT_NAMES: Final = {old: new for new, old in _EVENT_NAMES.items()}
 
 
@@ -71,6 +72,8 @@ class Resource:
     selectable_fields: tuple[str, ...] = _METADATA_FIELDS
     # Whether metadata.generation counts changes of the spec.
     counts_generations: bool = False
+    # Whether it counts those of everything else and of labels, because there is no spec.
+    is_generation_of_all: bool = False
     # Whether a PUT may come without metadata.resourceVersion, and whether it may create the object.
     takes_unconditional_put: bool = True
     is_created_by_put: bool = False
@@ -78,6 +81,8 @@ class Resource:
     answers_with_object: bool = False
     # What every client of the resource is told.
     deprecation: str = ""
+    # An annotation that is a field inside Kubernetes, and so is not part of the metadata alone.
+    inner_annotation: str = ""
     # Stored under another row's name: events.k8s.io shows the very events of the core group.
     stored_as: str = ""
     # Defaults, first status, validation and warnings of its kind.
@@ -215,8 +220,8 @@ ENDPOINTS: Final = Resource(
 )  # fmt: skip
 ENDPOINT_SLICES: Final = Resource(
     "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice",
-    is_created_by_put=True,
     counts_generations=True,
+    is_generation_of_all=True,
     rules=rules.ENDPOINT_SLICE_RULES,
 )  # fmt: skip
 REPLICATION_CONTROLLERS: Final = Resource(
@@ -243,6 +248,7 @@ DAEMON_SETS: Final = Resource(
     categories=("all",),
     subresources=(_status("DaemonSet"),),
     counts_generations=True,
+    inner_annotation=rules.TEMPLATE_NUMBER,
     rules=rules.DAEMON_SET_RULES,
 )  # fmt: skip
 DEPLOYMENTS: Final = Resource(
@@ -364,5 +370,6 @@ def stored_event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    """A kept event as events.k8s.io shows it."""
-    return {_OLD_EVENT_NAMES.get(key, key): value for key, value in event.items()}
+    """A kept event as events.k8s.io shows it: without what the core group writes even if it is empty."""
+    shown = {_OLD_EVENT_NAMES.get(key, key): value for key, value in event.items()}
+    return {key: value for key, value in shown.items() if value or key not in _UNWRITTEN}

@@ -19,6 +19,7 @@ from jettison.apiserver.objects.defaults import (
     default_service,
     default_stateful_set,
     merge_label_keys,
+    round_amounts,
 )
 from jettison.apiserver.objects.runtime_classes import (
     validate_runtime_class,
@@ -83,6 +84,7 @@ from jettison.apiserver.objects.validation.small_kinds import (
     validate_event_update,
     validate_lease,
     validate_lease_update,
+    validate_namespace,
     validate_namespace_status,
     validate_namespace_update,
     validate_new_event,
@@ -117,7 +119,7 @@ Json = dict[str, Any]
 
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _ELECTION_FIELDS: Final = ("strategy", "preferredHolder")
-_TEMPLATE_NUMBER: Final = "deprecated.daemonset.template.generation"
+TEMPLATE_NUMBER: Final = "deprecated.daemonset.template.generation"
 _TOO_MANY_INDEXES: Final = (
     "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
     "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
@@ -194,8 +196,8 @@ class Rules:
 
 
 def _prepare_pod(pod: Json) -> None:
-    pod["status"] = {"phase": "Pending"}
-    pod["status"]["qosClass"] = str(pod_from(pod).qos)
+    # A class that the client names is believed.
+    pod["status"] = {"phase": "Pending", "qosClass": pod["status"].get("qosClass") or str(pod_from(pod).qos)}
     if pod["spec"].get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "lastProbeTime": None}
         gated["lastTransitionTime"] = pod["metadata"]["creationTimestamp"]
@@ -309,6 +311,7 @@ def _default_node(node: Json) -> None:
     spec, status = node["spec"], node["status"]
     if "capacity" in status:
         status.setdefault("allocatable", status["capacity"])
+    round_amounts(status, ("capacity", "allocatable"))
     # The first range is shown twice; where the two differ, the older field counts.
     first, several = spec.get("podCIDR", ""), spec.get("podCIDRs") or []
     if first and (not several or several[0] != first):
@@ -374,16 +377,18 @@ def _keep_lease_fields(lease: Json, old: Json) -> None:
             lease["spec"].pop(key, None)
 
 
-def _prepare_node(node: Json) -> None:
-    """A node may come with a status; the configuration that is named in it was never kept."""
-    node["spec"].pop("configSource", None)
-    node["status"].pop("config", None)
-
-
-def _drop_node_source(node: Json, old: Json) -> None:
+def _drop_node_source(node: Json, old: Json | None = None) -> None:
     """A configuration of the kubelet that came from the API, which no kubelet reads any more."""
-    if "configSource" not in old["spec"]:
+    if old is None or "configSource" not in old["spec"]:
         node["spec"].pop("configSource", None)
+    if old is None:
+        node["status"].pop("config", None)
+
+
+def _complete_node_status(status: Json, old: Json) -> None:
+    """As above, of what the kubelet made of it."""
+    if "config" not in old:
+        status.pop("config", None)
 
 
 def _prepare_stateful_set(value: Json) -> None:
@@ -409,14 +414,14 @@ def _renumber_template(value: Json, old: Json) -> None:
 
 
 def _template_number(value: Json) -> int:
-    text = (value["metadata"].get("annotations") or {}).get(_TEMPLATE_NUMBER, "")
+    text = (value["metadata"].get("annotations") or {}).get(TEMPLATE_NUMBER, "")
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else 0
 
 
 def _number_template(value: Json, number: int) -> None:
     """How often the template has changed, where old clients look for it."""
     annotations = value["metadata"].get("annotations") or {}
-    value["metadata"]["annotations"] = {**annotations, _TEMPLATE_NUMBER: str(number)}
+    value["metadata"]["annotations"] = {**annotations, TEMPLATE_NUMBER: str(number)}
 
 
 def _default_budget(budget: Json) -> None:
@@ -456,9 +461,10 @@ POD_RULES: Final = Rules(
 )
 NODE_RULES: Final = Rules(
     default=_default_node,
-    prepare=_prepare_node,
+    prepare=_drop_node_source,
     warn=_warn_node,
     warn_change=_as_new(_warn_node),
+    complete_status=_complete_node_status,
     prepare_change=_drop_node_source,
     validate=validate_node,
     validate_update=validate_node_update,
@@ -469,6 +475,7 @@ NAMESPACE_RULES: Final = Rules(
     default=_default_namespace,
     prepare=_prepare_namespace,
     name=label_name,
+    validate=validate_namespace,
     validate_update=validate_namespace_update,
     validate_status=validate_namespace_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata(label_name)),
@@ -574,6 +581,7 @@ ENDPOINT_SLICE_RULES: Final = Rules(
     validate_update=validate_endpoint_slice_update,
     warn=warn_endpoint_slice,
     warn_change=_as_new(warn_changed_slice),
+    validate_changed_metadata=(_whole_metadata(),),
 )
 PRIORITY_CLASS_RULES: Final = Rules(
     default=_default_priority_class, validate=validate_priority_class, validate_update=validate_priority_class_update

@@ -417,7 +417,7 @@ def _row_object(
         return None
     if include_object == "Object":
         return {"kind": resource.kind, "apiVersion": resource.api_version, **value}
-    return metadata_of(value, api_version)
+    return metadata_of(value, api_version, resource.inner_annotation)
 
 
 @cache

@@ -61,7 +61,7 @@ def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, ad
         # These rules hold for all kinds, also for those that do not check metadata themselves.
         mistakes = first_of(validate_metadata(metadata, path_segment_name))
     if mistakes:
-        raise refusal(resource.group, resource.kind, metadata.get("name", ""), mistakes)
+        raise refusal(_refusing_group(resource), resource.kind, metadata.get("name", ""), mistakes)
     return value
 
 
@@ -96,12 +96,17 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
         admit(changed)
         if resource.counts_generations and _is_new_generation(resource, changed, old):
             metadata["generation"] = former.get("generation", 0) + 1
-        own = rules.validate_changed_metadata
+        own = rules.validate_changed_metadata[: 1 if part == "finalize" else None]
         rest = rules.validate_parts.get(part, rules.validate_update)(changed, old)
     mistakes = first_of(_common_mistakes(metadata, former), *(check(metadata, former) for check in own), rest)
     if mistakes:
-        raise refusal(resource.group, resource.kind, former["name"], mistakes)
+        raise refusal(_refusing_group(resource), resource.kind, former["name"], mistakes)
     return changed
+
+
+def _refusing_group(resource: Resource) -> str:
+    """What is kept as an object of the core group is refused as one."""
+    return "" if resource.stored_as else resource.group
 
 
 def distinct_owners(metadata: Json, *, is_patched: bool) -> list[str]:
@@ -245,6 +250,9 @@ def _take(target: Json, source: Json, key: str) -> None:
 
 
 def _is_new_generation(resource: Resource, new: Json, old: Json) -> bool:
+    if resource.is_generation_of_all:
+        changed = (key for key in (new | old) if key != "metadata" and new.get(key) != old.get(key))
+        return any(changed) or new["metadata"].get("labels") != old["metadata"].get("labels")
     if new.get("spec") != old.get("spec"):
         return True
     is_counted = resource.rules.counts_annotations

@@ -225,6 +225,9 @@ def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> l
     The pods of a job stay unless the client says otherwise: so it was in the first version of its API.
     """
     finalizers: list[str] = metadata.get("finalizers") or []
+    if resource.kind == "Event":
+        # Nothing belongs to an event.
+        return finalizers
     if options.is_silent_on_dependents:
         if not orphans_by_default(resource, options) or GARBAGE_FINALIZERS & set(finalizers):
             return finalizers

@@ -180,16 +180,14 @@ async def read_page(
     integer(request, "timeoutSeconds")
     limit = integer(request, "limit") or 0
     selection = selection_of(request, resource, _check_match)
-    version = resource_version(request)
-    token = request.parameter("continue")
-    if token:
-        asked = version
+    if token := request.parameter("continue"):
         version, start = _read_token(token, namespace)
-        if asked:
+        if request.parameter("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         items = store.list_at(resource, namespace, version)
         items = [item for item in items if item.key > start]
         return _cut(items, selection, limit, version, lambda: items)
+    version = resource_version(request)
     match = request.parameter("resourceVersionMatch")
     # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
     if match == "Exact" or (not match and version and (limit > 0 or is_paged) and selection.name is None):
@@ -292,7 +290,8 @@ def _read_token(token: str, namespace: str | None) -> tuple[int, tuple[str, str]
     except InputError as error:
         raise bad_request(f"{refused}: {error}") from error
     if not isinstance(found, dict) or found.get("v") != _TOKEN_VERSION:
-        raise bad_request(f"{refused}: server does not recognize this encoded version")
+        found_version = found.get("v", "") if isinstance(found, dict) else ""
+        raise bad_request(f"{refused}: server does not recognize this encoded version {found_version}")
     version, start = found.get("rv"), found.get("start")
     if not isinstance(version, int) or version <= 0:
         raise bad_request(f"{refused}: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")

@@ -244,7 +244,7 @@ class Watcher:
             case forms.TABLE:
                 return self._table([stored.object], stored.version)
             case forms.METADATA:
-                return encode(metadata_of(stored.object, self._form.api_version))
+                return encode(metadata_of(stored.object, self._form.api_version, self._resource.inner_annotation))
         return document(self._resource, stored)
 
     def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:

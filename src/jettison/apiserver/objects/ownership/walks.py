@@ -333,7 +333,7 @@ def _misfit(base: str, value: Any) -> str | None:
         return f"string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     if base in _NUMBERS or not isinstance(value, dict | list):
         return None
-    return f"{'any scalar' if base == 'quantity' else base}, got {_shown(value)}"
+    return f"any scalar, got {_shown(value)}"
 
 
 def _go_syntax(value: Any) -> str:
@@ -343,6 +343,8 @@ def _go_syntax(value: Any) -> str:
         return f"map[string]interface {{}}{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+    if value is None:
+        return "interface {}(nil)"
     return quote(value) if isinstance(value, str) else go_text(value)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.mistakes import Mistake, invalid
+from jettison.apiserver.objects.validation.mistakes import Mistake, internal, invalid
 from jettison.engine.numbers.strconv import quote
 
 Json = dict[str, Any]
@@ -87,6 +87,9 @@ def validate_pair(texts: list[str], shown: Any, field: str) -> Iterator[Mistake]
     """Several addresses are one of each family."""
     if len(texts) < 2:
         return
+    wrong = [(index, text) for index, text in enumerate(texts) if read_address(text) is None]
+    for index, text in wrong[:1]:
+        yield internal(field, f"failed to check for dual stack with error:invalid IP[{index}]: {text}")
     families = {_family(address) for text in texts if (address := read_address(text)) is not None}
     if len(families) != 2 or len(texts) > 2:
         yield invalid(field, shown, "may specify no more than one IP for each IP family")
@@ -103,8 +106,14 @@ def validate_network(text: str, field: str) -> Iterator[Mistake]:
 
 def validate_network_pair(texts: list[str], field: str) -> Iterator[Mistake]:
     """Several ranges are one of each family."""
-    networks = [network for text in texts if (network := read_network(text)) is not None]
-    if len(texts) > 1 and (len(texts) > 2 or len({each.version for each in networks}) != 2):
+    if len(texts) < 2:
+        return
+    networks = [read_network(text) for text in texts]
+    if None in networks:
+        index = networks.index(None)
+        why = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {texts[index]})"
+        yield internal(field, f"invalid PodCIDRs. failed to check with dual stack with error:{why}")
+    if len(texts) > 2 or len({each.version for each in networks if each is not None}) != 2:
         yield invalid(field, texts, "may specify no more than one CIDR for each IP family")
 
 

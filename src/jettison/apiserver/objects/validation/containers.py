@@ -101,7 +101,10 @@ def validate_containers(spec: Json, where: str, around: AroundContainer) -> Iter
 def _validate_init(container: Json, where: str, index: int, around: AroundContainer) -> Iterator[Mistake]:
     place, name = f"{where}[{index}]", container["name"]
     yield from _validate_container(container, place, around)
-    yield from _validate_restarts(container, place)
+    if "restartPolicy" in container:
+        yield from _validate_restarts(container, place)
+    elif container.get("restartPolicyRules"):
+        yield _unruled(place)
     if name in around.taken:
         yield duplicate(f"{place}.name", name)
     elif name:
@@ -379,11 +382,15 @@ def _validate_resizing(policies: Iterable[Json], where: str, around: AroundConta
             yield invalid(where, policy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
+def _unruled(place: str) -> Mistake:
+    return required(f"{place}.restartPolicy", "must specify restartPolicy when restart rules are used")
+
+
 def _validate_restarts(container: Json, place: str) -> Iterator[Mistake]:
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is None:
         if rules:
-            yield required(f"{place}.restartPolicy", "must specify restartPolicy when restart rules are used")
+            yield _unruled(place)
     elif policy not in _RESTARTS:
         yield unsupported(f"{place}.restartPolicy", policy, _RESTARTS)
     if len(rules) > _MOST_RULES:

@@ -60,6 +60,11 @@ def go_value(struct: str, value: Any) -> Any:
     return _typed(Type((), struct), value)
 
 
+def go_field(struct: str, key: str, value: Json) -> Any:
+    """The value of a field of this struct, which is there even if nothing is said of it."""
+    return _value(structs()[struct].fields[key], value)
+
+
 def _name(struct: str, key: str) -> str:
     if struct == "RBDVolumeSource" and key in _RBD_NAMES:
         return _RBD_NAMES[key]

@@ -68,7 +68,7 @@ def validate_job_update(new: Json, old: Json) -> Iterator[Mistake]:
     spec, former = new["spec"], old["spec"]
     yield from _validate_completions(spec, former)
     if spec.get("selector") != former.get("selector"):
-        yield invalid("spec.selector", spec.get("selector"), _IMMUTABLE)
+        yield invalid("spec.selector", go_value("LabelSelector", spec.get("selector")), _IMMUTABLE)
     yield from _validate_template_change(spec["template"], old)
     for key in _FIXED:
         if spec.get(key) != former.get(key):
@@ -142,7 +142,7 @@ def _validate_made_labels(job: Json, labels: tuple[tuple[str, str], ...]) -> Ite
     except InputError:
         return
     if not is_matching:
-        yield invalid("spec.selector", selector, "`selector` not auto-generated")
+        yield invalid("spec.selector", go_value("LabelSelector", selector), "`selector` not auto-generated")
 
 
 def _validate_spec(spec: Json) -> Iterator[Mistake]:

@@ -6,7 +6,7 @@ Each kind has one of the rules for names; a disruption budget, surprisingly, the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, too_long
@@ -166,15 +166,14 @@ def _finalizers(finalizers: Any) -> Iterator[Mistake]:
 
 
 def _known_finalizers(metadata: Json) -> Iterator[Mistake]:
-    yield from validate_finalizer_names(metadata.get("finalizers") or (), "metadata.finalizers")
+    for index, each in enumerate(metadata.get("finalizers") or ()):
+        yield from validate_finalizer_name(each, f"metadata.finalizers[{index}]")
 
 
-def validate_finalizer_names(names: Iterable[str], field: str) -> Iterator[Mistake]:
+def validate_finalizer_name(name: str, field: str) -> Iterator[Mistake]:
     """A name without a domain is Kubernetes' own."""
-    for index, each in enumerate(names):
-        if "/" not in each and each not in _STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid(f"{field}[{index}]", each, why)
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        yield invalid(field, name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 # Label selectors inside objects.

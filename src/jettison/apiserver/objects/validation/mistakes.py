@@ -69,6 +69,11 @@ def too_long(field: str, limit: int) -> Mistake:
     return Mistake(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
 
+def internal(field: str, why: str) -> Mistake:
+    """Kubernetes could not find out whether the value is allowed."""
+    return Mistake(field, "InternalError", f"Internal error: {why}")
+
+
 def shown(value: Any) -> str:
     """As Go prints a value in a complaint: texts with its escapes, the rest as JSON."""
     return quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

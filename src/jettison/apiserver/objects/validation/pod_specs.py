@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import validate_address
 from jettison.apiserver.objects.validation.containers import AroundContainer, one_of, validate_containers
+from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import NameRule, label_name, subdomain_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import (
     Mistake,
+    duplicate,
     forbidden,
     invalid,
     not_found,
@@ -53,6 +55,7 @@ def validate_pod_spec(spec: Json, field: str, name: str = "", *, is_pod: bool = 
     """The spec of a pod, which has a name, or of a template."""
     volumes = spec.get("volumes") or []
     yield from validate_volumes(volumes, f"{field}.volumes", name, is_pod=is_pod)
+    yield from _validate_claims(spec.get("resourceClaims") or (), f"{field}.resourceClaims")
     around = AroundContainer(
         usable_volumes(volumes, name, is_pod=is_pod),
         frozenset(each["name"] for each in spec.get("resourceClaims") or () if each["name"]),
@@ -114,6 +117,29 @@ def _validate_names(spec: Json, field: str) -> Iterator[Mistake]:
         yield invalid(f"{field}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     yield from _validate_name(spec, field, "hostname", label_name)
     yield from _validate_name(spec, field, "subdomain", label_name)
+
+
+def _validate_claims(claims: Iterable[Json], field: str) -> Iterator[Mistake]:
+    """Devices that the pod asks for, of a claim that is there or of one that is made from a template."""
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        where, name = f"{field}[{index}]", claim["name"]
+        if not name:
+            yield required(f"{where}.name")
+        elif name in seen:
+            yield duplicate(f"{where}.name", name)
+        else:
+            yield from (invalid(f"{where}.name", name, why) for why in label_name(name))
+            seen.add(name)
+        named = [key for key in ("resourceClaimName", "resourceClaimTemplateName") if key in claim]
+        if len(named) > 1:
+            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            yield invalid(where, go_value("PodResourceClaim", claim), why)
+        elif not named:
+            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            yield invalid(where, go_value("PodResourceClaim", claim), why)
+        for key in named:
+            yield from (invalid(f"{where}.{key}", claim[key], why) for why in subdomain_name(claim[key]))
 
 
 def _validate_whole(spec: Json, field: str, claims: frozenset[str]) -> Iterator[Mistake]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.metadata import label_name
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.engine.labels.syntax import label_key_complaints
 from jettison.engine.numbers.quantity import parse
@@ -79,7 +80,7 @@ def _validate_huge(name: str, amount: str, field: str) -> Iterator[Mistake]:
 
 def _validate_claims(claims: Iterable[Json], field: str, known: frozenset[str]) -> Iterator[Mistake]:
     seen: set[tuple[str, str]] = set()
-    named: set[str] = set()
+    counts: dict[str, int] = {}
     rest = f": {', '.join(sorted(known))}" if known else " which is empty"
     for index, claim in enumerate(claims):
         name, request = claim["name"], claim.get("request", "")
@@ -87,12 +88,17 @@ def _validate_claims(claims: Iterable[Json], field: str, known: frozenset[str]) 
         if not name:
             yield required(where)
             continue
-        if (name, "") in seen or (not request and name in named):
+        if (name, "") in seen:
             yield duplicate(where, name)
-        elif (name, request) in seen:
-            yield duplicate(where, f"{name}/{request}")
-        seen.add((name, request))
-        named.add(name)
+        else:
+            if request:
+                yield from (invalid(f"{where}.request", request, why) for why in label_name(request))
+            if (name, request) in seen:
+                yield duplicate(where, f"{name}/{request}")
+            elif not request:
+                yield from (duplicate(where, name) for _ in range(counts.get(name, 0)))
+            seen.add((name, request))
+            counts[name] = counts.get(name, 0) + 1
         if name not in known:
             why = f"must be one of the names in pod.spec.resourceClaims{rest}"
             yield Mistake(where, "FieldValueNotFound", f"Not found: {quote(name)}: {why}")

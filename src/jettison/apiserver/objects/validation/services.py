@@ -356,23 +356,26 @@ def _validate_endpoint_port(port: Json, field: str, *, needs_name: bool) -> Iter
 
 def validate_endpoint_slice(value: Json) -> Iterator[Mistake]:
     """The new form."""
-    yield from (
-        one_of(value, "addressType", "", _ADDRESS_TYPES) if value.get("addressType") else (required("addressType"),)
-    )
+    kind = value.get("addressType", "")
+    if not kind:
+        yield required("addressType")
+    elif kind not in _ADDRESS_TYPES:
+        yield unsupported("addressType", kind, _ADDRESS_TYPES)
     yield from _validate_slice_ports(value.get("ports") or [])
     endpoints = value.get("endpoints") or []
     if len(endpoints) > _MOST_ENDPOINTS:
         yield too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
         return
     for index, endpoint in enumerate(endpoints):
-        yield from _validate_endpoint(endpoint, f"endpoints[{index}]", value.get("addressType", ""))
+        yield from _validate_endpoint(endpoint, f"endpoints[{index}]", kind)
 
 
 def validate_endpoint_slice_update(new: Json, old: Json) -> Iterator[Mistake]:
     """The type of its addresses stays."""
-    yield from validate_endpoint_slice(new)
+    is_same = new.get("endpoints") == old.get("endpoints")
+    yield from validate_endpoint_slice({**new, "endpoints": []} if is_same else new)
     if new.get("addressType") != old.get("addressType"):
-        yield invalid("addressType", new.get("addressType"), "field is immutable")
+        yield invalid("addressType", new.get("addressType", ""), "field is immutable")
 
 
 def _validate_slice_ports(ports: list[Json]) -> Iterator[Mistake]:
@@ -388,6 +391,8 @@ def _validate_slice_ports(ports: list[Json]) -> Iterator[Mistake]:
             yield duplicate(f"{where}.name", name)
         names.add(name)
         yield from one_of(port, "protocol", where, _PROTOCOLS)
+        if (protocol := port.get("appProtocol")) is not None:
+            yield from (invalid(f"{where}.appProtocol", protocol, why) for why in label_key_complaints(protocol))
 
 
 def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistake]:
@@ -400,6 +405,7 @@ def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistak
         where = f"{field}.addresses[{index}]"
         if kind == "FQDN":
             yield from (invalid(where, text, why) for why in subdomain_name(text))
+        if kind not in ("IPv4", "IPv6"):
             continue
         address = read_address(text)
         if address is None:

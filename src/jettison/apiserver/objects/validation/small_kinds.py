@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import validate_network, validate_network_pair
-from jettison.apiserver.objects.validation.metadata import validate_finalizer_names
+from jettison.apiserver.objects.validation.go_values import go_field
+from jettison.apiserver.objects.validation.metadata import validate_finalizer_name
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_whole
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
 from jettison.engine.numbers.quantity import parse
+from jettison.engine.numbers.strconv import quote
 from jettison.manifests.files.documents import SYSTEM_CLASSES
 
 Json = dict[str, Any]
@@ -23,6 +27,13 @@ _FIXED: Final = (
 
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 _PREEMPTION_POLICIES: Final = ("Never", "PreemptLowerPriority")
+
+_LONGEST_FEATURE: Final = 253
+_FEATURE: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
+_FEATURE_RULE: Final = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -59,7 +70,8 @@ def validate_new_event_update(new: Json, old: Json) -> Iterator[Mistake]:
         yield from _validate_series(new)
     for key in _FIXED:
         if (new.get(key) or None) != (old.get(key) or None):
-            yield invalid("reportingController" if key == "reportingComponent" else key, new.get(key), _IMMUTABLE)
+            field = "reportingController" if key == "reportingComponent" else key
+            yield invalid(field, go_field("Event", key, new), _IMMUTABLE)
 
 
 def _validate_event(event: Json, controller_field: str) -> Iterator[Mistake]:
@@ -179,10 +191,23 @@ def _system_complaint(name: str, value: Json) -> str:
     return ""
 
 
-def validate_namespace_update(new: Json, old: Json) -> Iterator[Mistake]:
+def validate_namespace(namespace: Json) -> Iterator[Mistake]:
     """Its own finalizers must say which program they belong to."""
+    # Upstream names the list here, and below the element.
+    for each in namespace["spec"].get("finalizers") or ():
+        yield from _validate_finalizer(each, "spec.finalizers")
+
+
+def validate_namespace_update(new: Json, old: Json) -> Iterator[Mistake]:
+    """As a new one."""
     del old
-    yield from validate_finalizer_names(new["spec"].get("finalizers") or (), "spec.finalizers")
+    for index, each in enumerate(new["spec"].get("finalizers") or ()):
+        yield from _validate_finalizer(each, f"spec.finalizers[{index}]")
+
+
+def _validate_finalizer(name: str, field: str) -> Iterator[Mistake]:
+    yield from (invalid(field, name, why) for why in label_key_complaints(name))
+    yield from validate_finalizer_name(name, field)
 
 
 def validate_namespace_status(new: Json, old: Json) -> Iterator[Mistake]:
@@ -200,6 +225,10 @@ def validate_node(node: Json) -> Iterator[Mistake]:
     for index, taint in enumerate(node["spec"].get("taints") or ()):
         yield from _validate_taint(taint, f"metadata.taints[{index}]", seen)
     yield from _validate_offer(node["status"])
+    swap = ((node["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity", 1)
+    if swap <= 0:
+        yield invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than 0")
+    yield from _validate_features(node["status"])
     networks = _networks(node["spec"])
     for index, network in enumerate(networks):
         yield from validate_network(network, f"spec.podCIDRs[{index}]")
@@ -232,12 +261,30 @@ def validate_node_status(new: Json, old: Json) -> Iterator[Mistake]:
     """Amounts and addresses only: the status of a condition may be anything."""
     del old
     yield from _validate_offer(new["status"])
+    yield from _validate_features(new["status"])
     seen: set[tuple[str, str]] = set()
     for index, address in enumerate(new["status"].get("addresses") or ()):
         pair = address.get("type", ""), address.get("address", "")
         if pair in seen:
             yield duplicate(f"status.addresses[{index}]", {"Type": pair[0], "Address": pair[1]})
         seen.add(pair)
+
+
+def _validate_features(status: Json) -> Iterator[Mistake]:
+    """What its kubelet can do, in order."""
+    features = status.get("declaredFeatures") or []
+    for index, (name, following) in enumerate(zip_longest(features, features[1:])):
+        where = f"status.declaredFeatures[{index}]"
+        if len(name.encode("utf-8", "replace")) > _LONGEST_FEATURE:
+            why = f"must be no more than {_LONGEST_FEATURE} characters"
+            yield invalid(where, name, f"invalid feature name {quote(name)}: {why}")
+        elif not _FEATURE.fullmatch(name):
+            yield invalid(where, name, f"invalid feature name {quote(name)}: {_FEATURE_RULE}")
+        after = f"status.declaredFeatures[{index + 1}]"
+        if name == following:
+            yield duplicate(after, name)
+        elif following is not None and name > following:
+            yield invalid(after, following, "list must be sorted alphabetically")
 
 
 def _validate_offer(status: Json) -> Iterator[Mistake]:

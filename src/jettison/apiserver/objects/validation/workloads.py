@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import (
     label_name,
     validate_annotations,
@@ -111,7 +112,7 @@ def validate_daemon_set(daemon_set: Json) -> Iterator[Mistake]:
     if not is_matching:
         yield _mismatch(labels)
     if selector is not None and _is_empty(selector):
-        yield invalid("spec.selector", selector, "empty selector is invalid for daemonset")
+        yield _unfit_selector(selector, "empty selector is invalid for daemonset")
     yield from validate_template(spec["template"], "spec.template")
     yield from _runs_for_ever(spec["template"], "DaemonSet")
     yield from _not_negative(spec, "minReadySeconds")
@@ -264,11 +265,11 @@ def _validate_pods(spec: Json, kind: str, unreadable: str, owner: str = "Replica
     else:
         yield from validate_selector(selector, "spec.selector")
         if _is_empty(selector):
-            yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+            yield _unfit_selector(selector, f"empty selector is invalid for {kind}")
     try:
         is_matching = selects(selector, labels or {})
     except InputError:
-        yield invalid("spec.selector", selector, unreadable)
+        yield _unfit_selector(selector, unreadable)
         if owner == "StatefulSet":
             yield from _runs_for_ever(spec["template"], owner)
         return
@@ -289,7 +290,11 @@ def _runs_for_ever(template: Json, owner: str) -> Iterator[Mistake]:
 
 def _same_selector(new: Json, old: Json) -> Iterator[Mistake]:
     if new["spec"].get("selector") != old["spec"].get("selector"):
-        yield invalid("spec.selector", new["spec"].get("selector"), _IMMUTABLE)
+        yield _unfit_selector(new["spec"].get("selector"), _IMMUTABLE)
+
+
+def _unfit_selector(selector: Json | None, why: str) -> Mistake:
+    return invalid("spec.selector", go_value("LabelSelector", selector), why)
 
 
 def _mismatch(labels: dict[str, str] | None) -> Mistake:

@@ -1,0 +1,297 @@
+"""Answers that random requests to Kubernetes v1.36.4 had shown to be different here: one line per mended rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, PODS, STRATEGIC, Answer, Served, pod_document
+
+Json = dict[str, Any]
+
+APPS = "/apis/apps/v1/namespaces/default"
+NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
+SECRETS = "/api/v1/namespaces/default/secrets"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+TEMPLATE: Json = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+DAEMONS: Json = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
+EVENT: Json = {
+    "metadata": {"name": "e"},
+    "eventTime": "2024-01-01T00:00:00.000000Z",
+    "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+    "reason": "R", "action": "A", "note": "m", "type": "Normal",
+    "reportingController": "c.d/e", "reportingInstance": "i",
+}  # fmt: skip
+SLICE: Json = {
+    "metadata": {"name": "s"}, "addressType": "IPv4", "ports": [{"port": 80}],
+    "endpoints": [{"addresses": ["1.2.3.4"]}],
+}  # fmt: skip
+
+
+NAMES = "`resourceClaimName`, `resourceClaimTemplateName`"
+
+
+def shown_claim(name: str, template: str) -> str:
+    return f'Invalid value: {{"Name":"a","ResourceClaimName":{name},"ResourceClaimTemplateName":{template}}}'
+
+
+BOTH_NAMES = shown_claim('"b"', '"c"')
+
+
+def causes(answer: Answer) -> list[str]:
+    return [f"{each['field']}: {each['message']}" for each in answer.body["details"]["causes"]]
+
+
+@pytest.mark.parametrize(
+    ("number", "made"), [(2**31, -(2**31)), (2**32 + 5, 5), (2**63, 0), (3.0, 3), (-(2**31) - 1, 2**31 - 1)]
+)
+@pytest.mark.parametrize("kind", [STRATEGIC, APPLY])
+def test_a_number_that_is_converted_loses_its_high_bits(api: Served, kind: str, number: float, made: int) -> None:
+    api.post(f"{APPS}/daemonsets", DAEMONS)
+    patch: Json = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}}
+    patch |= {"spec": {"minReadySeconds": number}}
+    answer = api.patch(f"{APPS}/daemonsets/d", patch, kind, query="fieldManager=m&force=true" if kind == APPLY else "")
+    if made < 0:
+        assert causes(answer) == [f"spec.minReadySeconds: Invalid value: {made}: must be greater than or equal to 0"]
+    else:
+        assert answer.body["spec"].get("minReadySeconds", 0) == made, answer.body
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ({"apiVersion": {}}, 'Invalid value: "map[apiVersion:map[]]": unrecognized type: string'),
+        ({"status": {"podIP": 1.5}}, 'Invalid value: "map[status:map[podIP:1.5]]": unrecognized type: string'),
+        ({"kind": 5}, 'Invalid value: "map[kind:5]": cannot convert int64 to string'),
+        ({"spec": {"priority": 1.5}}, 'Invalid value: "map[spec:map[priority:1.5]]": cannot convert float64 to int32'),
+        (
+            # Fields are looked at in the order of the struct, and the first mistake counts.
+            {"status": {"startTime": "x"}, "metadata": {"generation": "1"}},
+            'Invalid value: "map[metadata:map[generation:1] status:map[startTime:x]]": unrecognized type: int64',
+        ),
+        (
+            {"spec": {"priority": 2.0**80, "hostNetwork": "x"}},
+            'Invalid value: "map[spec:map[hostNetwork:x priority:1.2089258196146292e+24]]": unrecognized type: bool',
+        ),
+    ],
+)
+def test_a_strategic_patch_of_the_wrong_type(api: Served, patch: Json, why: str) -> None:
+    api.pod("p")
+    assert causes(api.patch(f"{PODS}/p", patch, STRATEGIC)) == [f"patch: {why}"]
+
+
+def test_only_a_put_names_the_uid_that_it_means(api: Served) -> None:
+    api.post(f"{APPS}/daemonsets", DAEMONS)
+    patch = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "uid": "x"}}
+    answer = api.patch(f"{APPS}/daemonsets/d", patch, APPLY, query="fieldManager=m")
+    assert (answer.code, causes(answer)) == (422, ['metadata.uid: Invalid value: "x": field is immutable'] * 2)
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"), [("http://x", "/, Kind="), ("a/b", "a/b, Kind=Pod"), ("v2", "/v2, Kind=Pod")]
+)
+def test_an_apply_of_another_kind(api: Served, version: str, shown: str) -> None:
+    patch = {"apiVersion": version, "kind": "Pod", "metadata": {"name": "p"}}
+    assert api.patch(f"{PODS}/p", patch, APPLY, query="fieldManager=m").message == f"invalid object type: {shown}"
+
+
+def test_an_apply_with_a_null_in_a_list_where_a_text_belongs(api: Served) -> None:
+    patch = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "generateName": [None]}}
+    answer = api.patch(f"{PODS}/p", patch, APPLY, query="fieldManager=m")
+    shown = "&value.valueUnstructured{Value:[]interface {}{interface {}(nil)}}"
+    assert answer.message.endswith(f".metadata.generateName: expected string, got {shown}")
+    patch = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "deletionTimestamp": ["a"]}}
+    answer = api.patch(f"{PODS}/p", patch, APPLY, query="fieldManager=m")
+    assert answer.message.endswith(".metadata.deletionTimestamp: expected any scalar, got &{[a]}")
+
+
+def test_the_first_moment_is_no_moment(api: Served) -> None:
+    first = "0001-01-01T00:00:00Z"
+    made = api.post("/api/v1/namespaces/default/events", {
+        "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "lastTimestamp": first,
+    })  # fmt: skip
+    assert made.body["lastTimestamp"] is None
+    api.budget(minAvailable=1)
+    answer = api.patch(f"{BUDGETS}/pdb/status", {"status": {"disruptedPods": {"p": first}}})
+    assert answer.body["status"]["disruptedPods"] == {"p": None}
+
+
+@pytest.mark.parametrize("text", ["2024-01-01T1:00:00Z", "2024-01-01T01:00:00,5Z", "2024-01-01T02:00:00+01:00"])
+def test_times_that_go_takes(api: Served, text: str) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p/status", {"status": {"startTime": text}})
+    assert answer.body["status"]["startTime"] == "2024-01-01T01:00:00Z"
+
+
+def test_yaml_has_no_whole_number_with_a_point(api: Served) -> None:
+    body = b"metadata: {name: p}\nspec: {containers: [{name: c, image: i}], terminationGracePeriodSeconds: 5.0}"
+    made = api("POST", PODS, body, content_type="application/yaml")
+    assert made.body["spec"]["terminationGracePeriodSeconds"] == 5
+
+
+def test_an_element_of_the_wrong_type_belongs_to_the_struct_around_the_list(api: Served) -> None:
+    answer = api.post(PODS, pod_document("p", containers=[{"name": "c", "image": "i", "env": []}, []]))
+    where = "Go struct field PodSpec.spec.containers of type v1.Container"
+    assert answer.message.endswith(f"json: cannot unmarshal array into {where}")
+    answer = api.post(EVENTS, {**EVENT, "note": {}})
+    assert answer.message.endswith("json: cannot unmarshal object into Go struct field Event.note of type string")
+
+
+def test_a_class_that_a_new_pod_names_is_believed(api: Served) -> None:
+    made = api.post(PODS, {**pod_document("p"), "status": {"qosClass": "Guaranteed", "phase": "Failed"}})
+    assert made.body["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+
+
+def test_fields_of_features_that_are_off_are_dropped(api: Served) -> None:
+    made = api.post(PODS, pod_document("p", schedulingGroup={"podGroupName": "g"}))
+    assert (made.code, "schedulingGroup" in made.body["spec"]) == (201, False)
+    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "a"}]}
+    assert status.keys().isdisjoint(api.patch(f"{PODS}/p/status", {"status": status}).body["status"])
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ({"name": "", "resourceClaimName": "a"}, ["name: Required value"]),
+        ({"name": "a.b", "resourceClaimName": "a"}, ['name: Invalid value: "a.b": must not contain dots']),
+        ({"name": "a"}, [f"{shown_claim('null', 'null')}: must specify one of: {NAMES}"]),
+        (
+            {"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"},
+            [f"{BOTH_NAMES}: at most one of {NAMES.replace(',', ' or')} may be specified"],
+        ),
+    ],
+)
+def test_a_pods_claims(api: Served, claim: Json, expected: list[str]) -> None:
+    found = causes(api.post(PODS, pod_document("p", resourceClaims=[claim])))
+    place = "spec.resourceClaims[0]"
+    assert found == [place + (": " if each.startswith("Invalid") else ".") + each for each in expected]
+
+
+def test_a_containers_claims(api: Served) -> None:
+    claims = [{"name": "a", "request": "R"}, {"name": "a"}, {"name": "a", "request": "s"}]
+    container = {"name": "c", "image": "i", "resources": {"claims": claims}}
+    pod = pod_document("p", containers=[container], resourceClaims=[{"name": "a", "resourceClaimName": "b"}])
+    first, *rest = causes(api.post(PODS, pod))
+    where = "spec.containers[0].resources.claims"
+    assert first.startswith(f'{where}[0].request: Invalid value: "R": a lowercase RFC 1123 label')
+    assert rest == [f'{where}[{index}]: Duplicate value: "a"' for index in (1, 2)]
+
+
+def test_rules_for_restarts_of_an_init_container_need_its_policy(api: Served) -> None:
+    rules = [{"action": "FailIndex", "exitCodes": {"operator": "In", "values": [0]}}]
+    answer = api.post(
+        PODS, pod_document("p", initContainers=[{"name": "i", "image": "i", "restartPolicyRules": rules}])
+    )
+    why = "Required value: must specify restartPolicy when restart rules are used"
+    assert causes(answer) == [f"spec.initContainers[0].restartPolicy: {why}"]
+
+
+def test_what_a_complaint_shows_is_in_the_order_of_go(api: Served) -> None:
+    api.post(f"{APPS}/daemonsets", DAEMONS)
+    patch = [{"op": "add", "path": "/spec/selector", "value": {"matchLabels": {"b": "c", "a": "b"}}}]
+    answer = api.patch(f"{APPS}/daemonsets/d", patch, JSON_PATCH)
+    assert causes(answer)[0] == 'spec.selector: Invalid value: {"matchLabels":{"a":"b","b":"c"}}: field is immutable'
+
+
+def test_the_number_of_a_template_is_no_part_of_the_metadata_alone(api: Served) -> None:
+    key = "deprecated.daemonset.template.generation"
+    assert api.post(f"{APPS}/daemonsets", DAEMONS).body["metadata"]["annotations"] == {key: "1"}
+    assert "annotations" not in api.get(f"{APPS}/daemonsets/d", accept=METADATA).body["metadata"]
+    (row,) = api.get(f"{APPS}/daemonsets", accept=TABLE).body["rows"]
+    assert "annotations" not in row["object"]["metadata"]
+    api.patch(f"{APPS}/daemonsets/d", {"metadata": {"annotations": {"a": "b"}}})
+    assert api.get(f"{APPS}/daemonsets/d", accept=METADATA).body["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_a_claim_in_a_stateful_set_says_what_it_is(api: Served) -> None:
+    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    spec = {**DAEMONS["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
+    made = api.post(f"{APPS}/statefulsets", {"metadata": {"name": "s"}, "spec": spec}).body
+    answer = api("PUT", f"{APPS}/statefulsets/s", made, query="fieldValidation=Strict")
+    assert (answer.code, answer.body["spec"]["volumeClaimTemplates"][0]["kind"]) == (200, "PersistentVolumeClaim")
+
+
+def test_an_event_is_refused_as_one_of_the_core_group(api: Served) -> None:
+    assert api.post(EVENTS, {**EVENT, "type": "x"}).message == (
+        'Event "e" is invalid: type: Invalid value: "": has invalid value: x'
+    )
+    api.post(EVENTS, EVENT)
+    assert causes(api.patch(f"{EVENTS}/e", {"note": None})) == ['message: Invalid value: "": field is immutable']
+    shown = '{"Kind":"","Namespace":"","Name":"x","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}'
+    assert causes(api.patch(f"{EVENTS}/e", {"related": {"name": "x"}})) == [
+        f"related: Invalid value: {shown}: field is immutable"
+    ]
+    assert api.delete(f"{EVENTS}/e", query="propagationPolicy=Foreground").body["status"] == "Success"
+
+
+def test_an_event_of_the_core_group_has_no_empty_fields_in_the_other(api: Served) -> None:
+    api.post(
+        "/api/v1/namespaces/default/events", {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+    )
+    assert {"reportingController", "reportingInstance"}.isdisjoint(api.get(f"{EVENTS}/e").body)
+
+
+def test_endpoint_slices(api: Served) -> None:
+    assert api("PUT", f"{SLICES}/s", SLICE).code == 404
+    assert causes(api.post(SLICES, {**SLICE, "addressType": "x"})) == [
+        'addressType: Unsupported value: "x": supported values: "FQDN", "IPv4", "IPv6"'
+    ]
+    (protocol,) = causes(api.post(SLICES, {**SLICE, "ports": [{"port": 1, "appProtocol": "*"}]}))
+    assert protocol.startswith('ports[0].appProtocol: Invalid value: "*": name part must consist of')
+    api.post(SLICES, SLICE)
+    assert api.patch(f"{SLICES}/s", {"metadata": {"annotations": {"a": "b"}}}).body["metadata"]["generation"] == 1
+    assert api.patch(f"{SLICES}/s", {"metadata": {"labels": {"a": "b"}}}).body["metadata"]["generation"] == 2
+    assert api.patch(f"{SLICES}/s", {"ports": [{"port": 81}]}).body["metadata"]["generation"] == 3
+    assert causes(api.patch(f"{SLICES}/s", {"addressType": "IPv6"})) == [
+        'addressType: Invalid value: "IPv6": field is immutable'
+    ]
+
+
+def test_nodes(api: Served) -> None:
+    networks = {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "x"]}}
+    where = "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil>"
+    assert causes(api.post(NODES, networks))[1] == (f"spec.podCIDRs: Internal error: {where} (invalid CIDR address: x)")
+    old = {"metadata": {"name": "n"}, "spec": {"externalID": "x", "configSource": {"configMap": {"name": "a"}}}}
+    made = api.post(NODES, {**old, "status": {"capacity": {"memory": "1n"}, "config": {}}})
+    text = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    assert (made.headers["warning"], "configSource" in made.body["spec"]) == (f'299 - "{text}"', False)
+    assert (made.body["status"]["capacity"], "config" in made.body["status"]) == ({"memory": "1m"}, False)
+    found = causes(api.patch(f"{NODES}/n/status", {"status": {"declaredFeatures": ["B", "A", "A", "a"]}}))
+    assert found[:2] == [
+        'status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically',
+        'status.declaredFeatures[2]: Duplicate value: "A"',
+    ]
+    assert found[2].startswith('status.declaredFeatures[3]: Invalid value: "a": invalid feature name "a": must start')
+
+
+def test_the_finalizers_of_a_namespace(api: Served) -> None:
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    answer = api.post(NAMESPACES, {"metadata": {"name": "n"}, "spec": {"finalizers": ["x"]}})
+    assert causes(answer) == [f'spec.finalizers: Invalid value: "x": {why}']
+    made = api.post(NAMESPACES, {"metadata": {"name": "n"}}).body
+    body = {**made, "spec": {"finalizers": ["x"]}}
+    assert causes(api("PUT", f"{NAMESPACES}/n/finalize", body)) == [f'spec.finalizers[0]: Invalid value: "x": {why}']
+    body = {**made, "metadata": {**made["metadata"], "generateName": "a.b"}}
+    assert api("PUT", f"{NAMESPACES}/n/finalize", body).code == 200
+
+
+def test_a_certificate_that_is_none(api: Served) -> None:
+    body: Json = {"metadata": {"name": "s"}, "type": "kubernetes.io/tls"}
+    made = api.post(SECRETS, {**body, "stringData": {"tls.crt": "u", "tls.key": "x"}})
+    assert made.headers["warning"] == '299 - "tls: failed to find any PEM data in certificate input"'
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("continue=e30", "continue key is not valid: server does not recognize this encoded version "),
+        ("continue=x&resourceVersion=y", "continue key is not valid: illegal base64 data at input byte 0"),
+    ],
+)
+def test_a_token_is_looked_at_first(api: Served, query: str, message: str) -> None:
+    assert api.get(PODS, query=query).message == f"invalid continue token: {message}"

@@ -27,7 +27,6 @@ from jettison.apiserver.objects.runtime_classes import (
     warn_runtime_class,
 )
 from jettison.apiserver.objects.schema import empty_struct
-from jettison.apiserver.objects.validation.addresses import network_warnings
 from jettison.apiserver.objects.validation.budgets import (
     validate_budget,
     validate_budget_status,
@@ -111,7 +110,20 @@ from jettison.apiserver.objects.validation.workloads import (
     validate_stateful_set,
     validate_stateful_set_update,
 )
-from jettison.apiserver.objects.warnings import pod_warnings
+from jettison.apiserver.objects.warnings import (
+    no_warning,
+    pod_warnings,
+    warn_changed_job,
+    warn_changed_stateful_set,
+    warn_changed_template,
+    warn_former_template,
+    warn_job,
+    warn_node,
+    warn_pod,
+    warn_pods_names,
+    warn_stateful_set,
+    warn_template,
+)
 from jettison.manifests.pods import pod_from
 from jettison.values import frozen
 
@@ -120,10 +132,6 @@ Json = dict[str, Any]
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _ELECTION_FIELDS: Final = ("strategy", "preferredHolder")
 TEMPLATE_NUMBER: Final = "deprecated.daemonset.template.generation"
-_TOO_MANY_INDEXES: Final = (
-    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
-    "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
-)
 _FORMER_KEY: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 
@@ -142,11 +150,6 @@ def _whole_metadata(rule: NameRule = subdomain_name) -> Callable[[Json, Json], I
         return validate_known_metadata(new, rule)
 
     return check
-
-
-def _no_warning(value: Json) -> Iterable[str]:
-    del value
-    return ()
 
 
 def _no_change_warning(new: Json, old: Json) -> Iterable[str]:
@@ -188,7 +191,7 @@ class Rules:
     validate_status: Callable[[Json, Json], Iterable[Mistake]] = _no_mistake
     # Of other parts that are written apart, each by its name.
     validate_parts: Mapping[str, Callable[[Json, Json], Iterable[Mistake]]] = field(default_factory=dict)
-    warn: Callable[[Json], Iterable[str]] = _no_warning
+    warn: Callable[[Json], Iterable[str]] = no_warning
     # Of a change, given the former object.
     warn_change: Callable[[Json, Json], Iterable[str]] = _no_change_warning
     # A generation counts changes of the spec; a Deployment's, for its history of revisions, those of annotations too.
@@ -220,91 +223,6 @@ def _complete_pod_status(status: Json, old: Json) -> None:
         generation = former.pop(0) if former else 0
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
-
-
-def _warn_name(where: str) -> Callable[[Json], Iterable[str]]:
-    def warn(value: Json) -> Iterable[str]:
-        if complaints := list(label_name(value["metadata"]["name"])):
-            why = "which can result in surprising behavior; a DNS label is recommended"
-            yield f"metadata.name: this is used in {where}, {why}: [{' '.join(complaints)}]"
-
-    return warn
-
-
-_warn_pod_name: Final = _warn_name("the Pod's hostname")
-_warn_pods_names: Final = _warn_name("Pod names and hostnames")
-
-
-def _warn_pod(pod: Json) -> Iterable[str]:
-    yield from _warn_pod_name(pod)
-    yield from pod_warnings(pod, "")
-
-
-def _warn_template(warn_name: Callable[[Json], Iterable[str]] = _no_warning) -> Callable[[Json], Iterable[str]]:
-    def warn(value: Json) -> Iterable[str]:
-        yield from warn_name(value)
-        yield from pod_warnings(value["spec"]["template"], "spec.template")
-
-    return warn
-
-
-def _warn_changed_template(new: Json, old: Json) -> Iterable[str]:
-    if new["metadata"].get("generation") != old["metadata"].get("generation"):
-        yield from pod_warnings(new["spec"]["template"], "spec.template")
-
-
-def _warn_former_template(new: Json, old: Json) -> Iterable[str]:
-    """Surprise: Kubernetes looks at the template that a changed ReplicationController no longer has."""
-    return _warn_changed_template({**new, "spec": old["spec"]}, old)
-
-
-def _warn_renumbered_template(new: Json, old: Json) -> Iterable[str]:
-    if _template_number(new) != _template_number(old):
-        yield from pod_warnings(new["spec"]["template"], "spec.template")
-
-
-def _warn_stateful_set(value: Json) -> Iterable[str]:
-    yield from pod_warnings(value["spec"]["template"], "spec.template")
-    yield from _warn_history(value)
-
-
-def _warn_changed_stateful_set(new: Json, old: Json) -> Iterable[str]:
-    yield from _warn_changed_template(new, old)
-    yield from _warn_history(new)
-
-
-def _warn_history(value: Json) -> Iterable[str]:
-    if value["spec"].get("revisionHistoryLimit", 0) < 0:
-        why = "a negative value retains all historical revisions; a value >= 0 is recommended"
-        yield f"spec.revisionHistoryLimit: {why}"
-
-
-def _warn_job(value: Json) -> Iterable[str]:
-    yield from _warn_pods_names(value)
-    yield from _warn_job_spec(value)
-
-
-def _warn_changed_job(new: Json, old: Json) -> Iterable[str]:
-    if new["metadata"].get("generation") != old["metadata"].get("generation"):
-        yield from _warn_job_spec(new)
-
-
-def _warn_job_spec(value: Json) -> Iterable[str]:
-    spec = value["spec"]
-    is_indexed = spec.get("completionMode") == "Indexed"
-    if is_indexed and spec.get("completions", 0) > 100_000 and spec.get("parallelism", 0) > 10_000:
-        yield _TOO_MANY_INDEXES
-    yield from pod_warnings(spec["template"], "spec.template")
-
-
-def _warn_node(node: Json) -> Iterable[str]:
-    spec = node["spec"]
-    if "configSource" in spec:
-        yield "spec.configSource: the feature is removed"
-    if spec.get("externalID"):
-        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
-    for index, each in enumerate(spec.get("podCIDRs") or ()):
-        yield from network_warnings(each, f"spec.podCIDRs[{index}]")
 
 
 def _default_node(node: Json) -> None:
@@ -418,6 +336,11 @@ def _template_number(value: Json) -> int:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else 0
 
 
+def _warn_renumbered_template(new: Json, old: Json) -> Iterable[str]:
+    if _template_number(new) != _template_number(old):
+        yield from pod_warnings(new["spec"]["template"], "spec.template")
+
+
 def _number_template(value: Json, number: int) -> None:
     """How often the template has changed, where old clients look for it."""
     annotations = value["metadata"].get("annotations") or {}
@@ -457,13 +380,13 @@ POD_RULES: Final = Rules(
     # Old kubelets write them wrongly, and garbage collection depends on them.
     kept_by_status=("ownerReferences", "deletionTimestamp"),
     complete_status=_complete_pod_status,
-    warn=_warn_pod,
+    warn=warn_pod,
 )
 NODE_RULES: Final = Rules(
     default=_default_node,
     prepare=_drop_node_source,
-    warn=_warn_node,
-    warn_change=_as_new(_warn_node),
+    warn=warn_node,
+    warn_change=_as_new(warn_node),
     complete_status=_complete_node_status,
     prepare_change=_drop_node_source,
     validate=validate_node,
@@ -499,7 +422,7 @@ BUDGET_RULES: Final = Rules(
     validate_status=validate_budget_status,
 )
 DAEMON_SET_RULES: Final = Rules(
-    warn=_warn_template(),
+    warn=warn_template(),
     default=default_daemon_set,
     prepare=_prepare_daemon_set,
     prepare_change=_renumber_template,
@@ -509,7 +432,7 @@ DAEMON_SET_RULES: Final = Rules(
     warn_change=_warn_renumbered_template,
 )
 DEPLOYMENT_RULES: Final = Rules(
-    warn=_warn_template(_warn_pods_names),
+    warn=warn_template(warn_pods_names),
     default=default_deployment,
     prepare=_fresh_status("DeploymentStatus"),
     validate=validate_deployment,
@@ -517,25 +440,25 @@ DEPLOYMENT_RULES: Final = Rules(
     validate_status=replicas_status_check("Deployment"),
     kept_by_status=("labels",),
     counts_annotations=True,
-    warn_change=_warn_changed_template,
+    warn_change=warn_changed_template,
 )
 REPLICA_SET_RULES: Final = Rules(
-    warn=_warn_template(_warn_pods_names),
+    warn=warn_template(warn_pods_names),
     default=default_replica_set,
     prepare=_fresh_status("ReplicaSetStatus"),
     validate=validate_replica_set,
     validate_update=validate_replica_set_update,
     validate_status=replicas_status_check("ReplicaSet"),
-    warn_change=_warn_changed_template,
+    warn_change=warn_changed_template,
 )
 REPLICATION_CONTROLLER_RULES: Final = Rules(
-    warn=_warn_template(_warn_pods_names),
+    warn=warn_template(warn_pods_names),
     default=default_replication_controller,
     prepare=_fresh_status("ReplicationControllerStatus"),
     validate=validate_replication_controller,
     validate_update=validate_replication_controller_update,
     validate_status=replicas_status_check("ReplicationController"),
-    warn_change=_warn_former_template,
+    warn_change=warn_former_template,
 )
 STATEFUL_SET_RULES: Final = Rules(
     default=default_stateful_set,
@@ -545,8 +468,8 @@ STATEFUL_SET_RULES: Final = Rules(
     validate=validate_stateful_set,
     validate_update=validate_stateful_set_update,
     validate_status=replicas_status_check("StatefulSet"),
-    warn=_warn_stateful_set,
-    warn_change=_warn_changed_stateful_set,
+    warn=warn_stateful_set,
+    warn_change=warn_changed_stateful_set,
 )
 JOB_RULES: Final = Rules(
     default=default_job,
@@ -555,8 +478,8 @@ JOB_RULES: Final = Rules(
     validate_update=validate_job_update,
     validate_status=validate_job_status,
     validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
-    warn=_warn_job,
-    warn_change=_warn_changed_job,
+    warn=warn_job,
+    warn_change=warn_changed_job,
 )
 SERVICE_RULES: Final = Rules(
     default=default_service,

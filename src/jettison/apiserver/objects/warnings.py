@@ -1,11 +1,14 @@
-"""What is accepted in a pod or a template and is probably a mistake: told in headers, which kubectl prints."""
+"""What is accepted in a pod, a template, a workload or a node and is probably a mistake: told in headers, which kubectl
+prints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.addresses import address_warnings
+from jettison.apiserver.objects.validation.addresses import address_warnings, network_warnings
+from jettison.apiserver.objects.validation.metadata import label_name
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.numbers.strconv import quote
 
@@ -38,6 +41,10 @@ _VOLUMES: Final = {
 }
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_TOO_MANY_INDEXES: Final = (
+    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+    "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+)
 _NO_MATCH: Final = "a null labelSelector results in matching no pod"
 
 
@@ -187,3 +194,98 @@ def _port_text(port: Json) -> str:
         f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} ContainerPort:{port['containerPort']} "
         f"Protocol:{port.get('protocol', '')} HostIP:{port['hostIP']}}}"
     )
+
+
+def no_warning(value: Json) -> Iterable[str]:
+    """Where nothing is."""
+    del value
+    return ()
+
+
+def _warn_name(where: str) -> Callable[[Json], Iterable[str]]:
+    def warn(value: Json) -> Iterable[str]:
+        if complaints := list(label_name(value["metadata"]["name"])):
+            why = "which can result in surprising behavior; a DNS label is recommended"
+            yield f"metadata.name: this is used in {where}, {why}: [{' '.join(complaints)}]"
+
+    return warn
+
+
+_warn_pod_name: Final = _warn_name("the Pod's hostname")
+warn_pods_names: Final = _warn_name("Pod names and hostnames")
+
+
+def warn_pod(pod: Json) -> Iterable[str]:
+    """A new one."""
+    yield from _warn_pod_name(pod)
+    yield from pod_warnings(pod, "")
+
+
+def warn_template(warn_name: Callable[[Json], Iterable[str]] = no_warning) -> Callable[[Json], Iterable[str]]:
+    """Of a new workload, after what its name is warned of."""
+
+    def warn(value: Json) -> Iterable[str]:
+        yield from warn_name(value)
+        yield from pod_warnings(value["spec"]["template"], "spec.template")
+
+    return warn
+
+
+def warn_changed_template(new: Json, old: Json) -> Iterable[str]:
+    """Where the spec has changed."""
+    if new["metadata"].get("generation") != old["metadata"].get("generation"):
+        yield from pod_warnings(new["spec"]["template"], "spec.template")
+
+
+def warn_former_template(new: Json, old: Json) -> Iterable[str]:
+    """Surprise: Kubernetes looks at the template that a changed ReplicationController no longer has."""
+    return warn_changed_template({**new, "spec": old["spec"]}, old)
+
+
+def warn_stateful_set(value: Json) -> Iterable[str]:
+    """A new one."""
+    yield from pod_warnings(value["spec"]["template"], "spec.template")
+    yield from _warn_history(value)
+
+
+def warn_changed_stateful_set(new: Json, old: Json) -> Iterable[str]:
+    """A negative history is told with every change."""
+    yield from warn_changed_template(new, old)
+    yield from _warn_history(new)
+
+
+def _warn_history(value: Json) -> Iterable[str]:
+    if value["spec"].get("revisionHistoryLimit", 0) < 0:
+        why = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        yield f"spec.revisionHistoryLimit: {why}"
+
+
+def warn_job(value: Json) -> Iterable[str]:
+    """A new one."""
+    yield from warn_pods_names(value)
+    yield from _warn_job_spec(value)
+
+
+def warn_changed_job(new: Json, old: Json) -> Iterable[str]:
+    """Where the spec has changed."""
+    if new["metadata"].get("generation") != old["metadata"].get("generation"):
+        yield from _warn_job_spec(new)
+
+
+def _warn_job_spec(value: Json) -> Iterable[str]:
+    spec = value["spec"]
+    is_indexed = spec.get("completionMode") == "Indexed"
+    if is_indexed and spec.get("completions", 0) > 100_000 and spec.get("parallelism", 0) > 10_000:
+        yield _TOO_MANY_INDEXES
+    yield from pod_warnings(spec["template"], "spec.template")
+
+
+def warn_node(node: Json) -> Iterable[str]:
+    """A new one, and every change."""
+    spec = node["spec"]
+    if "configSource" in spec:
+        yield "spec.configSource: the feature is removed"
+    if spec.get("externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, each in enumerate(spec.get("podCIDRs") or ()):
+        yield from network_warnings(each, f"spec.podCIDRs[{index}]")

@@ -283,8 +283,8 @@ def test_idle_pods_cost_next_to_nothing(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         loop = asyncio.get_running_loop()
         scheduled = sum(not each.cancelled() for each in loop._scheduled)  # type: ignore[attr-defined]
-        # The rotation of logs, the alarm that this test runs under, the sleep that has just ended, and the end of the
-        # process that starts containers.
-        assert scheduled <= 5
+        # The rotation of logs, the alarm that this test runs under, the sleep that has just ended, the end of the
+        # process that starts containers, records on their way to the disk: some for the node, and none for each pod.
+        assert scheduled < 10
 
     play(tmp_path, scenario)

@@ -27,7 +27,7 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.errors import NotFound
 from jettison.runtimes.kube.cache import RESYNC_SECONDS, Caches
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
-from jettison.runtimes.kube.kinds import EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from jettison.runtimes.kube.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from jettison.runtimes.kube.kubeconfig import Access
 from tests.controllers.staging import ForwardClock, Json, StandingClock
 from tests.controllers.workloads import replica_set
@@ -164,10 +164,12 @@ def test_of_a_kind_that_is_followed_the_end_is_noticed_at_once(kubeconfig: Path)
 def test_an_owner_that_waits_is_asked_for_each_time(kubeconfig: Path) -> None:
     async def scene(stage: Scene) -> None:
         client, space = stage.ground.client, stage.ground.namespace
-        owner = await stage.event()
-        await client.delete(EVENTS, "owner", space, DeleteOptions(propagation="Foreground"))
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}
+        made = await client.create(CONFIG_MAPS, body, space)
+        owner = _reference("v1", "ConfigMap", "owner", made["metadata"]["uid"])
+        await client.delete(CONFIG_MAPS, "owner", space, DeleteOptions(propagation="Foreground"))
         assert await stage.judge(owner) is Bond.WAITING
-        await client.patch(EVENTS, "owner", {"metadata": {"finalizers": None}}, space, how=PatchType.MERGE)
+        await client.patch(CONFIG_MAPS, "owner", {"metadata": {"finalizers": None}}, space, how=PatchType.MERGE)
         assert await stage.judge(owner) is Bond.DANGLING
 
     _staged(kubeconfig, scene)

@@ -113,13 +113,16 @@ async def _reaping(place: Place, orphans: Orphans) -> None:
     which may take long or never do it: for a few of them it is not worth waiting.
     """
     loop = asyncio.get_running_loop()
-    begun = loop.time()
-    await orphans.reap()
-    while not place.processes() and (count := place.unreaped()):
-        if loop.time() - begun >= (_BOMB_SECONDS if count >= _BOMB else _REAPING_SECONDS):
+    begun = reaped = loop.time()
+    while True:
+        # Some at a time. While that goes on, the rest is worth waiting for, however few they are.
+        if await orphans.reap():
+            reaped = loop.time()
+        count = 0 if place.processes() else place.unreaped()
+        now = loop.time()
+        if not count or now - begun >= _BOMB_SECONDS or (count < _BOMB and now - reaped >= _REAPING_SECONDS):
             return
         await asyncio.sleep(_REAPING_PAUSE)
-        await orphans.reap()
 
 
 async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -> None:

@@ -91,7 +91,7 @@ def main() -> int:
     )
     is_bounded &= row("a pod's start", gaps.start, "ms", TURN_BAR_MS, remark)
     crowd, of_it = gaps.middle_crowd, gaps.middle_crowd / gaps.middle_forked_crowd
-    print(f"  with 60 containers {gaps.crowd:.2f} ms, in the middle {crowd:.2f}, {of_it:.2f} of what it is by forks")
+    print(f"  with 32 containers {gaps.crowd:.2f} ms, in the middle {crowd:.2f}, {of_it:.2f} of what it is by forks")
     print(f"  meanwhile the process that starts containers has {starter_mb:.1f} MB of its own")
     return 0 if is_small and is_quiet and is_bounded else 1
 

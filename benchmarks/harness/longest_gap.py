@@ -5,7 +5,7 @@ another thread: one that sleeps, one that reads a manifest in a child, one that 
 shortest counts, because on a busy machine a thread without priority waits with what it holds.
 
 Then the longest round of the loop while pods start, with everything from their documents to their records: with one
-container and with sixty, each by the process that starts containers and, for comparison, by forks of this process, as
+container and with 32, each by the process that starts containers and, for comparison, by forks of this process, as
 agents did at first. The best and the middle one of several starts count. Run as a program it prints all these numbers,
 in milliseconds.
 """
@@ -34,7 +34,7 @@ from tests.runtimes.host.nodes import node, settings
 from tests.runtimes.host.scenes import Scene, container, ending_all, manifest, opened
 
 _TRIES, _STARTS, _CROWDS = 40, 15, 3
-_CROWD = 60
+_CROWD = 32
 _MEGABYTES = 40.0
 _MEMORY = "/dev/shm"
 _PAGE = os.sysconf("SC_PAGE_SIZE")

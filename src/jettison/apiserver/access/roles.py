@@ -17,7 +17,7 @@ _READ = "get list watch"
 _COUNTED = "count firstTimestamp lastTimestamp message series"
 
 # Reading a body holds up all other requests, 300 ms and more for each megabyte of small values. An eviction, a cordon
-# or an event has less than 2 kB, the status of a pod with 64 containers 60 kB, a pod from a manifest of ours 256 KiB.
+# or an event has less than 2 kB, the status of a pod with 32 containers 30 kB, a pod from a manifest of ours 256 KiB.
 _SMALL, _STATUS, _POD = 64 * 1024, 128 * 1024, 512 * 1024
 
 

@@ -162,7 +162,7 @@ def test_every_length_and_count_has_a_bound(more: dict[str, Any], complaint: str
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"initContainers": [container(SLEEPS, f"i{n}") for n in range(64)]}, "must have at most 64 items, got 65"),
+        ({"initContainers": [container(SLEEPS, f"i{n}") for n in range(32)]}, "must have at most 32 items, got 33"),
         (
             {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(65)]},
             "spec.volumes: must have at most 64 items",

@@ -300,7 +300,7 @@ class OomScores:
     def __init__(self, memory_capacity: int, lowest: int | None) -> None:
         self._capacity = memory_capacity
         self._lowest = lowest
-        # Of the pod that was asked for last: a pod of 64 containers asks 64 times in a row.
+        # Of the pod that was asked for last: a pod of 32 containers asks 32 times in a row.
         self._last: tuple[Pod, dict[str, int]] | None = None
 
     def of(self, pod: Pod, container: str) -> int:

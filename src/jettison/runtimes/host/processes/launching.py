@@ -77,7 +77,7 @@ class Launcher:
 
     @property
     def place(self) -> Place:
-        """Made when it is asked for, at 30 µs: a pod may have 64."""
+        """Made when it is asked for, at 30 µs: a pod may have 32."""
         if self._place is None:
             self._place = self._directories.services.places.of_container(self._directories.pod, self._spec.name)
         return self._place

@@ -6,7 +6,7 @@ Each kind has one of the rules for names; a disruption budget, surprisingly, the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, too_long
@@ -188,14 +188,22 @@ def validate_selector(selector: Json, field: str, *, takes_any_value: bool = Fal
         yield from _validate_expression(each, place, takes_any_value=takes_any_value)
 
 
-def _validate_expression(expression: Json, field: str, *, takes_any_value: bool) -> Iterator[Mistake]:
-    operator, values = expression["operator"], expression.get("values") or ()
+SET_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def set_mistakes(operator: str, values: Sequence[str], field: str) -> Iterator[Mistake]:
+    """Whether one of these operators has as many values as it takes."""
     if operator in ("In", "NotIn"):
         if not values:
             yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            yield forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif values:
+        yield forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+
+
+def _validate_expression(expression: Json, field: str, *, takes_any_value: bool) -> Iterator[Mistake]:
+    operator, values = expression["operator"], expression.get("values") or ()
+    if operator in SET_OPERATORS:
+        yield from set_mistakes(operator, values, field)
     else:
         yield invalid(f"{field}.operator", operator, "not a valid selector operator")
     yield from (invalid(f"{field}.key", expression["key"], why) for why in label_key_complaints(expression["key"]))

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_selector
+from jettison.apiserver.objects.validation.metadata import (
+    SET_OPERATORS,
+    label_name,
+    set_mistakes,
+    subdomain_name,
+    validate_selector,
+)
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.small_kinds import EFFECTS
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
@@ -58,12 +64,8 @@ def _node_term(term: Json, field: str, *, takes_any_value: bool = False) -> Iter
 
 def _node_requirement(requirement: Json, field: str, *, takes_any_value: bool) -> Iterator[Mistake]:
     operator, values = requirement["operator"], requirement.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            yield forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    if operator in SET_OPERATORS:
+        yield from set_mistakes(operator, values, field)
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
             yield required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")

@@ -199,6 +199,17 @@ def test_a_spared_pod_is_told_which_went_instead_and_why(the: Node) -> None:
     )
 
 
+def test_an_order_that_is_cut_says_how_many_it_leaves_out(the: Node) -> None:
+    crowd = [pod(f"pod{number}") for number in range(9)]
+    usages = {each.uid: memory_used((40 - number) * MI) for number, each in enumerate(crowd)}
+    the.look(snapshot(1893456000, node(memory=96 * MI, capacity=512 * MI, time_s=9), crowd, usages))
+
+    order = [line.strip() for line in the.why("default/pod4")]
+    start = order.index("order     5 of 9 for memory.available")
+    assert order[start + 1] == "… 1 before these"
+    assert order[start + 9] == "… 1 after these"
+
+
 def test_the_first_while_another_cleared_away_was_not_chosen(the: Node) -> None:
     """A healthy pod: it was not told to end, and was not about to be."""
     eviction = evict(the)

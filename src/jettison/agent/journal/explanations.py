@@ -182,12 +182,17 @@ def _order(ranking: Ranking, uid: str) -> Iterator[str]:
     if place is None:
         return
     yield from _line("order", f"{place + 1} of {len(ranking)} for {ranking.signal}")
-    shown = ranking[max(place - NEIGHBOURS, 0) : place + NEIGHBOURS + 1]
+    first, end = max(place - NEIGHBOURS, 0), min(place + NEIGHBOURS + 1, len(ranking))
+    shown = ranking[first:end]
     rows = [_row(candidate, candidate.position == place) for candidate in shown]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    if first:
+        yield from _line("", f"  … {first} before these")
     for row in rows:
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield from _line("", cells.rstrip())
+    if end < len(ranking):
+        yield from _line("", f"  … {len(ranking) - end} after these")
     resource, asked_for = ROWS[ranking.signal].resource, ranking[place]
     if place > 0:
         one = ranking[place - 1]

@@ -27,6 +27,7 @@ from tests.attacks import (  # noqa: E402
     budgets,
     clocks,
     command_lines,
+    damaged_bytes,
     long_lists,
     manifests,
     requests,
@@ -49,6 +50,7 @@ ATTACKS: dict[str, tuple[Attack, int, bool]] = {
     "server's files": (state_files.damage_server, 200, False),
     "budgets under kills": (lambda folder, _, kills: budgets.evict_in_a_crowd(folder, kills), 12, False),
     "requests": (requests.send_random_requests, 20_000, False),
+    "damaged bytes": (damaged_bytes.send_damaged_bytes, 8000, False),
     "long lists": (long_lists.send_long_lists, 2000, False),
     "command lines": (command_lines.run_random_commands, 5000, False),
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.damaged_bytes import send_damaged_bytes
 from tests.attacks.requests import send_random_requests
 from tests.attacks.state_files import damage_server
 
@@ -20,3 +21,9 @@ def test_random_requests_by_five_identities(tmp_path: Path) -> None:
     tally = send_random_requests(tmp_path, seed=3, count=1500)
     tally.verify()
     assert tally.seen["2xx"] > 15
+
+
+def test_requests_whose_bytes_are_damaged(tmp_path: Path) -> None:
+    tally = send_damaged_bytes(tmp_path, seed=3, count=300)
+    tally.verify()
+    assert tally.seen["answered"] > 100

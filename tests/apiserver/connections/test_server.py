@@ -284,6 +284,45 @@ def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path)
     assert told.count(b"connection: close") == 1
 
 
+class Watching:
+    """An application that tells one event and then waits until its client has left."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.ended = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.paths.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"event\n", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.body", "body": b"nothing reads this"})
+        self.ended.set()
+
+
+@pytest.mark.parametrize("last", [b"", b"\0garbage\r\n\r\n"])
+def test_an_answer_that_others_wait_for_learns_that_its_client_has_left(
+    tmp_path: Path, last: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Garbage, which ends the connection, is not answered in the middle of it."""
+    served = Watching()
+
+    async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
+        writer.write(b"GET /watch HTTP/1.1\r\nhost: x\r\n\r\nGET /next HTTP/1.1\r\nhost: x\r\n\r\n")
+        await reader.readuntil(b"event\n")
+        if last:
+            writer.write(last)
+            assert b"HTTP" not in await asyncio.wait_for(reader.read(), 30)
+        writer.transport.abort()
+        await asyncio.wait_for(served.ended.wait(), 30)
+
+    with_server(tmp_path, work, served=served)
+    assert served.paths == ["/watch"]
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
 def test_a_client_that_waits_to_be_asked_for_its_body(tmp_path: Path) -> None:
     request = b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi"
     told = ask(tmp_path, request)

@@ -64,7 +64,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._patience = patience
         self._stall: asyncio.TimerHandle | None = None
         self._ignoring: asyncio.TimerHandle | None = None
+        # The newest request, and the one that is answered: of requests that came together the first.
         self.cycle: Exchange | None = None  # type: ignore[assignment]
+        self._answered: Exchange | None = None
         self._head_bytes = 0
         # With all that came in the same pieces: unless this is too much, the headers need not be counted.
         self._most_head_bytes = 0
@@ -98,8 +100,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_idling()
         self._quotas.remove(self)
         self.connections.discard(self)
-        if self.cycle is not None:
-            self.cycle.lose()
+        # Those that wait for it have not begun and never will. An answer that is not told goes on without a connection
+        # that is counted: a watch for an hour.
+        self.pipeline.clear()
+        if self._answered is not None:
+            self._answered.lose()
         if self.flow is not None:
             self.flow.resume_writing()
         if exc is None:
@@ -136,8 +141,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def leave(self) -> None:
         """The end of what was taken over. Nothing that uvicorn could still want to say belongs there."""
-        if self.cycle is not None:
-            self.cycle.disconnected = True
+        if self._answered is not None:
+            self._answered.disconnected = True
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -175,7 +180,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Garbage after a request whose answer has begun ends the connection: a 400 must not be written into it."""
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+        newest = self.cycle
+        if newest is None or newest.response_complete or (newest is self._answered and not newest.response_started):
             super().send_400_response(msg)
         else:
             self.transport.close()
@@ -259,6 +265,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
 
     def _start(self, exchange: Exchange) -> None:
+        self._answered = exchange
         self.tasks.add(self.loop.create_task(exchange.run(self.app)))
 
     def on_body(self, body: bytes) -> None:
@@ -288,7 +295,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The last answer of a connection that stops closes it, too."""
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
-            if self.cycle is not None and self.cycle.more_body:
+            if self._answered is not None and self._answered.more_body:
                 # It was answered before its body was read. The rest is read and ignored until the client notices.
                 self._stop_ignoring()
                 self._ignoring = self.loop.call_later(self._patience.ignoring_seconds, self.drop)

@@ -97,14 +97,16 @@ def received(connection: socket.socket) -> bytes:
 
 
 @pytest.fixture
-def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """With the seconds that a test is parametrized with."""
+def running(tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[Running]:
+    """With the seconds that a test is parametrized with. Whatever its clients do, the log of asyncio stays empty."""
     # Deeper than a socket address is long.
     directory = tmp_path / ("d" * 100)
     directory.mkdir()
     server = Running(directory / "agent.sock", **getattr(request, "param", {}))
     yield server
     server.stop()
+    assert not [each for each in caplog.get_records("call") if each.name == "asyncio"]
+    assert not [each for each in caplog.get_records("teardown") if each.name == "asyncio"]
 
 
 def test_a_path_is_answered(running: Running) -> None:

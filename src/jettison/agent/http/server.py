@@ -154,20 +154,23 @@ class HttpServer:
             task.add_done_callback(self._connections.discard)
         is_sent = False
         self._open[is_public] += 1
-        try:
-            is_head, answer = await self._answer(reader, is_public=is_public)
-            # Nothing may be left to send when this returns: a client that does not read would keep it in memory.
-            writer.transport.set_write_buffer_limits(high=0)
-            with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
-                async with asyncio.timeout(self._answer_seconds):
-                    writer.write(encode_answer(answer, is_head=is_head))
-                    await writer.drain()
-                    is_sent = True
-        finally:
-            self._open[is_public] -= 1
-            (writer.close if is_sent else writer.transport.abort)()
-            with suppress(OSError):
-                await writer.wait_closed()
+        # Only this server cancels it, and Python 3.11 reports the task of a connection that ends cancelled as an error:
+        # a flood of silent clients would fill the log.
+        with suppress(asyncio.CancelledError):
+            try:
+                is_head, answer = await self._answer(reader, is_public=is_public)
+                # Nothing may be left to send when this returns: a client that does not read would keep it in memory.
+                writer.transport.set_write_buffer_limits(high=0)
+                with suppress(OSError, TimeoutError):  # gone, or too slow to read what it asked for
+                    async with asyncio.timeout(self._answer_seconds):
+                        writer.write(encode_answer(answer, is_head=is_head))
+                        await writer.drain()
+                        is_sent = True
+            finally:
+                self._open[is_public] -= 1
+                (writer.close if is_sent else writer.transport.abort)()
+                with suppress(OSError):
+                    await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, *, is_public: bool) -> tuple[bool, Answer]:
         try:

@@ -6,18 +6,21 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.connections import server
-from jettison.apiserver.connections.connection import MOST_HEAD_BYTES
+from jettison.apiserver.connections.connection import MOST_HEAD_BYTES, GuardedProtocol
 from jettison.apiserver.connections.endpoint import Endpoint, is_loopback, parse_endpoint
 from jettison.apiserver.connections.limits import ASGIApp, ConnectionPatience, Receive, Scope, Send
 from jettison.apiserver.connections.server import listen, serve
+from jettison.apiserver.verbs.tunnels import tunnel
 from jettison.errors import InputError, JettisonError
+from jettison.runtimes.kube.http import HttpResponse
 
 Client = Callable[[bytes], Awaitable[bytes]]
 
@@ -320,6 +323,43 @@ def test_an_answer_that_others_wait_for_learns_that_its_client_has_left(
 
     with_server(tmp_path, work, served=served)
     assert served.paths == ["/watch"]
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+class _Far:
+    """The far side of a tunnel, which has something to say when the near side has just gone."""
+
+    def __init__(self, connection: GuardedProtocol) -> None:
+        self.headers: dict[str, str] = {}
+        self._connection = connection
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        _close_twice(self._connection)
+        yield b"nothing reads this"
+
+    async def write(self, data: bytes, seconds: float) -> None:
+        raise AssertionError(f"{data!r} within {seconds}")
+
+
+def _close_twice(connection: GuardedProtocol) -> None:
+    """As the loss of a connection does; asyncio's TLS has no transport to write to from then on."""
+    connection.transport.close()
+    connection.transport.close()
+
+
+@pytest.mark.parametrize("is_tunnel", [False, True])
+def test_what_is_told_to_a_connection_that_has_just_closed_is_no_error(
+    tmp_path: Path, is_tunnel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def closing(scope: Scope, receive: Receive, send: Send) -> None:
+        if is_tunnel:
+            await tunnel(cast("HttpResponse", _Far(scope["connection"])), scope, receive)
+        else:
+            _close_twice(scope["connection"])
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"nothing reads this"})
+
+    assert b"nothing" not in ask(tmp_path, b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n", closing)
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 

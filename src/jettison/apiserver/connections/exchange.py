@@ -129,7 +129,8 @@ class Exchange:
             connection.transport.write(_CONTINUE)
         self._waits = False
         if not self.disconnected and not self.response_complete:
-            connection.flow.resume_reading()
+            if not connection.transport.is_closing():
+                connection.flow.resume_reading()
             if not self._is_told:
                 await self._news()
             self._is_told = False
@@ -150,7 +151,9 @@ class Exchange:
         flow = self._connection.flow
         if flow.write_paused and not self.disconnected:
             await flow.drain()
-        if self.disconnected:
+        if self.disconnected or self._connection.transport.is_closing():
+            # The connection may be closed before it is lost, and a write in between fails with TLS.
+            self.disconnected = True
             return
         expected = "http.response.body" if self.response_started else "http.response.start"
         if message["type"] != expected or self.response_complete:

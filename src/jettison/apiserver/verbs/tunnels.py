@@ -96,6 +96,8 @@ async def tunnel(answer: HttpResponse, scope: Scope, receive: Receive) -> None:
     connection = scope.get("connection")
     if connection is None:
         raise bad_request("this connection cannot be upgraded")
+    if connection.transport.is_closing():
+        return
     reader, writer = connection.take_over()
     told = [(name, answer.headers[name]) for name in _TOLD if name in answer.headers]
     lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", *(f"{name}: {value}" for name, value in told)]
@@ -103,6 +105,9 @@ async def tunnel(answer: HttpResponse, scope: Scope, receive: Receive) -> None:
     async def to_client() -> None:
         writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
         async for data in answer.chunks():
+            # A write to a connection that is lost is no OSError with TLS.
+            if writer.is_closing():
+                return
             async with asyncio.timeout(STALL_SECONDS):
                 writer.write(data)
                 await writer.drain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from jettison.clock import SystemClock
 from jettison.errors import ManifestError
 from jettison.manifests.pod_view import node_name_of
+from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent
+from jettison.runtimes.kube.http import HttpResponse
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS, Kind
 from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access
 from tests.controllers.staging import until
@@ -76,34 +79,31 @@ def test_listeners_hear_of_changes_in_order(kubeconfig: Path) -> None:
 class _Told(KubeClient):
     """Tells of these changes, all at once."""
 
-    def __init__(self, *events: WatchEvent) -> None:
-        self._events = events
+    def __init__(self, *lines: bytes) -> None:
+        self._lines = lines
         self.is_told = asyncio.Event()
 
     async def list(self, *_: object, **__: object) -> Listing:
         return Listing([], "1")
 
     async def watch(self, *_: object, **__: object) -> AsyncIterator[Sequence[WatchEvent]]:
-        yield self._events
+        async def body() -> AsyncIterator[bytes]:
+            yield b"".join(self._lines)
+
+        async for told in AnswerReader().events(HttpResponse(200, {}, body())):
+            yield [WatchEvent(*each) for each in told]
         self.is_told.set()
         await asyncio.Event().wait()
 
 
-def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -> None:
-    def event(kind: str, name: str, version: int) -> WatchEvent:
-        return WatchEvent(kind, {"metadata": {"name": name, "resourceVersion": str(version)}})
+def _line(kind: str, name: str, version: int, **metadata: object) -> bytes:
+    document = {"metadata": {"name": name, "resourceVersion": str(version), **metadata}}
+    return json.dumps({"type": kind, "object": document}, separators=(",", ":")).encode() + b"\n"
 
+
+def _heard(*lines: bytes) -> list[Change]:
     async def scene() -> list[Change]:
-        client = _Told(
-            event("ADDED", "twice", 2),
-            event("ADDED", "brief", 3),
-            event("MODIFIED", "twice", 4),
-            event("MODIFIED", "twice", 5),
-            event("DELETED", "brief", 6),
-            event("ADDED", "brief", 7),
-            event("MODIFIED", "brief", 8),
-            event("BOOKMARK", "", 9),
-        )
+        client = _Told(*lines)
         cache = Cache(client, PODS, "", SystemClock(), 60)
         changes: list[Change] = []
         cache.listen(changes.append)
@@ -112,9 +112,36 @@ def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -
         running.cancel()
         return changes
 
-    changes = asyncio.run(scene())
+    return asyncio.run(scene())
+
+
+def test_of_changes_that_come_together_the_last_state_of_each_object_is_told() -> None:
+    changes = _heard(
+        _line("ADDED", "twice", 2),
+        _line("ADDED", "brief", 3),
+        _line("MODIFIED", "twice", 4),
+        _line("MODIFIED", "twice", 5),
+        _line("DELETED", "brief", 6),
+        _line("ADDED", "brief", 7),
+        _line("MODIFIED", "brief", 8),
+        _line("BOOKMARK", "", 9),
+    )
     assert _story(changes) == [("brief", "new"), ("twice", "new"), ("brief", "gone"), ("brief", "new")]
     assert [each.newest["metadata"]["resourceVersion"] for each in changes] == ["3", "5", "6", "8"]
+
+
+def test_the_owners_of_fields_are_not_kept() -> None:
+    """They are half of an object; a text that looks like them stays what it is."""
+    managed = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {'k:{"a":"]"}': {}}}}]
+    texts = {"annotations": {"a": json.dumps({"managedFields": managed}, separators=(",", ":"))}}
+    spaced = _line("ADDED", "c", 4, managedFields=managed).replace(b'":[', b'" : [')
+    changes = _heard(
+        _line("ADDED", "a", 2, managedFields=managed, **texts),
+        _line("ADDED", "b", 3, **texts, managedFields=managed),
+        spaced,
+    )
+    expected = [{"name": "a", "resourceVersion": "2", **texts}, {"name": "b", "resourceVersion": "3", **texts}]
+    assert [each.newest["metadata"] for each in changes] == [*expected, {"name": "c", "resourceVersion": "4"}]
 
 
 class _SetUpAnew(KubeClient):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, JettisonError, ManifestError, NotFound
-from jettison.manifests.files.decoding import decode
+from jettison.manifests.files.decoding import Wire, decode
 
 if TYPE_CHECKING:
     from jettison.runtimes.kube.http import HttpResponse
@@ -18,6 +18,11 @@ Document = dict[str, Any]
 ToldEvents = list[tuple[str, Document]]
 """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and the object."""
 
+BOOKMARK: Final = "BOOKMARK"
+DELETED: Final = "DELETED"
+_MODIFIED: Final = "MODIFIED"
+_ERROR: Final = "ERROR"
+_MANAGED: Final = b'"managedFields":'
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
 # What a proxy in between answers has no Status; then the code must say it.
@@ -36,6 +41,32 @@ _REASONS: Final = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
+
+
+class _Metadata(Wire):
+    name: str | None = None
+    namespace: str | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Object(Wire):
+    metadata: _Metadata | None = None
+
+
+class _Event(Wire):
+    """An event as far as it has to be known before its object is decoded."""
+
+    type: str | None = None
+    object: _Object | None = None
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        metadata = _NO_METADATA if self.object is None else self.object.metadata or _NO_METADATA
+        return self.type or "", metadata.namespace or "", metadata.name or ""
+
+
+_NO_METADATA: Final = _Metadata()
+_EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 class Page(NamedTuple):
@@ -63,12 +94,47 @@ class AnswerReader:
     async def events(self, response: HttpResponse) -> AsyncIterator[ToldEvents]:
         """What a watch tells, as it comes together."""
         async for lines in _lines(response):
-            found = [decode(_DOCUMENT, line, "watch") for line in lines]
-            yield [(each.get("type") or "", each.get("object") or {}) for each in found]
+            events = [decode(_EVENT, line, "watch") for line in lines]
+            yield [
+                (events[place].type or "", _object(lines[place], events[place]))
+                for place in newest_states(each.told for each in events)
+            ]
 
     async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused."""
         return refusal(response.status, await response.whole())
+
+
+def newest_states(told: Iterable[tuple[str, str, str]]) -> list[int]:
+    """Which events, given by kind, namespace and name, are to be told: of several states of one object that came
+    together only the last one matters, and an eviction makes two of them. That it came, and that it went, is told in
+    any case.
+    """
+    kept: dict[int, None] = {}
+    places: dict[tuple[str, str], int] = {}
+    for place, (kind, namespace, name) in enumerate(told):
+        kept[place] = None
+        if kind in (BOOKMARK, _ERROR):
+            continue
+        key = namespace, name
+        before = places.pop(key, None)
+        if kind == _MODIFIED and before is not None:
+            del kept[before]
+        if kind != DELETED:
+            places[key] = place
+    return list(kept)
+
+
+def _object(line: bytes, event: _Event) -> Document:
+    """Without its managedFields: they are half of an object, and what follows the objects of a cluster uses none."""
+    metadata = None if event.object is None else event.object.metadata
+    if metadata is not None and (managed := bytes(metadata.managed_fields)):
+        # No text within the line has these bytes, because its quotes are escaped.
+        line = line.replace(_MANAGED + managed, _MANAGED + b"null", 1)
+    document: Document = decode(_DOCUMENT, line, "watch").get("object") or {}
+    if metadata is not None:
+        document["metadata"].pop("managedFields", None)
+    return document
 
 
 async def _lines(response: HttpResponse) -> AsyncIterator[list[bytes]]:

@@ -21,7 +21,7 @@ import msgspec
 from jettison.errors import ApiError, ManifestError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.decoding import Wire, decode
-from jettison.runtimes.kube.answers import AnswerReader, Document, Page, ToldEvents, refusal
+from jettison.runtimes.kube.answers import AnswerReader, Document, Page, ToldEvents, newest_states, refusal
 
 if TYPE_CHECKING:
     from jettison.runtimes.kube.http import HttpResponse
@@ -242,7 +242,7 @@ class BoundedAnswers(AnswerReader):
                 if (event := await _event(piece)) is not None:
                     told.append(event)
             if told:
-                yield told
+                yield [told[place] for place in newest_states(map(_named, told))]
 
     async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused, as far as it takes no more than 16 KiB to say so."""
@@ -278,6 +278,12 @@ async def _slices(splitter: Splitter, chunk: bytes) -> AsyncIterator[Piece]:
         await asyncio.sleep(0)
         if piece is not None:
             yield piece
+
+
+def _named(event: tuple[str, Document]) -> tuple[str, str, str]:
+    kind, document = event
+    metadata = document.get("metadata") or {}
+    return kind, metadata.get("namespace") or "", metadata.get("name") or ""
 
 
 async def _event(piece: Piece) -> tuple[str, Document] | None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from jettison.clock import Clock
 from jettison.errors import ApiError, ManifestError, RuntimeFailure
+from jettison.runtimes.kube.answers import BOOKMARK, DELETED
 from jettison.runtimes.kube.client import Document, KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import Kind
 
@@ -26,9 +27,6 @@ RESYNC_SECONDS: Final = 45.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _EXPIRED: Final = 410
-_BOOKMARK: Final = "BOOKMARK"
-_DELETED: Final = "DELETED"
-_MODIFIED: Final = "MODIFIED"
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -151,7 +149,7 @@ class Cache:
         self.listed_ns = begun_ns
         self.is_listing = True
         try:
-            self._take({key_of(each): each for each in listing.items})
+            self._take({key_of(each): _without_owners_of_fields(each) for each in listing.items})
         finally:
             self.is_listing = False
         self._is_listed.set()
@@ -174,9 +172,12 @@ class Cache:
         """Until the server ends the watch, as it does every few minutes; the version to go on from."""
         async for events in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
             _check_age(events, since)
-            for key, (kind, document) in _without_superseded(events):
+            for kind, document in events:
+                if kind == BOOKMARK:
+                    continue
+                key = key_of(document)
                 known = self._objects.get(key)
-                if kind != _DELETED:
+                if kind != DELETED:
                     self._store(key, Change(known, _sharing(document, known)))
                 elif known is not None:
                     self._store(key, Change(document, None))
@@ -210,27 +211,15 @@ def _check_age(events: Sequence[WatchEvent], since: str) -> None:
     """
     for event in events:
         version = event.object["metadata"]["resourceVersion"]
-        if event.kind == _BOOKMARK and version.isdigit() and since.isdigit() and int(version) < int(since):
+        if event.kind == BOOKMARK and version.isdigit() and since.isdigit() and int(version) < int(since):
             message = f"the server is at version {version} and was at {since} before"
             raise ApiError(message, code=_EXPIRED, reason="Expired")
 
 
-def _without_superseded(events: Iterable[WatchEvent]) -> Iterator[tuple[Key, WatchEvent]]:
-    """Of several states of one object that came together only the last one matters: an eviction makes two of them.
-    That it came, and that it went, is told in any case.
-    """
-    told: list[tuple[Key, WatchEvent] | None] = []
-    places: dict[Key, int] = {}
-    for event in events:
-        if event.kind != _BOOKMARK:
-            key = key_of(event.object)
-            place = places.pop(key, None)
-            if event.kind == _MODIFIED and place is not None:
-                told[place] = None
-            if event.kind != _DELETED:
-                places[key] = len(told)
-            told.append((key, event))
-    return (each for each in told if each is not None)
+def _without_owners_of_fields(document: Document) -> Document:
+    """As watches tell of it, see `answers`."""
+    document["metadata"].pop("managedFields", None)
+    return document
 
 
 def _sharing(new: Document, old: Document | None) -> Document:

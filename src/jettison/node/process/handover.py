@@ -46,13 +46,12 @@ _MODULES = {
     "ClusterSettings": "cluster_settings",
 }
 # What an interpreter can be told at its start only. An agent saves 0.2 MB with one heap for all threads and without
-# columns in tracebacks; an API server gives memory back (docs/decisions.md).
+# columns in tracebacks.
 _LEAN = {"MALLOC_ARENA_MAX": "1", "PYTHONNODEBUGRANGES": "1"}
 _ENVIRONMENT = {
     "NodeSettings": _LEAN,
     "GuardSettings": _LEAN,
     "ReliefSettings": _LEAN,
-    "ClusterSettings": {"PYTHONMALLOC": "malloc"},
 }
 _SECONDS = 60.0
 _LONGEST_COMPLAINT = 2000

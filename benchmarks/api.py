@@ -9,16 +9,22 @@ TLS, one row and one commit for a write, ready-made bytes for lists and watches.
 
 kube-apiserver with etcd, on such a machine, evicts 120 to 390 pods a second without a budget and 5 to 25 through one.
 The bars are three and twenty times that: of the lower number for a single client, which can do nothing but wait for the
-disk, of the higher one for 8, of whose evictions 99 in 100 must also be answered within 50 ms. Next to the rates stand
-the microseconds of processor time that the server, controllers included, took for one answer: those tell more than a
-rate when the machine has other things to do.
+disk, of the higher one for 8. With 8 clients the evictions must also reach 0.8 of the baseline's rate without a budget
+and 0.65 through one, and 99 in 100 must be answered within 25 ms.
+
+A row is made in five rounds, in each of which the baseline comes first and the evictions follow: a busy machine slows
+both. The ratio is the median of the five; rates, waits and processor time are of all rounds together. Next to the rates
+stand the microseconds of processor time that the server, controllers included, took for one answer: those tell more
+than a rate when the machine has other things to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -31,16 +37,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the server is th
 from benchmarks.footprint import cpu_seconds, rss_mb
 from benchmarks.harness.crowd import Crowd, beat
 from benchmarks.harness.floor import standing
-from benchmarks.harness.load import Load, Server, Watchers, drive, drive_watched
+from benchmarks.harness.load import Load, Server, Watchers, drive, drive_watched, together
 from tests.live.served import Served, serving
 
 CLIENTS = (1, 8)
 FREE_BARS = {1: 3 * 120, 8: 3 * 390}
 GUARDED_BARS = {1: 20 * 5, 8: 20 * 25}
-WAIT_BAR_MS = 50.0
+RATIO_BARS = {0: 0.8, 1: 0.65}
+WAIT_BAR_MS = 25.0
+EVICTION_ROUNDS, PAUSE = 5, 0.5
 BUDGETS = (0, 1, 10)
 SETTLE = 3.0
-FLOOR_WRITES = 1_000
 LISTED, LISTS = 1_000, 100
 WATCHERS = (1, 8, 64)
 TOUCHED, ROUNDS = 250, 4
@@ -50,10 +57,11 @@ _names = (f"scene-{number}" for number in itertools.count(1))
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Answers a second, and the milliseconds within which 99 of 100 must come."""
+    """Answers a second, their ratio to the baseline's, and the milliseconds within which 99 of 100 must come."""
 
     rate: float
-    late_ms: float | None
+    ratio: float = 0.0
+    late_ms: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +112,27 @@ def main() -> int:
 def measure_evictions(bench: Bench, pods: int) -> Iterator[bool]:
     """One row for each number of clients and budgets; whether each has met its bars."""
     body = b'{"metadata":{"name":"pod-%05d"}}'
-    writes = [bench.floor.request("POST", "/write", body % number) for number in range(FLOOR_WRITES)]
     for budgets, clients in itertools.product(BUDGETS, CLIENTS):
         crowd = bench.crowd()
         crowd.gather(pods, budgets)
-        # Next to each row, for the machine may have become another one since the last.
-        floor = drive(bench.floor, writes, clients)
-        before = bench.cpu_seconds
-        load = drive(bench.ours, crowd.evictions(pods, budgets), clients)
-        cpu = bench.cpu_seconds - before
+        requests = list(crowd.evictions(pods, budgets))
+        size = math.ceil(len(requests) / EVICTION_ROUNDS)
+        floors, loads = [], []
+        for start in range(0, len(requests), size):
+            part = requests[start : start + size]
+            writes = [bench.floor.request("POST", "/write", body % number) for number in range(len(part))]
+            floors.append(drive(bench.floor, writes, clients))
+            loads.append(drive(bench.ours, part, clients, spent=lambda: bench.cpu_seconds))
+            # What the controllers have put off must not be done at the baseline's expense.
+            time.sleep(PAUSE)
         crowd.clear()
         guard = "no budget" if not budgets else "one budget" if budgets == 1 else f"{budgets} budgets"
+        bars = Bars((GUARDED_BARS if budgets else FREE_BARS)[clients])
+        if clients == CLIENTS[-1]:
+            bars = replace(bars, ratio=RATIO_BARS.get(budgets, 0.0), late_ms=WAIT_BAR_MS)
+        ratio = statistics.median(load.rate / floor.rate for load, floor in zip(loads, floors, strict=True))
         name = f"evictions, {guard}, {_several(clients, 'client')}"
-        bars = Bars((GUARDED_BARS if budgets else FREE_BARS)[clients], WAIT_BAR_MS if clients == CLIENTS[-1] else None)
-        yield row(name, load, floor.rate, cpu, bars)
+        yield row(name, together(loads), together(floors).rate, ratio, bars)
 
 
 def measure_lists(bench: Bench) -> None:
@@ -126,13 +141,11 @@ def measure_lists(bench: Bench) -> None:
     crowd.gather(LISTED, 0)
     request = bench.ours.request("GET", f"/api/v1/namespaces/{crowd.namespace}/pods")
     for clients in CLIENTS:
-        before = bench.cpu_seconds
-        load = drive(bench.ours, [request] * LISTS, clients, code=200)
-        cpu = bench.cpu_seconds - before
+        load = drive(bench.ours, [request] * LISTS, clients, code=200, spent=lambda: bench.cpu_seconds)
         size = load.received // load.count
         floor = drive(bench.floor, [bench.floor.request("GET", f"/list/{size}")] * LISTS, clients, code=200)
         speed = load.received / load.seconds / 1e6
-        row(f"lists of {LISTED} pods, {_several(clients, 'client')}, {speed:.0f} MB/s", load, floor.rate, cpu)
+        row(f"lists of {LISTED} pods, {_several(clients, 'client')}, {speed:.0f} MB/s", load, floor.rate)
     crowd.clear()
 
 
@@ -145,9 +158,8 @@ def measure_watches(bench: Bench) -> None:
         version = bench.served.call("GET", f"/api/v1/namespaces/{crowd.namespace}/pods")[1]["metadata"]
         watchers = Watchers(bench.ours, path + version["resourceVersion"], count)
         expected = TOUCHED * ROUNDS * count
-        before = bench.cpu_seconds
-        load = drive_watched(bench.ours, crowd.touches(TOUCHED, ROUNDS), CLIENTS[-1], watchers, expected)
-        cpu = bench.cpu_seconds - before
+        touches = crowd.touches(TOUCHED, ROUNDS)
+        load = drive_watched(bench.ours, touches, CLIENTS[-1], watchers, expected, lambda: bench.cpu_seconds)
         watchers.close()
         crowd.clear()
         size = watchers.received // expected
@@ -155,17 +167,18 @@ def measure_watches(bench: Bench) -> None:
         begun = drive_watched(bench.floor, (), 0, floor, expected)
         floor.close()
         name = f"events to {_several(count, 'watcher')}, {watchers.received / load.seconds / 1e6:.0f} MB/s"
-        row(name, replace(load, count=expected), expected / begun.seconds, cpu)
+        row(name, replace(load, count=expected), expected / begun.seconds)
 
 
-def row(name: str, load: Load, floor: float, cpu: float, bars: Bars | None = None) -> bool:
+def row(name: str, load: Load, floor: float, ratio: float | None = None, bars: Bars | None = None) -> bool:
     """One line; True when its bars are met."""
     middle, late = load.wait_ms(0.5), load.wait_ms(0.99)
-    is_fast = bars is None or load.rate >= bars.rate
-    is_soon = bars is None or bars.late_ms is None or late < bars.late_ms
+    ratio = load.rate / floor if ratio is None else ratio
+    is_fast = bars is None or (load.rate >= bars.rate and ratio >= bars.ratio)
+    is_soon = bars is None or late < bars.late_ms
     verdict = "" if bars is None else "ok" if is_fast and is_soon else "TOO SLOW" if not is_fast else "TOO LATE"
-    numbers = f"{load.rate:>8.0f}{floor:>8.0f}{load.rate / floor:>7.2f}{middle:>8.2f}{late:>8.2f}"
-    numbers += f"{cpu / load.count * 1e6:>8.0f}{'-' if bars is None else f'{bars.rate:.0f}':>7}"
+    numbers = f"{load.rate:>8.0f}{floor:>8.0f}{ratio:>7.2f}{middle:>8.2f}{late:>8.2f}"
+    numbers += f"{load.cpu_seconds / load.count * 1e6:>8.0f}{'-' if bars is None else f'{bars.rate:.0f}':>7}"
     print(f"{name:<42}{numbers}  {verdict}".rstrip(), flush=True)
     return is_fast and is_soon
 

@@ -11,9 +11,12 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+
+Spent = Callable[[], float]
+"""How many seconds of processor time a server has taken so far."""
 
 _PIECE = 256 * 1024
 _PATIENCE_SECONDS = 60.0
@@ -53,6 +56,8 @@ class Load:
     seconds: float
     received: int
     waits_ms: Sequence[float]
+    # Of the server's processor time, where it was asked for; connecting is not in it.
+    cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -62,6 +67,17 @@ class Load:
     def wait_ms(self, share: float) -> float:
         """So many of all answers came within this time."""
         return self.waits_ms[min(int(len(self.waits_ms) * share), len(self.waits_ms) - 1)]
+
+
+def together(loads: Sequence[Load]) -> Load:
+    """What came of all of them."""
+    return Load(
+        sum(each.count for each in loads),
+        sum(each.seconds for each in loads),
+        sum(each.received for each in loads),
+        sorted(wait for each in loads for wait in each.waits_ms),
+        sum(each.cpu_seconds for each in loads),
+    )
 
 
 class _Client:
@@ -132,18 +148,31 @@ class Watchers:
             each.close()
 
 
-def drive(server: Server, requests: Iterable[bytes], clients: int, code: int = 201) -> Load:
+def drive(server: Server, requests: Iterable[bytes], clients: int, code: int = 201, spent: Spent = lambda: 0.0) -> Load:
     """Have these answered by so many clients at once."""
-    return _drive(server, requests, clients, code, None, 0)
+    return _drive(server, requests, clients, code, None, 0, spent)
 
 
-def drive_watched(server: Server, requests: Iterable[bytes], clients: int, watchers: Watchers, events: int) -> Load:
+def drive_watched(
+    server: Server,
+    requests: Iterable[bytes],
+    clients: int,
+    watchers: Watchers,
+    events: int,
+    spent: Spent = lambda: 0.0,
+) -> Load:
     """The same, until the watchers together have seen so many events."""
-    return _drive(server, requests, clients, 200, watchers, events)
+    return _drive(server, requests, clients, 200, watchers, events, spent)
 
 
 def _drive(
-    server: Server, requests: Iterable[bytes], clients: int, code: int, watchers: Watchers | None, events: int
+    server: Server,
+    requests: Iterable[bytes],
+    clients: int,
+    code: int,
+    watchers: Watchers | None,
+    events: int,
+    spent: Spent,
 ) -> Load:
     left, wanted = deque(requests), str(code).encode()
     idle = [_Client(server) for _ in range(clients)]
@@ -154,7 +183,7 @@ def _drive(
     with closing(select.epoll()) as poll:
         for number in (*by_number, *watching):
             poll.register(number, select.EPOLLIN)
-        began = time.perf_counter()
+        before, began = spent(), time.perf_counter()
         while left or len(waits) < asked or (watchers is not None and watchers.events < events):
             while idle and left:
                 idle.pop().ask(left.popleft())
@@ -166,10 +195,10 @@ def _drive(
                     received += answer[0]
                     waits.append(answer[1])
                     idle.append(by_number[number])
-        seconds = time.perf_counter() - began
+        seconds, cpu_seconds = time.perf_counter() - began, spent() - before
     for client in by_number.values():
         client.socket.close()
-    return Load(len(waits), seconds, received, sorted(waits))
+    return Load(len(waits), seconds, received, sorted(waits), cpu_seconds)
 
 
 def _pieces(connection: ssl.SSLSocket) -> Iterable[bytes]:

@@ -50,7 +50,9 @@ def kill_under_pressure(folder: Path, seed: int, kills: int) -> Tally:
     moments = random.Random(seed)
     # A transition period of 0 by flag: no condition is ever reported, so the next leak is not turned away.
     flags = ["--node-memory", "256Mi", "--eviction-pressure-transition-period=0s"]
-    node = LiveNode(folder, flags, config={"evictionHard": {"memory.available": "100Mi"}})
+    config = {"evictionHard": {"memory.available": "100Mi"}}
+    # Kills come at any moment, also of the start.
+    node = LiveNode(folder, flags, config=config, starts_quickly=False)
     node.write(pod("bystander", python(HOLD.format(mebibytes=10)), memory="64Mi"))
     node.start()
     node.wait(lambda: node.pids("bystander"), "the bystander")

@@ -6,7 +6,6 @@ The machine's clock is left alone: `tests.live.faulty_agent` adds to what it sho
 from __future__ import annotations
 
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def jump(folder: Path, seed: int, jumps: int) -> Tally:
     offset = folder / "offset"
     offset.write_text("0")
     node = LiveNode(folder, flags, config=config)
-    node.launcher = [sys.executable, "-m", "tests.live.faulty_agent", f"wall={offset}"]
+    node.fault = f"wall={offset}"
     node.start()
     try:
         node.wait(lambda: node.ask("/rank") is not None, "the agent")

@@ -29,8 +29,6 @@ FLAKY = "if [ -e data/seen ]; then echo second run; sleep 600; else touch data/s
 class Guarded(LiveNode):
     """A node, and the commands that are put to it."""
 
-    starts_quickly = True
-
     @property
     def node_state(self) -> Path:
         return self.state / "node" / self.name

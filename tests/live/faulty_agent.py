@@ -1,7 +1,7 @@
-"""`jettison` with a fault: it kills itself at a deed of its first eviction, or its wall clock is set by a test.
+"""Faults of an agent: it kills itself at a deed of its first eviction, or its wall clock is set by a test.
 
-    python -m tests.live.faulty_agent die=3 up …         before the third deed after the decision to evict
-    python -m tests.live.faulty_agent wall=FILE up …     the wall clock is ahead by so many seconds as FILE says
+`LiveNode(…, fault="die=3")` dies before the third deed after the decision to evict. With `wall=FILE` the wall clock is
+ahead by so many seconds as FILE says.
 
 Deeds are what outlives the process: a record in the journal, a pod's record, a signal.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jettison import clock
 from jettison.agent.journal.journal import Journal
-from jettison.cli import main
 from jettison.runtimes.host.pods import record_files
 from jettison.runtimes.host.processes.processes import Process
 
@@ -49,9 +48,11 @@ def _set_clock(path: Path) -> None:
         return real() + int(path.read_text() or "0") * 10**9
 
     time.time_ns = shown
+    # As a process reads it that starts now; this one was loaded before.
+    clock._BOOT_NS = shown() - time.monotonic_ns()
 
 
-if __name__ == "__main__":
-    fault, _, value = sys.argv.pop(1).partition("=")
-    _die_at(int(value)) if fault == "die" else _set_clock(Path(value))
-    main()
+def break_it(fault: str) -> None:
+    """In the process that becomes the agent, before it does."""
+    kind, _, value = fault.partition("=")
+    _die_at(int(value)) if kind == "die" else _set_clock(Path(value))

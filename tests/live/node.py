@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from jettison.agent.http.client import fetch
 from jettison.agent.journal.explanations import explain
@@ -47,9 +47,6 @@ def pod(name: str, command: Sequence[str], *, memory: str | None = None, **spec:
 class LiveNode:
     """One `jettison up`. Everything it makes is below `directory` or in its own cgroup."""
 
-    # Where the start and the memory of the agent are not what is tested.
-    starts_quickly: ClassVar[bool] = False
-
     directory: Path
     flags: Sequence[str] = ()
     name: str = ""
@@ -57,6 +54,11 @@ class LiveNode:
     config: Mapping[str, Any] = field(default_factory=dict)
     # Another program than the one that is installed.
     launcher: Sequence[str] = ()
+    # From a process that has loaded all, with a ninth of the processor time. Not where the start or the memory of the
+    # agent is what is tested.
+    starts_quickly: bool = True
+    # What is wrong with it, in the words of `faulty_agent`.
+    fault: str = ""
 
     def __post_init__(self) -> None:
         self.name = self.name or fresh_name()
@@ -83,7 +85,7 @@ class LiveNode:
         words += ["--config", str(config), *self.flags]
         with self.log.open("ab") as log:
             if self.starts_quickly and not self.launcher:
-                self.process = jettison(words, log, is_heard=False)
+                self.process = jettison(words, log, is_heard=False, fault=self.fault)
                 return
             command = [*(self.launcher or [program]), *words]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

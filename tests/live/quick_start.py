@@ -13,6 +13,7 @@ import atexit
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -108,14 +109,16 @@ class Forked:
         return self.returncode
 
 
-def jettison(arguments: Iterable[str], stderr: IO[Any], *, is_heard: bool = True) -> Forked:
-    """Start `jettison` with these words, in the environment of the caller.
+def jettison(arguments: Iterable[str], stderr: IO[Any], *, is_heard: bool = True, fault: str = "") -> Forked:
+    """Start `jettison` with these words, in the environment of the caller, with a fault of `faulty_agent` if told so.
 
     Its standard output is a pipe where it is heard, and otherwise where its standard error is.
     """
     ours, keeper = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     readable, writable = os.pipe() if is_heard else (None, os.dup(stderr.fileno()))
-    request = json.dumps({"words": list(arguments), "environment": dict(os.environ), "folder": str(Path.cwd())})
+    request = json.dumps(
+        {"words": list(arguments), "environment": dict(os.environ), "folder": str(Path.cwd()), "fault": fault}
+    )
     with keeper, os.fdopen(writable, "wb") as stdout:
         descriptors = [stdout.fileno(), stderr.fileno(), keeper.fileno()]
         socket.send_fds(_loaded(os.getpid())[0], [request.encode()], descriptors)
@@ -200,6 +203,8 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> NoReturn:
     # mypy: names that these modules have imported themselves.
     setattr(cluster, "IdentityMaker", _HereMade)  # noqa: B010
     setattr(port, "CertificateInTheMaking", _NodeCertificate)  # noqa: B010
+    if request["fault"]:
+        runpy.run_path(str(Path(__file__).with_name("faulty_agent.py")))["break_it"](request["fault"])
     try:
         cli.main()
     except SystemExit as ending:

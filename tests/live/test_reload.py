@@ -25,7 +25,8 @@ pytestmark = [
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[LiveNode]:
-    found = LiveNode(tmp_path, ["--node-memory", "256Mi"], config={"evictionHard": {"memory.available": "32Mi"}})
+    config = {"evictionHard": {"memory.available": "32Mi"}}
+    found = LiveNode(tmp_path, ["--node-memory", "256Mi"], config=config, starts_quickly=False)
     yield found
     found.stop()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -66,7 +65,7 @@ def test_an_agent_may_be_killed_at_every_deed_of_an_eviction(tmp_path: Path) -> 
         directory = tmp_path / str(number)
         directory.mkdir()
         node = LiveNode(directory, ["--node-memory", "176Mi"], config={"evictionHard": {"memory.available": "64Mi"}})
-        node.launcher = [sys.executable, "-m", "tests.live.faulty_agent", f"die={number}"]
+        node.fault = f"die={number}"
         flag = str(directory / "flag")
         node.write(pod("victim", python(YIELDS.format(flag=flag)), terminationGracePeriodSeconds=10))
         node.write(pod("next", python(WAITS.format(flag=flag))))
@@ -77,7 +76,7 @@ def test_an_agent_may_be_killed_at_every_deed_of_an_eviction(tmp_path: Path) -> 
         for node in nodes:
             assert node.process is not None
             assert node.process.wait(60) == -9, node.log.read_text()[-3000:]
-            node.launcher = ()
+            node.fault = ""
             node.start()
         for node in nodes:
             _await_one_eviction(node)
@@ -102,7 +101,7 @@ def test_a_soft_threshold_does_not_follow_the_wall_clock(tmp_path: Path) -> None
         directory.mkdir()
         (directory / "wall").write_text("0")
         node = nodes[jump] = LiveNode(directory, ["--node-memory", "128Mi"], config=config)
-        node.launcher = [sys.executable, "-m", "tests.live.faulty_agent", f"wall={directory / 'wall'}"]
+        node.fault = f"wall={directory / 'wall'}"
         node.write(pod("holds", python(HOLD.format(mebibytes=80)), activeDeadlineSeconds=600))
     with stopping(list(nodes.values())):
         for node in nodes.values():

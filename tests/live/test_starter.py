@@ -39,7 +39,7 @@ def _read(pid: int, name: str) -> str:
 
 
 def test_it_has_the_protection_of_the_agent_and_containers_have_none_of_it(tmp_path: Path) -> None:
-    node = LiveNode(tmp_path)
+    node = LiveNode(tmp_path, starts_quickly=False)
     node.write(pod("a", ["sleep", "3600"], container=RUNS_COMMANDS))
     node.start()
     try:

@@ -133,7 +133,7 @@ def test_a_reload_gets_the_settings_and_nothing_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_second_start_waits_until_it_is_understood(tmp_path: Path, which: signal.Signals) -> None:
     """Sent as soon as the process is another program; it ends as if it had been told later."""
-    node = LiveNode(tmp_path, ["--no-cgroups"])
+    node = LiveNode(tmp_path, ["--no-cgroups"], starts_quickly=False)
     node.start()
     assert node.process is not None
     pid = node.process.pid
@@ -144,7 +144,7 @@ def test_a_signal_during_the_second_start_waits_until_it_is_understood(tmp_path:
 
 
 def test_a_hangup_during_the_start_ends_nothing(tmp_path: Path) -> None:
-    node = LiveNode(tmp_path, ["--no-cgroups"])
+    node = LiveNode(tmp_path, ["--no-cgroups"], starts_quickly=False)
     node.start()
     assert node.process is not None
     blocked = 1 << (signal.SIGHUP - 1)

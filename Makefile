@@ -2,16 +2,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/pip install --disable-pip-version-check
+# Bytecode that is not written is made again by every process.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
 
+# The pip that comes with Python 3.11 takes three times as long to read an index as the one of the lock.
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv; }
 	$(PYTHON) -m venv --clear .venv
+	@sed -n '/^pip==/,/[^\\]$$/p' requirements-dev.lock > .venv/pip.lock
+	$(PIP) --no-compile --require-hashes -r .venv/pip.lock
 	$(PIP) --no-compile --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m compileall -q -j 2 src
 	@touch $@
 
 demo: $(READY)  ## a small node under real memory pressure, explained

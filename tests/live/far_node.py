@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.emptying import kill_until_empty
 from tests.live.cluster import PODS, LiveCluster
+from tests.live.quick_start import jettison
 
 _PATIENCE = 30
 
@@ -39,10 +38,10 @@ class FarNode:
     @contextmanager
     def up(self, how: signal.Signals) -> Iterator[None]:
         """As the administrator, ready, and ended as told."""
-        command = [sys.executable, "-m", "jettison", "node", "--kubeconfig", str(self.cluster.served.kubeconfig())]
-        command += ["--state-dir", str(self.directory / "state"), "--node-name", self.name, *self.flags]
+        words = ["node", "--kubeconfig", str(self.cluster.served.kubeconfig())]
+        words += ["--state-dir", str(self.directory / "state"), "--node-name", self.name, *self.flags]
         with self.log.open("a") as log:
-            process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+            process = jettison(words, log, is_heard=False)
         try:
             self.cluster.ready(self.path)
             yield

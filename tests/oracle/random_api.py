@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -166,9 +167,7 @@ class Player:
     def _text(self, text: str) -> str:
         for key, name in self._names.items():
             text = text.replace(name, f"<{key}>")
-        for pattern, masked in _MASKS:
-            text = re.sub(pattern, masked, text, flags=re.DOTALL)
-        return text
+        return _masked_text(text)
 
     def masked(self, value: Any, key: str = "") -> Any:
         """Without what differs from run to run. Recorded answers are masked already, and stay what they are."""
@@ -196,6 +195,14 @@ class Player:
         if name == "cells" and isinstance(item, list):
             return ["<age>" if isinstance(cell, str) and _AGE.fullmatch(cell) else self.masked(cell) for cell in item]
         return self.masked(item, name)
+
+
+@cache
+def _masked_text(text: str) -> str:
+    """Remembered, because most are names of fields: nine patterns for each would be most of the whole run."""
+    for pattern, masked in _MASKS:
+        text = re.sub(pattern, masked, text, flags=re.DOTALL)
+    return text
 
 
 def _bookmarked(event: Json) -> Json:

@@ -17,6 +17,7 @@ from jettison.cli.inspect.recorded_pods import read_records
 from jettison.cli.program import COMMANDS
 from tests.cli.running import run
 from tests.live.node import GROW, LiveNode, python
+from tests.live.quick_start import finished
 
 PATIENCE = 30.0
 NOBODY = 65534
@@ -59,10 +60,9 @@ class Guarded(LiveNode):
         self.process.wait(PATIENCE)
         self.process = None
 
-    def run(self, command: str, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command about this node, as a process of its own."""
-        line = [sys.executable, "-m", "jettison", command, *self.where, *arguments]
-        return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False, **settings)
+        return finished(command, *self.where, *arguments)
 
     def here(self, command: str, *arguments: str) -> Result:
         """The same in this process, which takes a tenth of the time."""

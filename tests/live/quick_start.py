@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -42,6 +43,7 @@ from jettison.node.kubelet import port
 from jettison.node.process import entry, handover
 
 _LONGEST_REQUEST = 1 << 20
+_END_SECONDS = 30
 _NUMBER = struct.Struct("i")
 # Imported for the process that forks, which is this module as a program.
 _LOADED = (
@@ -124,6 +126,18 @@ def jettison(arguments: Iterable[str], stderr: IO[Any], *, is_heard: bool = True
         socket.send_fds(_loaded(os.getpid())[0], [request.encode()], descriptors)
     pid = _number(ours)
     return Forked(pid, None if readable is None else os.fdopen(readable), ours)
+
+
+def finished(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What came of a command that ends by itself."""
+    with tempfile.TemporaryFile("w+") as complaint:
+        process = jettison(arguments, complaint)
+        assert process.stdout is not None
+        with process.stdout as stdout:
+            said = stdout.read()
+        code = process.wait(_END_SECONDS)
+        complaint.seek(0)
+        return subprocess.CompletedProcess(arguments, code, said, complaint.read())
 
 
 def _number(channel: socket.socket) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import pytest
 
 from jettison.controllers.runner import SERVER, SERVER_SECONDS
 from tests.cli.running import run
+from tests.live.quick_start import jettison
 from tests.live.served import Served, end, serving, start
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/jettison-controllers"
@@ -33,9 +32,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @contextmanager
 def _controllers(served: Served, *arguments: str, log: Path | None = None) -> Iterator[str]:
     """Its first line; it must end by SIGTERM, cleanly."""
-    command = [sys.executable, "-m", "jettison", "controllers", "--kubeconfig", str(served.kubeconfig("controllers"))]
+    words = ["controllers", "--kubeconfig", str(served.kubeconfig("controllers")), *arguments]
     with (log or Path("/dev/null")).open("w") as errors:
-        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = jettison(words, errors)
     assert process.stdout is not None
     try:
         readable, _, _ = select.select([process.stdout], [], [], 60)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from jettison.node.logs.log_files import Fate, LogFollower, last_lines, read_fro
 from jettison.runtimes.host.volumes.logs import rotate
 from tests.cli.guarded import FLAGS, PATIENCE, Guarded, as_nobody, pod, shell
 from tests.cli.running import run
+from tests.live.quick_start import jettison
 
 
 def test_what_a_container_wrote(guarded: Guarded) -> None:
@@ -94,16 +93,19 @@ class Following:
     """`jettison logs -f` as a process, read line by line."""
 
     def __init__(self, node: Guarded, *arguments: str) -> None:
-        line = [sys.executable, "-m", "jettison", "logs", *node.where, "-f", *arguments]
-        self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._complaint = node.directory / f"following-{time.monotonic_ns()}"
+        with self._complaint.open("w") as complaint:
+            self.process = jettison(["logs", *node.where, "-f", *arguments], complaint)
 
     def line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
     def end(self) -> tuple[int, str]:
-        _, said = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, said
+        assert self.process.stdout is not None
+        code = self.process.wait(PATIENCE)
+        self.process.stdout.close()
+        return code, self._complaint.read_text()
 
 
 def test_following_goes_on_until_control_c(guarded: Guarded) -> None:
@@ -297,13 +299,8 @@ def test_what_is_no_time_is_refused(guarded: Guarded, arguments: tuple[str, ...]
 
 
 def test_what_is_followed_has_times_too(guarded: Guarded) -> None:
-    line = [sys.executable, "-m", "jettison", "logs", "default/web", "-c", "main", "-f", "--timestamps", "--tail", "1"]
-    with subprocess.Popen(
-        [*line, *guarded.where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as reading:
-        assert reading.stdout is not None
-        stamps = [parse_time(reading.stdout.readline().split(" ")[0]) for _ in range(4)]
-        reading.send_signal(signal.SIGINT)
-        _, errors = reading.communicate(timeout=PATIENCE)
+    reading = Following(guarded, "default/web", "-c", "main", "--timestamps", "--tail", "1")
+    stamps = [parse_time(reading.line().split(" ")[0]) for _ in range(4)]
+    reading.process.send_signal(signal.SIGINT)
     assert stamps == sorted(stamps)
-    assert (reading.returncode, errors) == (130, "")
+    assert reading.end() == (130, "")

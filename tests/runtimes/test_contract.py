@@ -105,7 +105,8 @@ class HostSubject:
 
     async def run(self, runtime: Hosting, name: str, behaviour: Behaviour) -> Pod:
         commands = {
-            Behaviour.CALM: ["sh", "-c", f"touch {self._ready}; exec sleep 600"],
+            # Without `touch`, which would be a second process for a moment after the file is there.
+            Behaviour.CALM: ["sh", "-c", f": > {self._ready}; exec sleep 600"],
             Behaviour.DEAF: ["sh", "-c", f"trap '' TERM; touch {self._ready}; while :; do sleep 0.1; done"],
             # The file comes first: the alarm may ring before all of it is taken.
             Behaviour.HUNGRY: [

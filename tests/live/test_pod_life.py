@@ -30,7 +30,9 @@ def test_limits_deadlines_and_ranks(tmp_path: Path) -> None:
     The agent raises its own limit on open files and its pods have the old one; a pod whose time is up fails; a pod in
     back-off is no candidate before one that uses memory.
     """
-    node = LiveNode(tmp_path, ["--node-memory", "256Mi", "--eviction-hard", "memory.available<64Mi"])
+    flags = ["--node-memory", "256Mi", "--eviction-hard", "memory.available<64Mi"]
+    # With the limits of this process.
+    node = LiveNode(tmp_path, flags, starts_quickly=False)
     node.write(
         pod("files", ["sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 600"]),
         pod("job", ["sleep", "600"], activeDeadlineSeconds=2),

@@ -106,8 +106,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays, so nothing has to look through it again."""
+    """What was collected stays, so nothing has to look through it again; and rarely, for workers live for minutes."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

@@ -30,7 +30,7 @@ from tests.live.node import HOLD, LiveNode, pod, python
 from tests.live.registry import Registry
 from tests.runtimes.lying_runtime import lying
 
-WAIT = "trap 'exit 0' TERM; while true; do sleep 0.05; done"
+WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
 MAKE = "echo made > /own/made"
 
 

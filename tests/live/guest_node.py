@@ -98,7 +98,8 @@ class Watching:
         while not is_true():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no {what} within {seconds} s: {self.heard.facts}")
-            await asyncio.sleep(0.02)
+            # Every 20 ms the looks alone took a quarter of the whole run.
+            await asyncio.sleep(0.2)
 
     def running(self) -> dict[str, dict[str, int]]:
         """By pod's cgroup, below the node's: its processes, each with its oom_score_adj."""

@@ -52,7 +52,9 @@ def programs(draw: st.DrawFn) -> Program:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    regulars = tuple(draw(containers(f"c{number}", is_init=False)) for number in range(draw(st.integers(1, 3))))
+    regulars = tuple(
+        draw(containers(f"c{number}", is_init=False)) for number in range(draw(st.sampled_from([1, 2, 3, 6])))
+    )
     inits = tuple(draw(containers(f"i{number}", is_init=True)) for number in range(draw(st.integers(0, 3))))
     spec = PodSpec(
         regulars,

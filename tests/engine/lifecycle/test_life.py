@@ -547,3 +547,74 @@ def test_an_idle_pod_wants_no_timer() -> None:
     world = World().ask()
     world.pass_seconds(60)
     assert world.next_ns() is None
+
+
+def crowd(**programs: Program) -> World:
+    """As many containers as a pod may have, each with two probes and every other one with a hook."""
+    probes = (ProbeSpec(ProbeKind.LIVENESS, period=2), ProbeSpec(ProbeKind.READINESS, period=2))
+    hooks = (None, object())
+    specs = tuple(Spec(f"c{number}", probes, pre_stop=hooks[number % 2]) for number in range(32))
+    world = World(PodSpec(specs, grace_seconds=20), {each.name: programs.get("all", Program()) for each in specs}).ask()
+    world.pass_seconds(10)
+    assert all(each.is_running for each in world.life.containers)
+    return world
+
+
+def busiest(world: World) -> int:
+    """For how many containers and probes one event had something done at most."""
+    acts = effects.Signal | effects.Kill | effects.RunHook | effects.Probe
+    return max(sum(isinstance(each, acts) for each in turn) for turn in world.turns)
+
+
+@pytest.mark.parametrize("how", [{}, {"grace_seconds": 3}, {"is_at_once": True}, {"order": EVICTION}])
+def test_an_event_has_something_done_for_four_containers_at_most(how: dict[str, object]) -> None:
+    """Probes that are due together, an order to end, the end of 32 hooks and of 32 grace periods, and one crash."""
+    world = crowd(all=Program(obeys=None, hook=600))
+    for process in world.processes.values():
+        process.ends_ns = world.now_ns
+    world.pass_seconds(10)
+    assert all(each.run == 1 for each in world.life.containers)
+    world.end(**how)
+    world.pass_seconds(60)
+    assert world.life.is_cleaned
+    assert busiest(world) == effects.MOST_AT_ONCE
+    assert max(map(len, world.turns)) < 20
+
+
+def test_all_containers_are_told_in_the_moment_of_the_order() -> None:
+    world = crowd(all=Program(hook=1))
+    world.end(grace_seconds=10)
+    world.pass_seconds(0)
+    told = [effect for when, effect in world.effects_of(effects.Signal) if when == 10]
+    begun = [effect for when, effect in world.effects_of(effects.RunHook) if when == 10]
+    assert len(told) == len(begun) == 16
+    until = {each.until_monotonic_ns for each in world.life.containers}
+    assert until == {20 * 10**9}
+
+
+def test_an_order_to_hurry_overtakes_what_is_left_of_the_one_before() -> None:
+    world = crowd(all=STUBBORN)
+    world.end(grace_seconds=600)
+    told = len(world.effects_of(effects.Signal)) + len(world.effects_of(effects.RunHook))
+    assert told == effects.MOST_AT_ONCE
+    world.end(is_at_once=True, order=EVICTION)
+    assert len(world.effects_of(effects.Kill)) == effects.MOST_AT_ONCE
+    world.pass_seconds(0)
+    assert times(world, effects.Kill) == [10] * 32
+    assert len(world.effects_of(effects.Signal)) + len(world.effects_of(effects.RunHook)) == told
+
+
+@pytest.mark.parametrize("deed", range(1, 40))
+def test_each_container_is_told_wherever_the_agent_is_killed(deed: int) -> None:
+    """That a container was told is on record after it was told: else one that obeys would be killed."""
+    specs = tuple(Spec(f"c{number}") for number in range(10))
+    world = World(PodSpec(specs), {each.name: Program(obeys=1) for each in specs}).ask()
+    world.pass_seconds(10)
+    world.crash_in = deed
+    world.end(grace_seconds=10)
+    world.pass_seconds(60)
+    assert world.life.is_cleaned
+    told = [effect.container for _, effect in world.done if isinstance(effect, effects.Signal)]
+    assert set(told) == {each.name for each in specs}
+    assert len(told) <= len(specs) + 1
+    assert not world.effects_of(effects.Kill)

@@ -136,6 +136,8 @@ class World:
         self.agents = 0
         self.number = 0
         self.done: list[tuple[int, effects.Effect]] = []
+        # The effects of each event.
+        self.turns: list[list[effects.Effect]] = []
         self.facts: list[LifeFact] = []
 
     @property
@@ -156,6 +158,7 @@ class World:
         found = advance(self.life, event)
         assert advance(self.life, event) == found, "the same event gave another answer"
         self.life, wanted = found
+        self.turns.append(wanted)
         for effect in wanted:
             if self.crash_in is not None:
                 self.crash_in -= 1
@@ -205,8 +208,8 @@ class World:
 
     def note(self, effect: effects.Effect) -> None:
         match effect:
-            case effects.Save():
-                self.saved = self.life
+            case effects.Save(life):
+                self.saved = life
             case effects.Say(fact):
                 self.facts.append(fact)
             case effects.WakeAt(wake_ns):
@@ -361,5 +364,6 @@ def saved_part(life: PodLife) -> PodLife:
         set_up_again_ns=None,
         probes=(),
         stopped_monotonic_ns=None,
+        untold=(),
         wake_at_ns=None,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import pairwise
 
 from jettison.events import ActionFailed, Fact
-from jettison.runtimes.machine.background_tasks import BackgroundTasks
+from jettison.runtimes.machine.background_tasks import BackgroundTasks, LoopTurns
 
 
 def test_what_fails_unforeseen_becomes_a_fact() -> None:
@@ -30,5 +32,46 @@ def test_everything_can_be_cancelled_and_that_is_no_failure() -> None:
         await background.cancel()
         assert task.cancelled()
         assert not facts
+
+    asyncio.run(run())
+
+
+def test_one_step_is_taken_in_each_round_of_the_loop_the_urgent_ones_first() -> None:
+    taken: list[str] = []
+
+    async def waits(turns: LoopTurns, name: str) -> None:
+        await turns.next()
+        taken.append(name)
+
+    async def run() -> None:
+        turns = LoopTurns()
+        for name in "abc":
+            turns.soon(partial(taken.append, name))
+        waiting = [asyncio.create_task(waits(turns, name)) for name in "de"]
+        cancelled = asyncio.create_task(waits(turns, "x"))
+        turns.soon(lambda: taken.append("urgent"), is_urgent=True)
+        seen = []
+        for _ in range(9):
+            seen.append(len(taken))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+        await asyncio.wait(waiting)
+        assert taken == ["urgent", *"abcde"]
+        assert all(later - sooner <= 1 for sooner, later in pairwise(seen))
+
+    asyncio.run(run())
+
+
+def test_a_step_that_fails_takes_no_other_step_with_it() -> None:
+    taken: list[str] = []
+
+    async def run() -> None:
+        turns, failed = LoopTurns(), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context["exception"]))
+        turns.soon(lambda: 1 // 0)
+        turns.soon(lambda: taken.append("next"))
+        await turns.next()
+        assert taken == ["next"]
+        assert [type(each) for each in failed] == [ZeroDivisionError]
 
     asyncio.run(run())

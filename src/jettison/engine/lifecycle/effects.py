@@ -13,6 +13,10 @@ from jettison.engine.lifecycle.rules import HookKind, Moment, ProbeKind
 from jettison.engine.lifecycle.state import ContainerLife, PodLife
 from jettison.values import frozen
 
+MOST_AT_ONCE = 4
+"""For how many containers or probes one event may have something done: each takes a runtime up to 0.1 ms, and its loop
+guards a node. What is left is done with the next event, which then is due at once."""
+
 
 @frozen
 class SetUp:
@@ -106,7 +110,10 @@ class CleanUp:
 
 @frozen
 class Save:
-    """Write the life down before the next effect."""
+    """Write this life down before the next effect. What `is_late` tells of what was done: nothing waits for it."""
+
+    life: PodLife
+    is_late: bool = False
 
 
 @frozen
@@ -145,12 +152,15 @@ Effect = (
 class Turn:
     """The changes are not visible outside until `advance` returns the life."""
 
-    __slots__ = ("effects", "life", "now")
+    __slots__ = ("_left", "effects", "is_cut", "life", "now")
 
     def __init__(self, life: PodLife, now: Moment) -> None:
         self.life = life
         self.now = now
         self.effects: list[Effect] = []
+        # Something is due and was not done, because one event may not bring more.
+        self.is_cut = False
+        self._left = MOST_AT_ONCE
 
     @property
     def now_ns(self) -> int:
@@ -160,6 +170,18 @@ class Turn:
     def do(self, *effects: Effect) -> None:
         """In this order, after what was asked for before."""
         self.effects += effects
+
+    def may_act(self) -> bool:
+        """Whether something may be done for one more container or probe; asked right before it is done."""
+        if self._left:
+            self._left -= 1
+            return True
+        self.is_cut = True
+        return False
+
+    def save(self, *, is_late: bool = False) -> None:
+        """The life as it is by now, before whatever is asked for next."""
+        self.effects.append(Save(self.life, is_late))
 
     def say(self, fact: LifeFact) -> None:
         """Report a fact."""
@@ -176,5 +198,19 @@ class Turn:
     def put(self, container: ContainerLife) -> None:
         """In the place of what it was."""
         name = container.name
-        containers = tuple(container if each.name == name else each for each in self.life.containers)
+        containers = tuple([container if each.name == name else each for each in self.life.containers])
         self.life = replace(self.life, containers=containers)
+
+    def whole(self) -> list[Effect]:
+        """All effects. Up to the next signal one record is enough, and that is the last one: what is about to be done
+        may be on record early, but that a container was told may not.
+        """
+        latest: PodLife | None = None
+        for index in range(len(self.effects) - 1, -1, -1):
+            effect = self.effects[index]
+            if isinstance(effect, Signal):
+                latest = None
+            elif isinstance(effect, Save):
+                latest = latest or effect.life
+                self.effects[index] = Save(latest, effect.is_late)
+        return self.effects

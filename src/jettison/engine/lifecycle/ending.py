@@ -17,7 +17,6 @@ from jettison.engine.lifecycle.effects import (
     CleanUp,
     Kill,
     RunHook,
-    Save,
     Signal,
     StopProbing,
     Turn,
@@ -25,7 +24,7 @@ from jettison.engine.lifecycle.effects import (
 from jettison.engine.lifecycle.events import HookDone, ToldToEnd
 from jettison.engine.lifecycle.facts import ContainerStopping, DeadlineExceeded, HookFailed, PodCleanedUp
 from jettison.engine.lifecycle.rules import SECOND_NS, HookKind, ProbeKind
-from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Verdict
+from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Probing, Verdict
 from jettison.engine.node import wording
 from jettison.engine.node.evictions import RUNTIME_MINIMUM, effective_grace
 from jettison.engine.pods.pod import FAILED
@@ -42,7 +41,7 @@ def told(turn: Turn, event: ToldToEnd) -> None:
     life, now_ns = turn.life, turn.now_ns
     if life.verdict is not None:
         turn.change(is_unwanted=event.is_unwanted or life.is_unwanted)
-        turn.do(Save())
+        turn.save()
         return
     known = None if life.ending is None or life.ending.is_natural else life.ending
     before = known or Ending(0, now_ns, now_ns)
@@ -59,7 +58,7 @@ def told(turn: Turn, event: ToldToEnd) -> None:
         is_at_once=event.is_at_once or before.is_at_once,
     )
     turn.change(ending=ending, is_unwanted=event.is_unwanted or life.is_unwanted)
-    turn.do(Save())
+    turn.save()
     if life.ending is None:
         _begin(turn)
     elif event.is_at_once:
@@ -72,7 +71,7 @@ def exceed_deadline(turn: Turn) -> None:
     """It was active for as long as it may."""
     own, now_ns = turn.life.rules.grace_seconds, turn.now_ns
     turn.change(ending=Ending(own, now_ns, now_ns + own * SECOND_NS, is_overdue=True))
-    turn.do(Save())
+    turn.save()
     _begin(turn)
     turn.say(DeadlineExceeded(turn.life.pod, turn.life.rules.deadline_seconds or 0))
 
@@ -89,7 +88,7 @@ def end_by_itself(turn: Turn) -> None:
     own, now_ns = turn.life.rules.grace_seconds, turn.now_ns
     turn.change(ending=Ending(own, now_ns, now_ns + own * SECOND_NS, is_natural=True))
     if any(each.has_processes for each in turn.life.containers):
-        turn.do(Save())
+        turn.save()
     _begin(turn)
 
 
@@ -117,27 +116,48 @@ def _begin(turn: Turn) -> None:
     for each in turn.life.containers:
         if each.rules.is_sidecar:
             drop_probes(turn, each.name, GIVING_UP)
-        else:
-            stop(turn, each.name, ending.until_monotonic_ns, ending.began_monotonic_ns)
+    turn.change(untold=tuple([each.name for each in turn.life.containers if not each.rules.is_sidecar]))
+    _tell_the_untold(turn)
 
 
 def _tell_again(turn: Turn) -> None:
     """Those that were told have less time now."""
-    ending = turn.life.ending
-    for each in turn.life.containers:
-        if ending is not None and each.until_monotonic_ns is not None:
-            stop(turn, each.name, ending.until_monotonic_ns)
+    life = turn.life
+    again = [each.name for each in life.containers if each.until_monotonic_ns is not None or each.name in life.untold]
+    turn.change(untold=tuple(again))
+    _tell_the_untold(turn)
 
 
 def _kill_all(turn: Turn) -> None:
-    for each in turn.life.containers:
-        kill(turn, each.name)
+    turn.change(untold=tuple([each.name for each in turn.life.containers]))
+    _tell_the_untold(turn)
+
+
+def _tell_the_untold(turn: Turn) -> None:
+    """Some of them with each event. What the ending says by then counts: an order to hurry meets no earlier one."""
+    ending, untold = turn.life.ending, turn.life.untold
+    if ending is None or not untold:
+        return
+    left = list(untold)
+    while left:
+        container = turn.container(left[0])
+        if container is not None and container.has_processes:
+            if not turn.may_act():
+                break
+            if ending.is_at_once:
+                kill(turn, container.name)
+            else:
+                stop(turn, container.name, ending.until_monotonic_ns, ending.began_monotonic_ns)
+        elif container is not None:
+            drop_probes(turn, container.name, GIVING_UP)
+        left.pop(0)
+    turn.change(untold=tuple(left))
 
 
 def settle(turn: Turn) -> None:
     """Take the next step of an ending, if the last one is done: the next sidecar, or the verdict."""
     ending = turn.life.ending
-    if ending is None or turn.life.verdict is not None:
+    if ending is None or turn.life.verdict is not None or turn.life.untold:
         return
     if any(each.has_processes for each in turn.life.containers if not each.rules.is_sidecar):
         return
@@ -151,7 +171,7 @@ def settle(turn: Turn) -> None:
     kept = None if ending.is_natural else ending
     verdict = final_verdict(turn.life)
     turn.change(verdict=verdict, ending=kept, stopped_monotonic_ns=turn.now_ns)
-    turn.do(Save())
+    turn.save()
     clean_up(turn)
 
 
@@ -179,7 +199,7 @@ def clean_up(turn: Turn) -> None:
 def cleaned_up(turn: Turn) -> None:
     """Nothing is left of it. The agent that ordered an eviction tells its end itself."""
     turn.change(is_cleaned=True)
-    turn.do(Save())
+    turn.save()
     if not _is_evicted(turn.life):
         turn.say(PodCleanedUp(turn.life.pod))
 
@@ -190,9 +210,11 @@ def _is_evicted(life: PodLife) -> bool:
 
 def drop_probes(turn: Turn, container: str, kinds: tuple[ProbeKind, ...]) -> None:
     """Ask no more of these, and do not wait for answers."""
-    dropped = [each for each in turn.life.probes if each.container == container and each.kind in kinds]
+    dropped, kept = list[Probing](), list[Probing]()
+    for each in turn.life.probes:
+        (dropped if each.container == container and each.kind in kinds else kept).append(each)
     if dropped:
-        turn.change(probes=tuple(each for each in turn.life.probes if each not in dropped))
+        turn.change(probes=tuple(kept))
         turn.do(*(StopProbing(container, each.kind) for each in dropped if each.is_asked))
 
 
@@ -206,43 +228,55 @@ def stop(turn: Turn, name: str, until_ns: int, since_ns: int | None = None) -> N
     container = turn.container(name)
     if container is None or not container.is_running:
         return
-    container = _without_post_start(turn, container)
-    known_ns = container.until_monotonic_ns
-    container = replace(container, until_monotonic_ns=until_ns if known_ns is None else min(known_ns, until_ns))
-    if container.told_monotonic_ns is not None:
-        turn.put(_with_kill_due(container))
-    elif container.is_hook_running:
-        turn.put(container)
-    elif container.rules.pre_stop is not None:
-        turn.put(replace(container, is_hook_running=True))
-        turn.do(RunHook(name, container.run))
-        turn.say(ContainerStopping(turn.life.pod, name))
+    _cancel_post_start(turn, container)
+    known_ns, told_ns = container.until_monotonic_ns, container.told_monotonic_ns
+    until_ns = until_ns if known_ns is None else min(known_ns, until_ns)
+    is_new = told_ns is None and not container.is_hook_running
+    if is_new and container.rules.pre_stop is None:
+        _tell(turn, container, until_ns, turn.now_ns if since_ns is None else min(since_ns, turn.now_ns))
     else:
-        _tell(turn, container, turn.now_ns if since_ns is None else min(since_ns, turn.now_ns))
+        after = replace(
+            container,
+            until_monotonic_ns=until_ns,
+            kill_monotonic_ns=container.kill_monotonic_ns
+            if told_ns is None
+            else _kill_ns(container, until_ns, told_ns),
+            is_hook_running=told_ns is None,
+            is_post_start_running=False,
+        )
+        turn.put(after)
+        turn.do(*([RunHook(name, container.run)] if is_new else []))
+    if is_new:
         turn.say(ContainerStopping(turn.life.pod, name))
 
 
-def _without_post_start(turn: Turn, container: ContainerLife) -> ContainerLife:
+def _cancel_post_start(turn: Turn, container: ContainerLife) -> None:
     """A container that is to end is not waited for by its postStart hook."""
-    if not container.is_post_start_running:
-        return container
-    turn.do(CancelHook(container.name, HookKind.POST_START))
-    return replace(container, is_post_start_running=False)
+    if container.is_post_start_running:
+        turn.do(CancelHook(container.name, HookKind.POST_START))
 
 
-def _tell(turn: Turn, container: ContainerLife, told_ns: int) -> None:
+def _tell(turn: Turn, container: ContainerLife, until_ns: int, told_ns: int) -> None:
     turn.do(Signal(container.name))
-    turn.put(_with_kill_due(replace(container, told_monotonic_ns=told_ns, is_hook_running=False)))
+    turn.put(
+        replace(
+            container,
+            until_monotonic_ns=until_ns,
+            told_monotonic_ns=told_ns,
+            kill_monotonic_ns=_kill_ns(container, until_ns, told_ns),
+            is_hook_running=False,
+            is_post_start_running=False,
+        )
+    )
     # After the signal, so that an agent that takes over does not begin to count anew.
-    turn.do(Save())
+    turn.save(is_late=True)
 
 
-def _with_kill_due(container: ContainerLife) -> ContainerLife:
+def _kill_ns(container: ContainerLife, until_ns: int, told_ns: int) -> int:
     """The kubelet has its runtime wait 2 s after SIGTERM, however short the grace period is."""
-    told_ns, until_ns = container.told_monotonic_ns or 0, container.until_monotonic_ns or 0
     kill_ns = max(until_ns, told_ns + RUNTIME_MINIMUM * SECOND_NS)
     known_ns = container.kill_monotonic_ns
-    return replace(container, kill_monotonic_ns=kill_ns if known_ns is None else min(known_ns, kill_ns))
+    return kill_ns if known_ns is None else min(known_ns, kill_ns)
 
 
 def hook_ended(turn: Turn, event: HookDone) -> None:
@@ -251,7 +285,7 @@ def hook_ended(turn: Turn, event: HookDone) -> None:
     if container is not None and container.is_hook_running and container.run == event.run:
         if event.why:
             turn.say(HookFailed(turn.life.pod, container.name, event.kind.value, event.why))
-        _tell(turn, container, turn.now_ns)
+        _tell(turn, container, container.until_monotonic_ns or turn.now_ns, turn.now_ns)
 
 
 def kill(turn: Turn, name: str) -> None:
@@ -260,7 +294,7 @@ def kill(turn: Turn, name: str) -> None:
     container = turn.container(name)
     if container is None or not container.has_processes:
         return
-    container = _without_post_start(turn, container)
+    _cancel_post_start(turn, container)
     if container.is_hook_running:
         turn.do(CancelHook(name))
     turn.do(Kill(name))
@@ -270,22 +304,26 @@ def kill(turn: Turn, name: str) -> None:
             until_monotonic_ns=turn.now_ns,
             kill_monotonic_ns=turn.now_ns + KILL_AGAIN_NS,
             is_hook_running=False,
+            is_post_start_running=False,
         )
     )
 
 
 def pass_time(turn: Turn) -> None:
-    """Hooks and containers whose time is up."""
+    """Containers that were not told yet; hooks and containers whose time is up."""
+    _tell_the_untold(turn)
     for each in turn.life.containers:
-        if not each.is_running:
+        due_at_ns = due_ns(each)
+        if due_at_ns is None or due_at_ns > turn.now_ns:
             continue
-        until_ns, kill_ns = each.until_monotonic_ns, each.kill_monotonic_ns
-        if each.is_hook_running and until_ns is not None and until_ns <= turn.now_ns:
+        if not turn.may_act():
+            return
+        if each.is_hook_running:
             turn.do(CancelHook(each.name))
             why = "it was still running when the grace period was over"
             turn.say(HookFailed(turn.life.pod, each.name, HookKind.PRE_STOP.value, why))
-            _tell(turn, each, turn.now_ns)
-        elif kill_ns is not None and kill_ns <= turn.now_ns:
+            _tell(turn, each, due_at_ns, turn.now_ns)
+        else:
             turn.do(Kill(each.name))
             turn.put(replace(each, kill_monotonic_ns=turn.now_ns + KILL_AGAIN_NS))
 

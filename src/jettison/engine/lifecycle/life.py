@@ -13,7 +13,7 @@ from typing import Any
 
 from jettison.engine.lifecycle import ending, probing, runs
 from jettison.engine.lifecycle import events as ev
-from jettison.engine.lifecycle.effects import CancelHook, Effect, Remove, RunHook, Save, SetUp, Start, Turn, WakeAt
+from jettison.engine.lifecycle.effects import CancelHook, Effect, Remove, RunHook, SetUp, Start, Turn, WakeAt
 from jettison.engine.lifecycle.facts import (
     ContainerBackOff,
     ContainerFinished,
@@ -33,12 +33,12 @@ def advance(life: PodLife, event: ev.Event) -> tuple[PodLife, list[Effect]]:
     handle(turn, event)
     _pass_time(turn)
     _settle(turn)
-    due_ns = _due_ns(turn.life, turn.now_ns)
+    due_ns = turn.now_ns if turn.is_cut else _due_ns(turn.life, turn.now_ns)
     # A timer that has rung is set again, also for the same moment: it may have rung a little early.
     if due_ns != turn.life.wake_at_ns or (due_ns is not None and isinstance(event, ev.TimePassed)):
         turn.change(wake_at_ns=due_ns)
         turn.do(WakeAt(due_ns))
-    return turn.life, turn.effects
+    return turn.life, turn.whole()
 
 
 def _asked(turn: Turn, _: ev.Asked) -> None:
@@ -71,7 +71,7 @@ def _found(turn: Turn, event: ev.Found) -> None:
         elif is_changed and after.state == "terminated":
             said.append(after)
     if any(_is_other_to_save(*each) for each in zip(before, turn.life.containers, strict=True)):
-        turn.do(Save())
+        turn.save()
     for each in said:
         _say_finished(turn, each)
     turn.do(*(Remove(each.name) for each in turn.life.containers if each.has_processes and not each.is_running))
@@ -108,7 +108,7 @@ def _added(turn: Turn, event: ev.Added) -> None:
     new = [ContainerLife(each) for each in event.rules.ephemeral_containers if each.name not in known]
     turn.change(rules=event.rules, containers=(*turn.life.containers, *new))
     if new:
-        turn.do(Save())
+        turn.save()
 
 
 def _set_up_done(turn: Turn, event: ev.SetUpDone) -> None:
@@ -148,7 +148,7 @@ def _started(turn: Turn, event: ev.Started) -> None:
         return
     container = runs.running(container, turn.now)
     turn.put(container)
-    turn.do(Save())
+    turn.save()
     turn.say(ContainerStarted(turn.life.pod, container.name, container.run))
     if container.is_post_start_running and turn.life.ending is None:
         turn.do(RunHook(container.name, container.run, HookKind.POST_START))
@@ -192,7 +192,8 @@ def _start_cancelled(turn: Turn, event: ev.StartCancelled) -> None:
 
 def _not_begun(turn: Turn, container: ContainerLife) -> None:
     turn.put(container)
-    turn.do(Save(), Remove(container.name))
+    turn.save()
+    turn.do(Remove(container.name))
 
 
 def _exited(turn: Turn, event: ev.Exited) -> None:
@@ -208,7 +209,7 @@ def _exited(turn: Turn, event: ev.Exited) -> None:
 def _finished(turn: Turn, container: ContainerLife) -> None:
     """The exit is saved first, because nothing could find it out again."""
     turn.put(container)
-    turn.do(Save())
+    turn.save()
     _say_finished(turn, container)
     turn.do(Remove(container.name))
 
@@ -232,13 +233,13 @@ def _hook_done(turn: Turn, event: ev.HookDone) -> None:
         return
     if not event.why:
         turn.put(probing.begin(turn, runs.after_post_start(container)))
-        turn.do(Save())
+        turn.save()
         return
     # It is ended as by a probe that fails, and its restart policy says what follows.
     turn.say(HookFailed(turn.life.pod, container.name, event.kind.value, event.why))
     until_ns = turn.now_ns + turn.life.rules.grace_seconds * SECOND_NS
     turn.put(replace(container, is_post_start_running=False, is_doomed=True, until_monotonic_ns=until_ns))
-    turn.do(Save())
+    turn.save()
     ending.stop(turn, container.name, until_ns)
 
 
@@ -250,7 +251,7 @@ def _eviction_told(turn: Turn, _: ev.EvictionTold) -> None:
     known = turn.life.ending
     if known is not None and known.is_untold:
         turn.change(ending=replace(known, is_untold=False))
-        turn.do(Save())
+        turn.save()
 
 
 def _cleaned_up(turn: Turn, _: ev.CleanedUp) -> None:
@@ -314,12 +315,12 @@ def _start_next(turn: Turn) -> None:
     next_ = plan(life.rules.restart_policy, life.inits, life.regulars, turn.now_ns, was_initialized=life.is_initialized)
     if next_.is_initialized and not life.is_initialized:
         turn.change(is_initialized=True)
-        turn.do(Save())
+        turn.save()
     if next_.is_over:
         ending.end_by_itself(turn)
         return
     for each in life.containers:
-        if each.name in next_.waiting and not each.is_back_off_said:
+        if each.name in next_.waiting and not each.is_back_off_said and turn.may_act():
             turn.put(replace(each, is_back_off_said=True))
             turn.say(ContainerBackOff(life.pod, each.name, each.back_off))
     starting = turn.container(next_.start[0]) if next_.start else None
@@ -330,7 +331,8 @@ def _start_next(turn: Turn) -> None:
 def _begin_run(turn: Turn, container: ContainerLife) -> None:
     after = runs.begun(container, turn.now)
     turn.put(after)
-    turn.do(Save(), Start(after.name, after.run))
+    turn.save()
+    turn.do(Start(after.name, after.run))
 
 
 def _due_ns(life: PodLife, now_ns: int) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jettison.engine.lifecycle import ending
-from jettison.engine.lifecycle.effects import Probe, Save, Turn
+from jettison.engine.lifecycle.effects import Probe, Turn
 from jettison.engine.lifecycle.events import ProbeAnswered
 from jettison.engine.lifecycle.facts import ProbeFailed
 from jettison.engine.lifecycle.rules import SECOND_NS, ProbeKind, probe_of
@@ -41,16 +41,14 @@ def end(turn: Turn, container: str) -> None:
 
 
 def ask_what_is_due(turn: Turn) -> None:
-    """All probes whose time has come."""
-    if not any(not each.is_asked and each.due_monotonic_ns <= turn.now_ns for each in turn.life.probes):
+    """The probes whose time has come, the longest due first."""
+    due = [each for each in turn.life.probes if not each.is_asked and each.due_monotonic_ns <= turn.now_ns]
+    if not due:
         return
-    probes = []
-    for each in turn.life.probes:
-        if not each.is_asked and each.due_monotonic_ns <= turn.now_ns:
-            turn.do(Probe(each.container, each.run, each.kind))
-            each = replace(each, is_asked=True)
-        probes.append(each)
-    turn.change(probes=tuple(probes))
+    asked = [each for each in sorted(due, key=lambda each: each.due_monotonic_ns) if turn.may_act()]
+    turn.do(*(Probe(each.container, each.run, each.kind) for each in asked))
+    new = {(each.container, each.kind): replace(each, is_asked=True) for each in asked}
+    turn.change(probes=tuple([new.get((each.container, each.kind), each) for each in turn.life.probes]))
 
 
 def answered(turn: Turn, event: ProbeAnswered) -> None:
@@ -88,9 +86,9 @@ def _decided(turn: Turn, container: ContainerLife, probing: Probing, why: str) -
         grace = turn.life.rules.grace_seconds if probing.rules.grace is None else probing.rules.grace
         until_ns = turn.now_ns + grace * SECOND_NS
         turn.put(replace(container, is_doomed=True, until_monotonic_ns=until_ns))
-        turn.do(Save())
+        turn.save()
         ending.stop(turn, container.name, until_ns)
     elif kind is ProbeKind.STARTUP:
         end(turn, container.name)
         turn.put(begin(turn, replace(container, is_started=True)))
-        turn.do(Save())
+        turn.save()

@@ -206,6 +206,8 @@ class PodLife:
     probes: tuple[Probing, ...] = ()
     # When the last container stopped, if this agent saw it.
     stopped_monotonic_ns: int | None = None
+    # Containers that the ending has not come to yet, in their order: not all are told by one event.
+    untold: tuple[str, ...] = ()
     # What the last `WakeAt` said.
     wake_at_ns: int | None = None
     pauses: Pauses = PAUSES

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from jettison import events
 from jettison.errors import RuntimeFailure
+
+T = TypeVar("T")
 
 
 class BackgroundTasks:
@@ -46,18 +52,40 @@ class BackgroundTasks:
 
 class LoopTurns:
     """Steps that hold up the loop for a fraction of a millisecond each: one in each of its rounds, so that an alarm
-    waits for one of them and not for sixty. They come in the order in which they were asked for.
+    waits for one of them and not for sixty. They come in the order in which they were asked for, the urgent ones first.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_is_due", "_urgent", "_usual")
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._urgent: deque[Callable[[], object]] = deque()
+        self._usual: deque[Callable[[], object]] = deque()
+        self._is_due = False
+
+    def soon(self, step: Callable[[], object], *, is_urgent: bool = False) -> None:
+        """Have it called when it is its turn."""
+        (self._urgent if is_urgent else self._usual).append(step)
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._take)
 
     async def next(self) -> None:
         """Returns when it is the caller's turn, which lasts until it waits for something."""
-        async with self._lock:
-            await asyncio.sleep(0)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.soon(partial(_begin_turn, turn))
+        await turn
+
+    def _take(self) -> None:
+        step = (self._urgent or self._usual).popleft()
+        self._is_due = bool(self._urgent or self._usual)
+        if self._is_due:
+            asyncio.get_running_loop().call_soon(self._take)
+        step()
+
+
+def _begin_turn(turn: asyncio.Future[None]) -> None:
+    if not turn.cancelled():
+        turn.set_result(None)
 
 
 def staffed_pool(threads: int, name: str) -> ThreadPoolExecutor:
@@ -69,6 +97,18 @@ def staffed_pool(threads: int, name: str) -> ThreadPoolExecutor:
         pool.submit(may_go.wait)
     may_go.set()
     return pool
+
+
+def promptly(work: Callable[[], T]) -> T:
+    """With the priority of the main thread, which otherwise may wait: a thread that gets no processor keeps the
+    interpreter meanwhile. It is for work of less than a millisecond that waits for nothing but the kernel.
+    """
+    main = os.getpid()
+    policy = os.sched_getscheduler(main)
+    if os.sched_getscheduler(0) != policy:
+        with suppress(PermissionError):  # then without
+            os.sched_setscheduler(0, policy, os.sched_getparam(main))
+    return work()
 
 
 async def until_one_ends(*work: Coroutine[Any, Any, Any]) -> None:

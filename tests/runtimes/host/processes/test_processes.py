@@ -25,7 +25,7 @@ from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import Limits
 from jettison.runtimes.linux.processes import read_process
-from jettison.runtimes.machine.background_tasks import staffed_pool
+from jettison.runtimes.machine.background_tasks import LoopTurns, staffed_pool
 from tests.runtimes.host.nodes import descriptors, is_alive, needs_root, node, settings
 from tests.runtimes.host.scenes import until
 
@@ -62,7 +62,7 @@ def play(tmp_path: Path, has_starter: bool, scenario: Callable[[Ways], Awaitable
             # Without a watch for kills by the kernel, which has descriptors of its own.
             place = CgroupPlace(Cgroup(made.cgroup_parent.mounts, f"{made.kubepods.name}/place"), Limits())
             place.create()
-            starter = Starter(pool)
+            starter = Starter(pool, LoopTurns())
             before = descriptors()
             async with asyncio.timeout(60):
                 await scenario(Ways(place, starter if has_starter else HERE))

@@ -22,7 +22,7 @@ from jettison.runtimes.host.processes.processes import Process
 from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.linux.processes import read_process, read_processes
-from jettison.runtimes.machine.background_tasks import staffed_pool
+from jettison.runtimes.machine.background_tasks import LoopTurns, staffed_pool
 from tests.runtimes.host.nodes import is_alive, needs_root
 from tests.runtimes.host.scenes import until
 
@@ -37,7 +37,7 @@ def sh(script: str, output: int | None = None, **launch: object) -> Launch:
 def play(scenario: Callable[[Starter], Awaitable[None]], idle_seconds: float = 30) -> None:
     async def run() -> None:
         with staffed_pool(1, "test") as pool:
-            made = Starter(pool, idle_seconds)
+            made = Starter(pool, LoopTurns(), idle_seconds)
             async with asyncio.timeout(90):
                 await scenario(made)
                 await made.close()
@@ -270,9 +270,10 @@ from jettison.runtimes.host.cgroups.places import FamilyPlace
 from jettison.runtimes.host.processes.orders import Launch
 from jettison.runtimes.host.processes.processes import spawn
 from jettison.runtimes.host.processes.starter import Starter
+from jettison.runtimes.machine.background_tasks import LoopTurns
 
 async def main():
-    starter = Starter(ThreadPoolExecutor(1))
+    starter = Starter(ThreadPoolExecutor(1), LoopTurns())
     def note(pid, ticks):
         print(starter.pid, pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

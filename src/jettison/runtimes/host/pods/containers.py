@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from jettison.engine.lifecycle.events import FoundContainer
 from jettison.engine.lifecycle.rules import HookKind, ProbeKind
@@ -143,12 +144,17 @@ class Container:
     def _address(self) -> str:
         return next(iter(self._directories.addresses), probes.LOOPBACK)
 
-    def kill(self) -> str:
-        """SIGKILL to everything in it. Does not wait; says now and then which processes do not die of it."""
-        survivors, now = self.place.kill(), asyncio.get_running_loop().time()
+    def kill(self) -> Coroutine[Any, Any, str]:
+        """SIGKILL to everything in it, which begins before this returns; then which processes do not die of it, now and
+        then.
+        """
         if self._kills_since is None:
-            self._kills_since = now
-        if not survivors or now - self._kills_since < self._directories.services.settings.pace.kill:
+            self._kills_since = asyncio.get_running_loop().time()
+        return self._complain(self._directories.services.kill(self.place), self._kills_since)
+
+    async def _complain(self, killing: Awaitable[frozenset[int]], since: float) -> str:
+        survivors, now = await killing, asyncio.get_running_loop().time()
+        if not survivors or now - since < self._directories.services.settings.pace.kill:
             return ""
         self._kills_since = now
         return pod_directories.undying(survivors)

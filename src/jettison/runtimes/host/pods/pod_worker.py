@@ -51,6 +51,7 @@ from jettison.runtimes.machine.background_tasks import BackgroundTasks
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
 
 _SECOND_NS = 10**9
+_SWEEP = "sweep"
 _UNSEALABLE = "securityContext.readOnlyRootFilesystem: this node may not mount, so that all files stay writable"
 
 
@@ -76,6 +77,7 @@ class PodWorker:
         self._containers: dict[str, Container] = {}
         self._containers |= self._made(record)
         self._timer: asyncio.TimerHandle | None = None
+        self._has_rung = False
         # Why the last record could not be written, until it was told.
         self._unsaved: str | None = None
         self._is_detached = False
@@ -159,12 +161,16 @@ class PodWorker:
             return
         self.life, wanted = advance(self.life, event)
         saved: PodLife | None = None
+        late: PodLife | None = None
         for effect in wanted:
-            if isinstance(effect, fx.Save):
+            if isinstance(effect, fx.Save) and effect.is_late:
+                late = effect.life
+            elif isinstance(effect, fx.Save):
+                late = None
                 # Once for all that follows from one event.
-                if saved is not self.life or self._unsaved is not None:
-                    self._save(effect)
-                    saved = self.life
+                if saved is not effect.life or self._unsaved is not None:
+                    self._save(effect.life)
+                    saved = effect.life
             elif isinstance(effect, fx.Signal | fx.Kill):
                 container = self._containers[effect.container]
                 process = container.process
@@ -177,13 +183,28 @@ class PodWorker:
                     self._services.emit(events.KillFailed(self.manifest.pod, effect.container, str(failure)))
             else:
                 self._CARRY_OUT[type(effect)](self, effect)
+        if late is not None:
+            self._save(late)
         self._say_unsaved()
         self._resolve()
 
-    def _kill_the_rest(self, container: str) -> None:
-        complaint = self._containers[container].kill()
+    def _kill_the_rest(self, name: str) -> None:
+        if (_SWEEP, name) not in self._cancellable:
+            self._begin(_SWEEP, name, self._sweep(name, self._containers[name].kill()))
+
+    async def _sweep(self, name: str, killing: Coroutine[Any, Any, str]) -> None:
+        try:
+            complaint = await killing
+        except RuntimeFailure as failure:
+            complaint = str(failure)
         if complaint:
-            self._services.emit(events.KillFailed(self.manifest.pod, container, complaint))
+            self._services.emit(events.KillFailed(self.manifest.pod, name, complaint))
+
+    async def _swept(self, name: str) -> None:
+        """Returns when no kill is under way in the container, which would meet its next run."""
+        sweep = self._cancellable.get((_SWEEP, name))
+        if sweep is not None:
+            await asyncio.wait([sweep])
 
     def _resolve(self) -> None:
         for reached, future in (
@@ -256,19 +277,19 @@ class PodWorker:
 
     # Carrying out effects. Each answers with an event, now or later.
 
-    def _save(self, _: fx.Save) -> None:
+    def _save(self, life: PodLife) -> None:
         """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
         try:
-            self._write()
+            self._write(life)
             self._unsaved = None
         except RuntimeFailure as failure:
             self._unsaved = str(failure)
 
-    def _write(self) -> None:
+    def _write(self, life: PodLife) -> None:
         identities = {name: each.identity for name, each in self._containers.items()}
         boxes = {name: each.box for name, each in self._containers.items()}
         self._record = replace(self._record, addresses=self._directories.addresses)
-        self._services.files.save(record_of(self._record, self.life, identities, boxes))
+        self._services.files.save(record_of(self._record, life, identities, boxes))
 
     def _say_unsaved(self) -> None:
         if self._unsaved is not None:
@@ -283,11 +304,22 @@ class PodWorker:
             self._timer.cancel()
             self._timer = None
         if effect.monotonic_ns is not None:
-            seconds = max(effect.monotonic_ns - self._services.clock.monotonic_ns(), 0) / _SECOND_NS
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._pass_time)
+            seconds = (effect.monotonic_ns - self._services.clock.monotonic_ns()) / _SECOND_NS
+            if seconds > 0:
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+            else:
+                self._ring()
+
+    def _ring(self) -> None:
+        """Time passes when it is the pod's turn; that of one that is being evicted comes before all others."""
+        self._timer = None
+        if not self._has_rung:
+            self._has_rung = True
+            ending = self.life.ending
+            self._services.turns.soon(self._pass_time, is_urgent=ending is not None and ending.order is not None)
 
     def _pass_time(self) -> None:
-        self._timer = None
+        self._has_rung = False
         self.feed(ev.TimePassed(self.now()))
 
     def _begin(
@@ -319,7 +351,9 @@ class PodWorker:
         self.feed(ev.SetUpCancelled(self.now()))
 
     async def _run_set_up(self) -> None:
-        self.feed(await self._attempt_set_up())
+        done = await self._attempt_set_up()
+        await self._services.turns.next()
+        self.feed(done)
 
     async def _attempt_set_up(self) -> ev.SetUpDone | ev.SetUpFailed:
         if self._refusal is not None:
@@ -439,13 +473,14 @@ class PodWorker:
         self._cancel("start", effect.container)
 
     async def _run_start(self, effect: fx.Start) -> None:
-        await self._services.starter.turn()
         name = effect.container
         container = self._containers[name]
+        await self._swept(name)
+        await self._services.turns.next()
         try:
             if container.spec.is_ephemeral:
                 await self._admit(container.spec)
-            process = await container.start(effect.run, self._write)
+            process = await container.start(effect.run, lambda: self._write(self.life))
         except ContentError as missing:
             self.feed(ev.StartHindered(self.now(), name, not_configured(str(missing))))
         except ImageError as missing:
@@ -469,7 +504,7 @@ class PodWorker:
         if self._is_detached:
             # The agent goes away: what it leaves on record is that nothing was tried.
             self.life, _ = advance(self.life, event)
-            self._save(fx.Save())
+            self._save(self.life)
         else:
             self.feed(event)
 
@@ -477,20 +512,26 @@ class PodWorker:
         process.exited.add_done_callback(partial(self._exited, container))
 
     def _exited(self, container: Container, exited: asyncio.Future[int | None]) -> None:
+        """Sixty may have ended at once."""
+        self._services.turns.soon(partial(self._let_go, container, exited.result()))
+
+    def _let_go(self, container: Container, exit_code: int | None) -> None:
+        if self._is_detached:
+            return
         try:
             container.forget_process(self._run_of(container.spec.name))
         except RuntimeFailure as failure:
             self._services.emit(events.ActionFailed(f"log the end of {container.spec.name}", str(failure)))
         is_oom = bool(container.place.oom_kills())
-        self._background.begin(self._learn_end(container, exited.result(), is_oom=is_oom))
+        self._background.begin(self._learn_end(container, exit_code, is_oom=is_oom))
 
     def _run_of(self, name: str) -> int:
         return next((each.run for each in self.life.containers if each.name == name), 0)
 
     async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
-        """What the kernel did not tell a container runtime knows. Sixty may have ended at once."""
+        """What the kernel did not tell a container runtime knows."""
         exit_code, is_oom = await container.outcome(exit_code, is_oom=is_oom)
-        await self._services.starter.turn()
+        await self._services.turns.next()
         self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom))
 
     def _remove(self, effect: fx.Remove) -> None:
@@ -499,10 +540,12 @@ class PodWorker:
     async def _run_remove(self, name: str) -> None:
         failed = partial(events.KillFailed, self.manifest.pod, name)
         container = self._containers[name]
+        await self._swept(name)
         await self._services.vacate(container.place, failed)
         container.discard()
         if container.spec.is_ephemeral:
             await self._clear(name)
+        await self._services.turns.next()
         self.feed(ev.Removed(self.now(), name))
 
     async def _clear(self, name: str) -> None:
@@ -517,8 +560,9 @@ class PodWorker:
         self._begin(effect.kind, effect.container, self._call_hook(effect))
 
     async def _call_hook(self, effect: fx.RunHook) -> None:
-        await self._services.starter.turn()
+        await self._services.turns.next()
         why = await self._containers[effect.container].call_hook(effect.kind, effect.run)
+        await self._services.turns.next()
         self.feed(ev.HookDone(self.now(), effect.container, effect.run, effect.kind, why))
 
     def _cancel_hook(self, effect: fx.CancelHook) -> None:
@@ -528,8 +572,9 @@ class PodWorker:
         self._begin(effect.kind, effect.container, self._ask(effect))
 
     async def _ask(self, effect: fx.Probe) -> None:
-        await self._services.starter.turn()
+        await self._services.turns.next()
         answer = await self._containers[effect.container].ask(effect.kind, effect.run)
+        await self._services.turns.next()
         result = "unknown" if answer.is_well is None else "successful" if answer.is_well else "failed"
         self._probe_counts[effect.container, effect.kind, result] += 1
         said = ev.ProbeAnswered(self.now(), effect.container, effect.run, effect.kind, answer.is_well, answer.why)
@@ -545,10 +590,10 @@ class PodWorker:
         await clean_up(self._directories, self._place, is_all=effect.is_all)
         if self._spec.is_boxed and self._services.boxes is not None:
             self._services.boxes.discard_pod(self._record.uid)
+        await self._services.turns.next()
         self.feed(ev.CleanedUp(self.now()))
 
     _CARRY_OUT: ClassVar[dict[type[fx.Effect], Callable[[PodWorker, Any], None]]] = {
-        fx.Save: _save,
         fx.Say: _say,
         fx.WakeAt: _wake_at,
         fx.SetUp: _set_up,

@@ -91,7 +91,7 @@ class Launcher:
         self._variables = await self._ask_for_variables(directory)
         await services.wait_for(self._prepare, directory)
         await services.make(self.place)
-        await services.starter.turn()
+        await services.turns.next()
         output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
         given = master = -1
         try:
@@ -177,7 +177,7 @@ class Launcher:
                 next(work)
             except StopIteration as done:
                 return cast("T", done.value)
-            await self._directories.services.starter.turn()
+            await self._directories.services.turns.next()
 
     def _inside(self, launch: Launch) -> Launch:
         """With the mounts of the container, where it can have some of its own."""

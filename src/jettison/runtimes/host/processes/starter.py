@@ -36,7 +36,7 @@ _ATTEMPTS: Final = 3
 class Starter:
     """Belongs to one event loop. `pool` has the thread that waits until it is there."""
 
-    def __init__(self, pool: Executor, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, pool: Executor, turns: LoopTurns, idle_seconds: float = IDLE_SECONDS) -> None:
         self._pool = pool
         self._idle_seconds = idle_seconds
         self._process: Process | None = None
@@ -44,7 +44,7 @@ class Starter:
         self._beginning: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._last_order = 0.0
-        self._turns = LoopTurns()
+        self._turns = turns
         # One order is sent at a time.
         self._ordering = asyncio.Lock()
 

@@ -7,9 +7,8 @@ import errno
 import os
 import resource
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.content import Contents
 from jettison.runtimes.host.volumes.volumes import Volume
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.machine.background_tasks import staffed_pool
+from jettison.runtimes.machine.background_tasks import LoopTurns, promptly, staffed_pool
 from jettison.values import frozen
 
 P = ParamSpec("P")
@@ -80,18 +79,23 @@ class HostServices:
     configuration: NodeConfiguration = field(default_factory=NodeConfiguration)
     # Whether processes get a mount namespace of their own.
     has_private_mounts: bool = False
-    # In which one may wait for cgroups: for the kernel's locks, but for no disk.
+    # All pods take turns at what holds up the loop.
+    turns: LoopTurns = field(default_factory=LoopTurns)
+    # In which one may wait for cgroups: for the kernel's locks, but for no disk. To kill waits for nothing else.
     _cgroup_pool: Executor = field(init=False)
+    _kill_pool: Executor = field(init=False)
     starter: Starter = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_cgroup_pool", staffed_pool(1, "jettison-cgroup"))
-        object.__setattr__(self, "starter", Starter(self._cgroup_pool))
+        object.__setattr__(self, "_kill_pool", staffed_pool(1, "jettison-kill"))
+        object.__setattr__(self, "starter", Starter(self._cgroup_pool, self.turns))
 
     async def close(self) -> None:
         """End what they share besides the pool that they were given."""
         await self.starter.close()
         self._cgroup_pool.shutdown()
+        self._kill_pool.shutdown()
 
     async def wait_for(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do in a thread what may wait for a disk.
@@ -103,26 +107,39 @@ class HostServices:
 
     async def make(self, place: Place) -> None:
         """With its limits. Raises WriteError."""
-        await self._apart(place, place.create)
+        await self.apart(place, place.create)
 
-    async def _apart(self, place: Place, work: Callable[[], T]) -> T:
-        """To change a cgroup takes 0.1 to 1 ms, and up to 20 while a process moves into another one."""
-        return await _waited(self._cgroup_pool.submit(_promptly, work)) if place.is_the_kernels else work()
+    async def apart(self, place: Place, work: Callable[[], T]) -> T:
+        """To change or read a cgroup takes 0.1 to 1 ms, and up to 20 while a process moves into another one."""
+        return await self._aside(self._cgroup_pool, place, work)
+
+    def kill(self, place: Place) -> Awaitable[frozenset[int]]:
+        """SIGKILL to everything in it, which takes 1 ms; gives what is left right then. It begins before it returns."""
+        return self._aside(self._kill_pool, place, place.kill)
+
+    def _aside(self, pool: Executor, place: Place, work: Callable[[], T]) -> Awaitable[T]:
+        if place.is_the_kernels:
+            return _waited(pool.submit(promptly, work))
+        return self._in_turn(work)
+
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        await self.turns.next()
+        return work()
 
     async def vacate(self, place: Place, failed: Callable[[str], events.Fact]) -> None:
         """Kill until no process is left, however long that takes, then remove the place.
 
         Each time that this does not succeed, `failed` makes a fact of the reason.
         """
-        if not place.exists:
+        if not await self.apart(place, lambda: place.exists):
             return
         pause = _FIRST_PAUSE
         while True:
             try:
-                survivors = await place.empty(self.settings.pace.kill, partial(self._apart, place, place.kill))
+                survivors = await place.empty(self.settings.pace.kill, partial(self.apart, place, place.kill))
                 if not survivors:
                     place.unwatch()
-                    if await self._apart(place, place.remove):
+                    if await self.apart(place, place.remove):
                         return
                 if survivors:
                     self.emit(failed(undying(survivors)))
@@ -130,18 +147,6 @@ class HostServices:
                 self.emit(failed(str(failure)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _promptly(work: Callable[[], T]) -> T:
-    """With the priority of the main thread, which otherwise may wait: a thread that gets no processor keeps the
-    interpreter meanwhile. It is for work of less than a millisecond that waits for nothing but the kernel.
-    """
-    main = os.getpid()
-    policy = os.sched_getscheduler(main)
-    if os.sched_getscheduler(0) != policy:
-        with suppress(PermissionError):  # then without
-            os.sched_setscheduler(0, policy, os.sched_getparam(main))
-    return work()
 
 
 async def _waited(working: Future[T]) -> T:

@@ -17,8 +17,7 @@ from jettison import events
 from jettison.errors import ActionError, RemovalError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.host.processes.orphans import Orphans
-from jettison.runtimes.host.volumes.pod_directories import PodDirectories
+from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.descent import Descent
 from jettison.runtimes.linux.files.filesystems import read_mounts
@@ -105,7 +104,7 @@ def _enter(place: Descent, name: str) -> bool:
     return True
 
 
-async def _reaping(place: Place, orphans: Orphans) -> None:
+async def _reaping(place: Place, services: HostServices) -> None:
     """Wait for the dead to give their process ids back.
 
     A fork bomb leaves hundreds to the process that inherits them, and until that one has reaped them the next look
@@ -116,9 +115,9 @@ async def _reaping(place: Place, orphans: Orphans) -> None:
     begun = reaped = loop.time()
     while True:
         # Some at a time. While that goes on, the rest is worth waiting for, however few they are.
-        if await orphans.reap():
+        if await services.orphans.reap():
             reaped = loop.time()
-        count = 0 if place.processes() else place.unreaped()
+        count = await services.apart(place, lambda: 0 if place.processes() else place.unreaped())
         now = loop.time()
         if not count or now - begun >= _BOMB_SECONDS or (count < _BOMB and now - reaped >= _REAPING_SECONDS):
             return
@@ -127,7 +126,7 @@ async def _reaping(place: Place, orphans: Orphans) -> None:
 
 async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -> None:
     """Take away the pod's place and volumes and, if `is_all`, its writable directories; logs stay. Never gives up."""
-    await _reaping(place, directories.services.orphans)
+    await _reaping(place, directories.services)
     await directories.services.vacate(place, partial(events.KillFailed, directories.pod, ""))
     gone = [directories.pod_dir] if is_all else [directories.sub_paths_dir, directories.volumes_dir]
     pause = _FIRST_PAUSE

@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ from tests.runtimes.host.scenes import Scene, container, ending_all, manifest, o
 _TRIES, _STARTS, _CROWDS = 40, 15, 3
 _CROWD = 32
 _MEGABYTES = 40.0
-_MEMORY = "/dev/shm"
+MEMORY = "/dev/shm"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -89,7 +90,7 @@ async def _gap(work: Callable[[], object]) -> float:
     return 1000 * longest
 
 
-class _Rounds:
+class Rounds:
     """Of the loop that runs: how long the longest took, from the moment in which it woke up."""
 
     def __init__(self) -> None:
@@ -115,9 +116,9 @@ async def _beside_threads() -> list[float]:
 
 async def _of_starts() -> list[float]:
     # In memory: to append a record may wait for a disk that others write to, whatever starts a process.
-    with tempfile.TemporaryDirectory(dir=_MEMORY) as directory, node(settings(Path(directory))) as made:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory, node(settings(Path(directory))) as made:
         async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
-            rounds, starter, found = _Rounds(), scene.services.starter, list[float]()
+            rounds, starter, found = Rounds(), scene.services.starter, list[float]()
             for containers, tries in ((1, _STARTS), (_CROWD, _CROWDS)):
                 for forking in (starter, HERE):
                     object.__setattr__(scene.services, "starter", forking)
@@ -128,7 +129,7 @@ async def _of_starts() -> list[float]:
             return found
 
 
-async def _start(scene: Scene, rounds: _Rounds, containers: int, number: int) -> float:
+async def _start(scene: Scene, rounds: Rounds, containers: int, number: int) -> float:
     pod = manifest(*(container(["sleep", "600"], f"c{each}") for each in range(containers)), name=f"p{number}")
     await asyncio.sleep(0.1)
     rounds.longest = 0.0
@@ -149,10 +150,17 @@ def _ballast() -> list[str]:
     return found
 
 
-if __name__ == "__main__":
+@contextmanager
+def like_an_agent() -> Iterator[None]:
+    """In size, in priority and in how threads take turns."""
     ballast = _ballast()
     freeze_garbage_collector()
     go_first()
-    sys.setswitchinterval(0.0005)  # an agent's
-    print(*asyncio.run(_beside_threads()), *asyncio.run(_of_starts()))
+    sys.setswitchinterval(0.0005)
+    yield
     del ballast
+
+
+if __name__ == "__main__":
+    with like_an_agent():
+        print(*asyncio.run(_beside_threads()), *asyncio.run(_of_starts()))

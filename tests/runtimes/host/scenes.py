@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from jettison.clock import SystemClock
 from jettison.engine.node.evictions import Eviction, PodCondition
@@ -17,6 +20,7 @@ from jettison.engine.pods.pod import Pod
 from jettison.events import Fact
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.host.cgroups.places import Places
+from jettison.runtimes.host.pods import record_files
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.settings import HostSettings
 from jettison.runtimes.host.supervisor import Supervisor
@@ -114,6 +118,22 @@ class Scene:
         """Wait for it."""
         await until(lambda: self.status(pod).phase == wanted)
         return self.status(pod)
+
+
+class HangingDisk:
+    """Takes nothing until it may; `begun` tells when it was asked to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may_write = threading.Event(), threading.Event()
+        self.lines: list[bytes] = []
+        self._append = record_files._append
+        monkeypatch.setattr(record_files, "_append", self.append)
+
+    def append(self, path: Path, line: bytes, *flags: int) -> int:
+        self.begun.set()
+        assert self.may_write.wait(60)
+        self.lines.append(line)
+        return self._append(path, line, *flags)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import jettison
 from jettison.agent.agent import Agent
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import KUBELET
+from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.runtime import HostRuntime
 from tests.agent.scripted_runtime import Records
 from tests.builders import policy
@@ -42,6 +43,8 @@ def test_from_the_decision_to_the_signal_are_six_frames(
             stacks.append([each.name for each in frames if each.filename.startswith(PACKAGE)])
         send(descriptor, sent)
 
+    # On a busy machine the record may take longer than an eviction waits in place.
+    monkeypatch.setattr(pod_worker, "_IN_PLACE", 30)
     switches = replace(KUBELET, kill_hard_at_once=number is signal.SIGKILL)
     rules = policy({"memory.available": "120Mi"}, switches=switches)
 

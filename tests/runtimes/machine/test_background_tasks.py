@@ -51,7 +51,7 @@ def test_one_step_is_taken_in_each_round_of_the_loop_the_urgent_ones_first() -> 
         cancelled = asyncio.create_task(waits(turns, "x"))
         turns.soon(lambda: taken.append("urgent"), is_urgent=True)
         seen = []
-        for _ in range(9):
+        for _ in range(12):
             seen.append(len(taken))
             await asyncio.sleep(0)
             cancelled.cancel()

@@ -124,6 +124,7 @@ class Supervisor:
             if isinstance(entry, PodWorker):
                 await entry.detach()
         await self._services.files.settle()
+        self._services.files.close()
         await self._services.close()
 
     async def start(self, manifest: PodManifest) -> None:
@@ -154,12 +155,12 @@ class Supervisor:
         elif lost is not None and isinstance(spec, PodSpec):
             record = _recovered(record, PodDirectories(self._services, manifest.pod), spec)
         try:
-            self._services.files.save(record)
+            await self._services.files.save(record).done()
         except ManifestError as error:
             # What cannot be recorded cannot be found again after a restart: it waits, and only its name is recorded.
             manifest = replace(manifest, document=_bare(manifest))
             spec, record = refusal_of(error, manifest), replace(record, document=manifest.document)
-            self._services.files.save(record)
+            await self._services.files.save(record).done()
         worker = self._worker(manifest, spec, record)
         self._pods[uid] = worker
         if record.containers:
@@ -193,7 +194,7 @@ class Supervisor:
         now_ns = self._services.clock.now_ns()
         record = PodRecord(uid, manifest.document, manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True)
         try:
-            self._services.files.save(record)
+            await self._services.files.save(record).done()
         except JettisonError as failure:
             self._services.emit(events.ActionFailed(f"record pod {manifest.pod}", str(failure)))
 
@@ -222,8 +223,9 @@ class Supervisor:
         """
         entry = self._pods.get(uid)
         if isinstance(entry, _Remembered):
-            self._services.files.forget(uid)
-            del self._pods[uid]
+            await self._services.files.forget(uid)
+            if self._pods.get(uid) is entry:
+                del self._pods[uid]
         elif entry is not None:
             entry.feed(ToldToEnd(entry.now(), None, grace_seconds, is_unwanted=True))
             seconds = kill_wait(grace_seconds, entry.grace_seconds) + CLEAN_UP_WAIT

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from jettison import events
@@ -58,34 +57,44 @@ class LoopTurns:
     __slots__ = ("_is_due", "_urgent", "_usual")
 
     def __init__(self) -> None:
-        self._urgent: deque[Callable[[], object]] = deque()
-        self._usual: deque[Callable[[], object]] = deque()
+        # Steps, and what tells a task that its turn has come.
+        self._urgent: deque[Callable[[], object] | asyncio.Future[None]] = deque()
+        self._usual: deque[Callable[[], object] | asyncio.Future[None]] = deque()
         self._is_due = False
 
     def soon(self, step: Callable[[], object], *, is_urgent: bool = False) -> None:
         """Have it called when it is its turn."""
-        (self._urgent if is_urgent else self._usual).append(step)
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._take)
+        self._add(self._urgent if is_urgent else self._usual, step)
 
     async def next(self) -> None:
         """Returns when it is the caller's turn, which lasts until it waits for something."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.soon(partial(_begin_turn, turn))
+        self._add(self._usual, turn)
         await turn
 
-    def _take(self) -> None:
-        step = (self._urgent or self._usual).popleft()
-        self._is_due = bool(self._urgent or self._usual)
-        if self._is_due:
+    def _add(
+        self,
+        queue: deque[Callable[[], object] | asyncio.Future[None]],
+        step: Callable[[], object] | asyncio.Future[None],
+    ) -> None:
+        queue.append(step)
+        if not self._is_due:
+            self._is_due = True
             asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        loop, step = asyncio.get_running_loop(), (self._urgent or self._usual).popleft()
+        self._is_due = bool(self._urgent or self._usual)
+        if isinstance(step, asyncio.Future):
+            if not step.cancelled():
+                step.set_result(None)
+            if self._is_due:
+                # The task has the next round, and what comes after it the one after that.
+                loop.call_soon(loop.call_soon, self._take)
+            return
+        if self._is_due:
+            loop.call_soon(self._take)
         step()
-
-
-def _begin_turn(turn: asyncio.Future[None]) -> None:
-    if not turn.cancelled():
-        turn.set_result(None)
 
 
 def staffed_pool(threads: int, name: str) -> ThreadPoolExecutor:

@@ -15,6 +15,7 @@ from jettison import events
 from jettison.engine.node.evictions import PodCondition
 from jettison.errors import PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
+from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.host.volumes import removal
 from jettison.runtimes.linux.files.filesystems import read_mounts
@@ -22,6 +23,7 @@ from tests.runtimes.host.nodes import is_alive, needs_memory_events, needs_root
 from tests.runtimes.host.scenes import (
     SLEEPS,
     STUBBORN,
+    HangingDisk,
     Scene,
     container,
     eviction,
@@ -109,9 +111,12 @@ def test_a_pod_whose_process_ids_are_still_taken_is_not_gone(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
-def test_the_order_is_on_record_and_the_signal_sent_before_anything_is_waited_for(tmp_path: Path) -> None:
+def test_the_order_is_on_record_and_the_signal_sent_before_anything_else_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(scene: Scene) -> None:
         await started(scene, container(SLEEPS))
+        monkeypatch.setattr(pod_worker, "_IN_PLACE", 30)
         order = eviction(scene.status().pod)
         began = time.process_time()
         evicting = scene.supervisor.evict(order)
@@ -432,6 +437,85 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
         await until(lambda: scene.supervisor.is_finished("uid-a"))
         records.unlink()
         moved.rename(records)
+
+    play(tmp_path, scenario)
+
+
+def test_no_signal_is_sent_before_its_record_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a disk takes its time the loop goes on, and so do other pods."""
+    monkeypatch.setattr(pod_worker, "_LONGEST_WAIT", 60)
+
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(SLEEPS), container(SLEEPS, "d"))
+        disk, pid = HangingDisk(monkeypatch), scene.pid()
+        scene.supervisor.end(eviction(scene.status().pod, 20))
+        await asyncio.to_thread(disk.begun.wait)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert scene.status().is_ending
+        assert is_alive(pid)
+        disk.may_write.set()
+        await scene.phase("Failed")
+        assert {each.exit_code for each in scene.status().containers} == {143}
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_disk_that_hangs_does_not_keep_a_pod_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_once: bool
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        await started(scene, container(SLEEPS))
+        disk, order = HangingDisk(monkeypatch), eviction(scene.status().pod, 20)
+        scene.supervisor.end(replace(order, is_at_once=is_at_once))
+        await scene.phase("Failed")
+        assert scene.container().exit_code == (137 if is_at_once else 143)
+        assert "the disk has not taken it for 50 ms" in scene.said(events.ActionFailed)[0].why
+        disk.may_write.set()
+        await until(lambda: scene.supervisor.is_finished("uid-a"))
+        await scene.files.settle()
+        saved = scene.files.load().records[0]
+        assert saved.verdict is not None
+        assert saved.verdict.reason == "Evicted"
+
+    play(tmp_path, scenario)
+
+
+def test_nothing_starts_before_its_record_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(scene: Scene) -> None:
+        disk = HangingDisk(monkeypatch)
+        starting = asyncio.create_task(scene.supervisor.start(manifest(container(SLEEPS))))
+        await asyncio.to_thread(disk.begun.wait)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not scene.said(events.ContainerStarted)
+        disk.may_write.set()
+        await starting
+        assert scene.said(events.ContainerStarted)
+
+    play(tmp_path, scenario)
+
+
+def test_a_container_that_is_killed_takes_its_children_with_it_and_not_its_next_run(tmp_path: Path) -> None:
+    """What is left of a container is killed by a thread, which must be done before the container starts again."""
+    sick = tmp_path / "sick"
+    probe = {"exec": {"command": ["test", "!", "-e", str(sick)]}, "periodSeconds": 1, "failureThreshold": 1}
+    script = "trap '' TERM; sleep 600 & sleep 600"
+
+    async def scenario(scene: Scene) -> None:
+        await started(scene, shell(script, livenessProbe=probe), terminationGracePeriodSeconds=1)
+        place = scene.supervisor.active()[0].containers[0].place
+        await until(lambda: len(place.processes()) == 3)
+        first = place.processes()
+        sick.touch()
+        await until(lambda: bool(scene.said(events.ContainerFinished)), 40)
+        sick.unlink()
+        await until(lambda: not any(is_alive(pid) for pid in first))
+        await until(lambda: scene.container().restarts > 0 and len(place.processes()) == 3, 40)
+        restarts = scene.container().restarts
+        await asyncio.sleep(2)
+        assert (scene.container().restarts, scene.container().state) == (restarts, "running")
 
     play(tmp_path, scenario)
 

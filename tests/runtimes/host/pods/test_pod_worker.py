@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jettison import events
+from jettison.engine.lifecycle import effects
+from jettison.engine.lifecycle.events import Event
+from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.rules import Pauses
+from jettison.engine.lifecycle.state import PodLife
+from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.settings import HostPace
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, STUBBORN, Scene, container, eviction, manifest, play, shell, until
@@ -272,6 +280,59 @@ def test_a_pod_that_is_evicted_after_its_deadline_was_evicted(tmp_path: Path) ->
         await until(lambda: bool(scene.said(events.DeadlineExceeded)))
         await scene.supervisor.evict(eviction(scene.status().pod, 1))
         assert scene.status().reason == "Evicted"
+
+    play(tmp_path, scenario)
+
+
+class Rounds:
+    """What the driver is made to do between two turns of the loop: events, and effects that touch a container."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events = self.acts = self.most_events = self.most_acts = 0
+        selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        select = selector.select
+
+        def counted(timeout: float | None) -> object:
+            self.most_events = max(self.most_events, self.events)
+            self.most_acts = max(self.most_acts, self.acts)
+            self.events = self.acts = 0
+            return select(timeout)
+
+        def advanced(life: PodLife, event: Event) -> tuple[PodLife, list[effects.Effect]]:
+            found = advance(life, event)
+            self.events += 1
+            self.acts += sum(not isinstance(each, effects.Save | effects.Say | effects.WakeAt) for each in found[1])
+            return found
+
+        monkeypatch.setattr(selector, "select", counted)
+        monkeypatch.setattr(pod_worker, "advance", advanced)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_however_many_containers_a_pod_has_the_loop_gets_its_turn_after_each_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_once: bool
+) -> None:
+    """They start, are asked, crash together and are told to end together; beside them another pod does the same."""
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 100, "timeoutSeconds": 60}
+    hooks = {each: {"exec": {"command": ["true"]}} for each in ("postStart", "preStop")}
+    more = {"livenessProbe": probe, "readinessProbe": probe, "lifecycle": hooks}
+    count = 12
+
+    async def scenario(scene: Scene) -> None:
+        rounds = Rounds(monkeypatch)
+        pods = [manifest(*(container(SLEEPS, f"c{each}", **more) for each in range(count)), name=name) for name in "ab"]
+        for each in pods:
+            await scene.supervisor.start(each)
+        await until(lambda: len(scene.said(events.ContainerStarted)) == 2 * count, 60)
+        for pid in [scene.pid(f"c{each}", pod) for each in range(count) for pod in "ab"]:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: len(scene.said(events.ContainerStarted)) == 4 * count, 60)
+        workers = [scene.supervisor.end(replace(eviction(each.pod, 60), is_at_once=is_at_once)) for each in pods]
+        await asyncio.wait([each.cleaned for each in workers])
+        # Both orders were given in one round, and come beside the event whose turn it is.
+        assert rounds.most_events <= 3
+        assert rounds.most_acts <= 3 * (effects.MOST_AT_ONCE + 4)
 
     play(tmp_path, scenario)
 

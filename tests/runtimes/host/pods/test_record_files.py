@@ -21,6 +21,7 @@ from jettison.events import Fact
 from jettison.runtimes.host.pods import record_files
 from jettison.runtimes.host.pods.record_files import RecordFiles
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord
+from tests.runtimes.host.scenes import HangingDisk
 
 RECORD = PodRecord("uid-1", {"kind": "Pod"}, created_ns=5)
 
@@ -39,12 +40,12 @@ def play(directory: Path, scenario: Callable[[RecordFiles, list[Fact]], Awaitabl
 
 def test_what_was_saved_is_found_again_oldest_first(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(replace(RECORD, uid="younger", created_ns=9))
-        files.save(RECORD)
-        files.save(replace(RECORD, origin="second"))
+        await files.save(replace(RECORD, uid="younger", created_ns=9)).done()
+        await files.save(RECORD).done()
+        await files.save(replace(RECORD, origin="second")).done()
         assert [(each.uid, each.origin) for each in files.load().records] == [("uid-1", "second"), ("younger", "")]
-        files.forget("younger")
-        files.forget("never-there")
+        await files.forget("younger")
+        await files.forget("never-there")
         assert [each.uid for each in files.load().records] == ["uid-1"]
 
     play(tmp_path / "deep" / "pods", scenario)
@@ -56,7 +57,7 @@ def test_a_file_does_not_grow_without_limit(tmp_path: Path) -> None:
         path = tmp_path / "uid-1.json"
         sizes = []
         for number in range(60):
-            files.save(replace(large, created_ns=number))
+            await files.save(replace(large, created_ns=number)).done()
             sizes.append(path.stat().st_size)
             await files.settle()
             sizes.append(path.stat().st_size)
@@ -65,7 +66,7 @@ def test_a_file_does_not_grow_without_limit(tmp_path: Path) -> None:
         assert files.load().records[0].created_ns == 59
         huge = replace(RECORD, document={"x": "y" * 100_000})
         for number in range(10):
-            files.save(replace(huge, created_ns=number))
+            await files.save(replace(huge, created_ns=number)).done()
             await files.settle()
         assert path.stat().st_size < 500_000
         assert files.load().records[0].created_ns == 9
@@ -83,7 +84,7 @@ def test_what_is_saved_while_a_file_is_shortened_is_in_it_before_and_after(tmp_p
             pool.submit(may_move.wait)
             files = RecordFiles(tmp_path, pool, list[Fact]().append)
             for number in range(20):
-                files.save(replace(large, created_ns=number))
+                await files.save(replace(large, created_ns=number)).done()
                 assert _on_disk(tmp_path) == number
             may_move.set()
             await files.settle()
@@ -111,7 +112,7 @@ def test_what_is_saved_just_when_the_shortened_file_takes_its_place_is_in_it(
             pool.submit(may_move.wait)
             files = RecordFiles(tmp_path, pool, list[Fact]().append)
             for number in range(10):
-                files.save(replace(large, created_ns=number))
+                await files.save(replace(large, created_ns=number)).done()
                 assert _on_disk(tmp_path) == number
             may_move.set()
             await files.settle()
@@ -129,13 +130,50 @@ def test_a_pod_that_is_forgotten_while_its_file_is_shortened_stays_forgotten(tmp
             pool.submit(may_move.wait)
             files = RecordFiles(tmp_path, pool, list[Fact]().append)
             for number in range(8):
-                files.save(replace(large, created_ns=number))
-            files.forget("uid-1")
+                await files.save(replace(large, created_ns=number)).done()
+            await files.forget("uid-1")
             may_move.set()
             await files.settle()
             assert list(tmp_path.iterdir()) == []
 
     asyncio.run(scenario())
+
+
+def test_while_a_disk_hangs_the_loop_goes_on_and_keeps_one_record_of_each_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        disk = HangingDisk(monkeypatch)
+        first = files.save(RECORD)
+        await asyncio.to_thread(disk.begun.wait)
+        later = [files.save(replace(RECORD, created_ns=number)) for number in range(100)]
+        other = files.save(replace(RECORD, uid="uid-2"))
+        assert len(set(later)) == 1
+        assert not any(each.is_over() for each in (first, later[0], other))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await first.done()
+        disk.may_write.set()
+        await asyncio.gather(later[0].done(), other.done())
+        assert first.is_over()
+        assert [json.loads(line)["created_ns"] for line in disk.lines] == [5, 99, 5]
+        assert _on_disk(tmp_path) == 99
+
+    play(tmp_path, scenario)
+
+
+def test_no_record_comes_after_the_pod_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(files: RecordFiles, _: list[Fact]) -> None:
+        disk = HangingDisk(monkeypatch)
+        saving = files.save(RECORD)
+        forgetting = asyncio.create_task(files.forget("uid-1"))
+        await asyncio.to_thread(disk.begun.wait)
+        disk.may_write.set()
+        await forgetting
+        assert saving.is_over()
+        assert list(tmp_path.iterdir()) == []
+
+    play(tmp_path, scenario)
 
 
 def _on_disk(directory: Path) -> int:
@@ -148,12 +186,12 @@ def _on_disk(directory: Path) -> int:
 )
 def test_of_a_torn_file_the_last_whole_line_counts(tmp_path: Path, tail: bytes) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(replace(RECORD, origin="old"))
-        files.save(RECORD)
+        await files.save(replace(RECORD, origin="old")).done()
+        await files.save(RECORD).done()
         with (tmp_path / "uid-1.json").open("ab") as file:
             file.write(tail)
         assert files.load().records == (RECORD,)
-        files.save(replace(RECORD, origin="new"))
+        await files.save(replace(RECORD, origin="new")).done()
         assert [each.origin for each in files.load().records] == ["new"]
 
     play(tmp_path, scenario)
@@ -161,11 +199,11 @@ def test_of_a_torn_file_the_last_whole_line_counts(tmp_path: Path, tail: bytes) 
 
 def test_a_line_that_was_torn_before_its_end_is_not_continued(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(RECORD)
+        await files.save(RECORD).done()
         path = tmp_path / "uid-1.json"
         path.write_bytes(path.read_bytes().rstrip())
         assert files.load().records == (RECORD,)
-        files.save(replace(RECORD, origin="new"))
+        await files.save(replace(RECORD, origin="new")).done()
         assert [each.origin for each in files.load().records] == ["new"]
 
     play(tmp_path, scenario)
@@ -173,7 +211,7 @@ def test_a_line_that_was_torn_before_its_end_is_not_continued(tmp_path: Path) ->
 
 def test_only_we_can_read_them(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(RECORD)
+        await files.save(RECORD).done()
         assert stat.S_IMODE((tmp_path / "pods" / "uid-1.json").stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "pods").stat().st_mode) == 0o700
 
@@ -182,7 +220,7 @@ def test_only_we_can_read_them(tmp_path: Path) -> None:
 
 def test_broken_files_are_put_aside_and_reported_once(tmp_path: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(RECORD)
+        await files.save(RECORD).done()
         (tmp_path / "torn.json").write_text('{"uid": "torn", "docum')
         (tmp_path / "empty.json").write_text("")
         (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
@@ -206,9 +244,9 @@ def test_broken_files_are_put_aside_and_reported_once(tmp_path: Path) -> None:
 def test_a_hostile_uid_names_no_file(tmp_path: Path, uid: str) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
         with pytest.raises(InputError):
-            files.save(replace(RECORD, uid=uid))
+            await files.save(replace(RECORD, uid=uid)).done()
         with pytest.raises(InputError):
-            files.forget(uid)
+            await files.forget(uid)
 
     play(tmp_path, scenario)
 
@@ -216,9 +254,9 @@ def test_a_hostile_uid_names_no_file(tmp_path: Path, uid: str) -> None:
 @pytest.mark.parametrize("value", ["\ud800", object()])
 def test_what_is_not_json_is_refused_and_the_old_record_stays(tmp_path: Path, value: object) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(RECORD)
+        await files.save(RECORD).done()
         with pytest.raises(ManifestError, match="pod `uid-1` cannot be written as JSON"):
-            files.save(replace(RECORD, document={"x": value}))
+            await files.save(replace(RECORD, document={"x": value})).done()
         assert files.load().records == (RECORD,)
 
     play(tmp_path, scenario)
@@ -234,14 +272,14 @@ def fill(path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small filesystem")
 def test_on_a_full_disk_the_old_record_stays(tmp_path: Path, small_disk: Path) -> None:
     async def scenario(files: RecordFiles, _: list[Fact]) -> None:
-        files.save(RECORD)
+        await files.save(RECORD).done()
         fill(small_disk / "filler")
         larger = replace(RECORD, containers=tuple(ContainerRecord(f"c{number}" * 50) for number in range(200)))
         with pytest.raises(WriteError, match="cannot record pod `uid-1`: no space left on device"):
-            files.save(larger)
+            await files.save(larger).done()
         assert files.load().records == (RECORD,)
         (small_disk / "filler").unlink()
-        files.save(larger)
+        await files.save(larger).done()
         assert files.load().records == (larger,)
 
     play(small_disk / "pods", scenario)
@@ -263,7 +301,7 @@ def test_a_disk_that_does_not_take_it_is_reported(tmp_path: Path, monkeypatch: p
 
     async def scenario(files: RecordFiles, facts: list[Fact]) -> None:
         monkeypatch.setattr(os, "fsync", fails)
-        files.save(RECORD)
+        await files.save(RECORD).done()
         await files.settle()
         assert facts == [events.ActionFailed("bring records to the disk", "input/output error")]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -99,7 +99,7 @@ class BoxLauncher:
         """The image's own."""
         return signal.SIGTERM if self.box is None else signal.Signals(self.box.stop_signal)
 
-    async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process | EndedProcess:
+    async def start(self, run: int, note: Callable[[Identity | None], Awaitable[None]]) -> Process | EndedProcess:
         """The main process of a new run. Raises RuntimeFailure, and then nothing runs.
 
         `note` is called once the container has an id and before anything of it runs.
@@ -135,7 +135,7 @@ class BoxLauncher:
         runtime: ContainerRuntime,
         order: BoxOrder,
         image: FoundImage,
-        note: Callable[[Identity | None], None],
+        note: Callable[[Identity | None], Awaitable[None]],
     ) -> Process | EndedProcess:
         sandbox = await runtime.sandbox(self._order)
         self._directories.addresses = sandbox.addresses
@@ -143,7 +143,7 @@ class BoxLauncher:
         self.box = BoxRecord(made.id, _stop_signal(image.stop_signal), made.cgroup)
         self.place = self._place_of(made.cgroup)
         await self._directories.services.make(self.place)
-        note(None)
+        await note(None)
         pid = await runtime.start(made.id)
         process = self._held(pid)
         return process if process is not None else EndedProcess()

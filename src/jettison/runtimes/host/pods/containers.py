@@ -92,15 +92,15 @@ class Container:
             raise StartError(f"container `{self.spec.name}` of pod `{self._directories.pod}` does not run")
         return self._launcher.way_in(run, (self.process.pid, self.process.start_ticks))
 
-    async def start(self, run: int, note: Callable[[], None]) -> Process | EndedProcess:
-        """Start a run. `note` is called once it can be found again and before anything foreign runs.
+    async def start(self, run: int, note: Callable[[], Awaitable[None]]) -> Process | EndedProcess:
+        """Start a run. `note` is waited for once it can be found again and before anything foreign runs.
 
         Raises StartError, or what `note` raises; then nothing runs.
         """
 
-        def on_born(identity: Identity | None) -> None:
+        async def on_born(identity: Identity | None) -> None:
             self.identity = identity
-            note()
+            await note()
 
         self._kills_since = None
         try:

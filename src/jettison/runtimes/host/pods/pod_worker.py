@@ -24,6 +24,7 @@ from jettison.errors import ContentError, ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
+from jettison.runtimes.host.pods.record_files import Saving
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of, record_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
 from jettison.runtimes.host.processes.processes import EndedProcess, Process, WayIn
@@ -52,6 +53,10 @@ from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeC
 
 _SECOND_NS = 10**9
 _SWEEP = "sweep"
+# Seconds for which an eviction holds up the loop until its record is written, which takes a tenth of that.
+_IN_PLACE = 0.0005
+# Seconds after which signals wait for a record no longer: a disk that hangs must not keep a pod alive.
+_LONGEST_WAIT = 0.05
 _UNSEALABLE = "securityContext.readOnlyRootFilesystem: this node may not mount, so that all files stay writable"
 
 
@@ -78,8 +83,14 @@ class PodWorker:
         self._containers |= self._made(record)
         self._timer: asyncio.TimerHandle | None = None
         self._has_rung = False
-        # Why the last record could not be written, until it was told.
-        self._unsaved: str | None = None
+        # What is to be done, in order, while a signal waits for a record.
+        self._wanted: list[fx.Effect] = []
+        # The last life that was given to be written, and the record of it while it is on its way.
+        self._saved: PodLife | None = None
+        self._saving: Saving | None = None
+        # The record before which no signal is sent, and when that is over all the same.
+        self._barrier: Saving | None = None
+        self._overdue: asyncio.TimerHandle | None = None
         self._is_detached = False
         self._status = KeptAnswer[PodStatus]()
         self._probe_counts = Counter[tuple[str, str, str]]()
@@ -151,26 +162,28 @@ class PodWorker:
         """For an event."""
         return Instant.of(self._services.clock)
 
-    def feed(self, event: ev.Event) -> None:
-        """Something happened to the pod. When this returns, records are written and signals are sent.
+    def feed(self, event: ev.Event | None = None) -> None:
+        """Something happened to the pod; without an event, what had to wait for a record is gone on with.
 
         Signals are sent from right here: from the agent's decision to the kernel there are six calls, and each of them
-        is one that a reader has to follow.
+        is one that a reader has to follow. None is sent before the record that says why, which is written by a thread:
+        an eviction waits for that in place, for half a millisecond, because what comes next in the loop takes longer.
+        After that everything waits for the record without holding up the loop, but no longer than a disk may take.
         """
         if self._is_detached:
             return
-        self.life, wanted = advance(self.life, event)
-        saved: PodLife | None = None
-        late: PodLife | None = None
-        for effect in wanted:
-            if isinstance(effect, fx.Save) and effect.is_late:
-                late = effect.life
-            elif isinstance(effect, fx.Save):
-                late = None
-                # Once for all that follows from one event.
-                if saved is not effect.life or self._unsaved is not None:
-                    self._save(effect.life)
-                    saved = effect.life
+        wanted, patience = self._wanted, 0.0
+        if event is not None:
+            self.life, new = advance(self.life, event)
+            wanted += new
+            patience = _IN_PLACE if isinstance(event, ev.ToldToEnd) and event.order is not None else 0.0
+        while wanted:
+            effect = wanted[0]
+            if isinstance(effect, fx.Signal | fx.Kill) and not self._is_recorded(patience):
+                break
+            del wanted[0]
+            if isinstance(effect, fx.Save):
+                self._save_in_order(effect)
             elif isinstance(effect, fx.Signal | fx.Kill):
                 container = self._containers[effect.container]
                 process = container.process
@@ -183,10 +196,35 @@ class PodWorker:
                     self._services.emit(events.KillFailed(self.manifest.pod, effect.container, str(failure)))
             else:
                 self._CARRY_OUT[type(effect)](self, effect)
-        if late is not None:
-            self._save(late)
-        self._say_unsaved()
         self._resolve()
+
+    def _save_in_order(self, effect: fx.Save) -> None:
+        # What is said late is said once for all that was done.
+        if effect.is_late and any(isinstance(each, fx.Save) for each in self._wanted):
+            return
+        if effect.life is not self._saved:
+            self._save(effect.life)
+        if not effect.is_late:
+            self._barrier = self._saving
+
+    def _is_recorded(self, patience: float) -> bool:
+        """Whether a signal may be sent: what was to be on record first is there, or the disk had time enough for it."""
+        barrier = self._barrier
+        if barrier is not None and not barrier.is_over(patience):
+            loop = asyncio.get_running_loop()
+            left = barrier.begun_at + _LONGEST_WAIT - loop.time()
+            if left > 0:
+                if self._overdue is None:
+                    self._overdue = loop.call_later(left, self._go_on)
+                return False
+            why = f"the disk has not taken it for {1000 * _LONGEST_WAIT:.0f} ms, and signals do not wait any longer"
+            self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", why))
+        self._barrier = None
+        return True
+
+    def _go_on(self) -> None:
+        self._overdue = None
+        self.feed()
 
     def _kill_the_rest(self, name: str) -> None:
         if (_SWEEP, name) not in self._cancellable:
@@ -230,11 +268,15 @@ class PodWorker:
     async def dispose(self) -> None:
         """Remove what is left of a pod that has ended, and its record. Its logs stay."""
         await clean_up(self._directories, self._place, is_all=True)
-        self._services.files.forget(self._record.uid)
+        # What is said about it from now on is not recorded.
+        self._is_detached = True
+        await self._services.files.forget(self._record.uid)
 
     async def detach(self) -> None:
         """Let go of the pod; its processes live on."""
         self._is_detached = True
+        if self._overdue is not None:
+            self._overdue.cancel()
         self._wake_at(fx.WakeAt(None))
         await self._background.cancel()
         for container in self._containers.values():
@@ -277,24 +319,30 @@ class PodWorker:
 
     # Carrying out effects. Each answers with an event, now or later.
 
-    def _save(self, life: PodLife) -> None:
-        """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
-        try:
-            self._write(life)
-            self._unsaved = None
-        except RuntimeFailure as failure:
-            self._unsaved = str(failure)
-
-    def _write(self, life: PodLife) -> None:
+    def _save(self, life: PodLife) -> Saving:
         identities = {name: each.identity for name, each in self._containers.items()}
         boxes = {name: each.box for name, each in self._containers.items()}
         self._record = replace(self._record, addresses=self._directories.addresses)
-        self._services.files.save(record_of(self._record, life, identities, boxes))
+        saving = self._services.files.save(record_of(self._record, life, identities, boxes))
+        if saving is not self._saving:
+            saving.when_over(partial(self._was_saved, saving))
+        self._saved, self._saving = life, saving
+        return saving
 
-    def _say_unsaved(self) -> None:
-        if self._unsaved is not None:
-            self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", self._unsaved))
-            self._unsaved = None
+    def _was_saved(self, saving: Saving, written: asyncio.Future[None]) -> None:
+        """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
+        if self._saving is saving:
+            self._saving = None
+        failure = written.exception()
+        if failure is not None:
+            self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", str(failure)))
+        if self._wanted:
+            self.feed()
+
+    async def _recorded(self) -> None:
+        """Returns when all is on record that was to be, or the disk had time enough for it."""
+        if self._saving is not None:
+            await self._saving.over(_LONGEST_WAIT)
 
     def _say(self, effect: fx.Say) -> None:
         self._services.emit(effect.fact)
@@ -461,26 +509,24 @@ class PodWorker:
         self._directories.build(user for user in users if user is not None)
 
     def _start(self, effect: fx.Start) -> None:
-        if self._unsaved is not None:
-            # What cannot be recorded cannot be found again after a restart, so it does not start.
-            asyncio.get_running_loop().call_soon(self.feed, ev.NotStarted(self.now(), effect.container, self._unsaved))
-            self._unsaved = None
-            return
         cancelled = partial(self._start_cancelled, effect.container)
-        self._begin("start", effect.container, self._run_start(effect), cancelled)
+        self._begin("start", effect.container, self._run_start(effect, self._saving), cancelled)
 
     def _cancel_start(self, effect: fx.CancelStart) -> None:
         self._cancel("start", effect.container)
 
-    async def _run_start(self, effect: fx.Start) -> None:
+    async def _run_start(self, effect: fx.Start, saving: Saving | None) -> None:
         name = effect.container
         container = self._containers[name]
         await self._swept(name)
         await self._services.turns.next()
         try:
+            if saving is not None:
+                # What cannot be recorded cannot be found again after a restart, so it does not start.
+                await saving.done()
             if container.spec.is_ephemeral:
                 await self._admit(container.spec)
-            process = await container.start(effect.run, lambda: self._write(self.life))
+            process = await container.start(effect.run, self._note)
         except ContentError as missing:
             self.feed(ev.StartHindered(self.now(), name, not_configured(str(missing))))
         except ImageError as missing:
@@ -490,6 +536,11 @@ class PodWorker:
         else:
             self.feed(ev.Started(self.now(), name))
             self._attend(container, process)
+
+    async def _note(self) -> None:
+        """The number of its process, with what is on record of the rest while that waits."""
+        life = self._saved if self._wanted and self._saved is not None else self.life
+        await self._save(life).done()
 
     async def _admit(self, spec: ContainerSpec) -> None:
         """What the set-up has done for the pod's other containers. Raises RuntimeFailure."""
@@ -560,6 +611,7 @@ class PodWorker:
         self._begin(effect.kind, effect.container, self._call_hook(effect))
 
     async def _call_hook(self, effect: fx.RunHook) -> None:
+        await self._recorded()
         await self._services.turns.next()
         why = await self._containers[effect.container].call_hook(effect.kind, effect.run)
         await self._services.turns.next()
@@ -587,6 +639,7 @@ class PodWorker:
         self._background.begin(self._run_clean_up(effect))
 
     async def _run_clean_up(self, effect: fx.CleanUp) -> None:
+        await self._recorded()
         await clean_up(self._directories, self._place, is_all=effect.is_all)
         if self._spec.is_boxed and self._services.boxes is not None:
             self._services.boxes.discard_pod(self._record.uid)

@@ -8,10 +8,11 @@ in its own directory or a volume of its pod, never elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -82,7 +83,7 @@ class Launcher:
             self._place = self._directories.services.places.of_container(self._directories.pod, self._spec.name)
         return self._place
 
-    async def start(self, run: int, note: Callable[[Identity | None], None]) -> Process:
+    async def start(self, run: int, note: Callable[[Identity | None], Awaitable[None]]) -> Process:
         """The main process of a new run. Raises StartError, and then nothing runs."""
         services = self._directories.services
         # What an earlier run has left.
@@ -91,8 +92,7 @@ class Launcher:
         self._variables = await self._ask_for_variables(directory)
         await services.wait_for(self._prepare, directory)
         await services.make(self.place)
-        await services.turns.next()
-        output = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
+        output = await self._open_log(run)
         given = master = -1
         try:
             launch = await self._in_turns(self._launch(self._spec.command, run, output))
@@ -105,9 +105,9 @@ class Launcher:
             if services.has_private_mounts:
                 launch = replace(launch, mounts=self._mounts(directory))
 
-            def born(pid: int, start_ticks: int) -> None:
+            def born(pid: int, start_ticks: int) -> Awaitable[None]:
                 self._main = pid, start_ticks
-                note(self._main)
+                return note(self._main)
 
             process = await processes.spawn(launch, self.place, born, services.starter)
             self._terminal, master = master, -1
@@ -117,6 +117,17 @@ class Launcher:
             for each in (given, master):
                 if each >= 0:
                     os.close(each)
+
+    async def _open_log(self, run: int) -> int:
+        opened: list[int] = []
+        path, user = self._directories.log_dir(self._spec.name), self._spec.security.user
+        try:
+            await self._directories.services.wait_for(lambda: opened.append(logs.open_log(path, run, user)))
+        except asyncio.CancelledError:
+            for each in opened:
+                os.close(each)
+            raise
+        return opened[0]
 
     async def run(self, command: tuple[str, ...], run: int, seconds: int | None) -> int | None:  # noqa: ARG002
         """A command inside the running container, as probes and hooks are; its exit code. It ends with its caller."""

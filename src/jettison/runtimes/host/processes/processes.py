@@ -21,7 +21,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -172,12 +172,12 @@ class Forking(Protocol):
 
 
 async def spawn(
-    launch: Launch, place: Destination, note: Callable[[int, int], None], forking: Forking = HERE
+    launch: Launch, place: Destination, note: Callable[[int, int], Awaitable[None] | None], forking: Forking = HERE
 ) -> Process:
     """Run the command in the place; returns once it runs. Raises StartError, and then there is no process.
 
-    `note` is called with the process's number and instant of birth before anything foreign runs; if it raises, nothing
-    will.
+    `note` is called with the process's number and instant of birth, and what it returns is waited for, before anything
+    foreign runs; if it raises, nothing will.
     """
     command = shortened(launch.command[0])  # for messages: a word may have 128 KiB
     await forking.turn()
@@ -274,7 +274,7 @@ def hold(pid: int) -> Process:
 async def _guide(
     process: Process,
     place: Destination,
-    note: Callable[[int, int], None],
+    note: Callable[[int, int], Awaitable[None] | None],
     channel: socket.socket,
     order: StartOrder,
     forking: Forking,
@@ -286,7 +286,9 @@ async def _guide(
         word = await _receive(channel)
         if word == GO:
             await forking.turn()
-            note(process.pid, process.start_ticks)
+            noted = note(process.pid, process.start_ticks)
+            if noted is not None:
+                await noted
             word = await _let_go(channel)
         if word:
             raise _complaint(word, command)

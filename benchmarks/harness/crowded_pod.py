@@ -1,10 +1,10 @@
 """How long the event loop of an agent is held up by the worst manifest: 32 containers with probes, hooks and long words
 that start, are asked, crash, are told to end and are killed, each together.
 
-The longest round of the loop in each of these, beside the same of a pod with one container and of one for which all is
-done at once, as agents did it at first. Then the same while the disk with the records is busy: a process writes to it
-and waits for it without end, and beside records that a thread writes there are those that the loop writes itself. The
-best and the middle one of several tries count. Run as a program it prints all of it, in milliseconds.
+The processor time of the busiest round of the loop in each of these, beside the same of a pod with one container and
+of one for which all is done at once, as agents did it at first. With `busy` instead how long the longest round took,
+with records on a disk to which a process writes and for which it waits without end; at once, the loop waits as well.
+The best and the middle one of several tries count. Run as a program it prints all of it, in milliseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jettison.runtimes.protocol import PodManifest
 from tests.runtimes.host.nodes import node, settings
 from tests.runtimes.host.scenes import Scene, container, ending_all, eviction, manifest, opened
 
-TRIES = 2
+TRIES = 5
 _CROWD, _INITS = 32, 4
 _LONG_WORD = "x" * 6000
 PHASES = ("start", "probes", "crash", "told", "killed")
@@ -81,6 +81,23 @@ def crowded(count: int, name: str) -> PodManifest:
     words = ["sh", "-c", "exec sleep 600", _LONG_WORD]
     regular = [container(words, f"c{each}", **more) for each in range(count - inits)]
     return manifest(*regular, name=name, initContainers=[container(["true"], f"i{each}") for each in range(inits)])
+
+
+class Counted(Rounds):
+    """By what counts."""
+
+    def __init__(self, *, is_disk_busy: bool) -> None:
+        super().__init__()
+        self._is_disk_busy = is_disk_busy
+
+    @property
+    def most(self) -> float:
+        """Seconds."""
+        return self.longest if self._is_disk_busy else self.busiest
+
+    def forget(self) -> None:
+        """From now on."""
+        self.longest = self.busiest = 0.0
 
 
 class _NoTurns(LoopTurns):
@@ -133,20 +150,20 @@ def _at_once(scene: Scene) -> Iterator[None]:
         HostServices.kill = kill  # type: ignore[method-assign]
 
 
-async def _held(scene: Scene, rounds: Rounds, count: int, name: str) -> dict[str, float]:
-    """Milliseconds of the longest round in each phase of one pod's life."""
+async def _held(scene: Scene, rounds: Counted, count: int, name: str) -> dict[str, float]:
+    """Milliseconds of the round that counts in each phase of one pod's life."""
     pod, found = crowded(count, name), dict[str, float]()
     running = [f"c{each}" for each in range(count - min(_INITS, count - 1))]
 
     async def phase(what: str, holds: Callable[[], bool]) -> None:
         while not holds():
             await asyncio.sleep(0.01)
-        found[what] = 1000 * rounds.longest
+        found[what] = 1000 * rounds.most
         await asyncio.sleep(0.1)
-        rounds.longest = 0.0
+        rounds.forget()
 
     await asyncio.sleep(0.1)
-    rounds.longest = 0.0
+    rounds.forget()
     await scene.supervisor.start(pod)
     await phase("start", lambda: len(scene.said(events.ContainerStarted)) == count)
     until = asyncio.get_running_loop().time() + _ASKED_SECONDS
@@ -171,7 +188,7 @@ async def _run(*, is_disk_busy: bool) -> None:
     where = None if is_disk_busy else MEMORY
     with tempfile.TemporaryDirectory(dir=where) as directory, node(settings(Path(directory))) as made:
         async with opened(made.settings, made.kubepods) as scene, ending_all(scene):
-            rounds = Rounds()
+            rounds = Counted(is_disk_busy=is_disk_busy)
             # Not the first, with which the process that starts containers begins.
             await _held(scene, rounds, 1, "first")
             one, crowd, whole = [], [], []

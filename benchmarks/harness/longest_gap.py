@@ -91,18 +91,21 @@ async def _gap(work: Callable[[], object]) -> float:
 
 
 class Rounds:
-    """Of the loop that runs: how long the longest took, from the moment in which it woke up."""
+    """Of the loop that runs: how long the longest took, from the moment in which it woke up; and the processor time of
+    the busiest, in which what waits for a processor does not count.
+    """
 
     def __init__(self) -> None:
-        self.longest = 0.0
+        self.longest = self.busiest = 0.0
         selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]  # noqa: SLF001
         self._select, selector.select = selector.select, self.select
-        self._woke = time.perf_counter()
+        self._woke, self._used = time.perf_counter(), time.thread_time()
 
     def select(self, timeout: float | None) -> object:
         self.longest = max(self.longest, time.perf_counter() - self._woke)
+        self.busiest = max(self.busiest, time.thread_time() - self._used)
         found = self._select(timeout)
-        self._woke = time.perf_counter()
+        self._woke, self._used = time.perf_counter(), time.thread_time()
         return found
 
 

@@ -21,6 +21,7 @@ from jettison.runtimes.host.pods.records import (
     in_this_boot,
     life_of,
     record_of,
+    written_once,
 )
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.machine.order_records import OrderRecord
@@ -28,6 +29,19 @@ from tests.builders import pod as make_pod
 from tests.engine.lifecycle.strategies import orders, worlds
 from tests.engine.lifecycle.virtual import World, saved_part
 from tests.runtimes.host.scenes import container, document, eviction
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_a_document_that_is_written_once_is_read_back(length: int) -> None:
+    record = PodRecord("uid", document(container(["sleep", "1"], env=[{"name": "ä", "value": "x" * length}])))
+    kept = written_once(record)
+    assert isinstance(kept.document, msgspec.Raw) is (length > 10)
+    assert msgspec.json.decode(msgspec.json.encode(kept), type=PodRecord) == record
+
+
+def test_a_document_that_cannot_be_written_is_left_as_it_is() -> None:
+    record = PodRecord("uid", {"x": chr(0xD800)})
+    assert written_once(record) is record
 
 
 def test_everything_survives_being_written() -> None:

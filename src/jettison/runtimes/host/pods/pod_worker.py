@@ -25,7 +25,7 @@ from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.record_files import Saving
-from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of, record_of
+from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, life_of, record_of, written_once
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
 from jettison.runtimes.host.processes.processes import EndedProcess, Process, WayIn
 from jettison.runtimes.host.specs.content import ContentSpec
@@ -71,7 +71,7 @@ class PodWorker:
         self._place = services.places.of_pod(manifest.pod)
         self._directories = PodDirectories(services, manifest.pod, addresses=record.addresses)
         # The parts of the record that the life does not know.
-        self._record = record
+        self._record = written_once(record)
         self._refusal = spec if isinstance(spec, Refusal) else None
         self._spec = spec.spec if isinstance(spec, Refusal) else spec
         trouble = None if self._refusal is None else self._refusal.trouble
@@ -138,7 +138,7 @@ class PodWorker:
         found = None if self._refusal is not None else await self._services.wait_for(self._read, manifest)
         self.manifest = manifest
         self._contents.know(manifest.document)
-        self._record = replace(self._record, document=manifest.document)
+        self._record = written_once(replace(self._record, document=manifest.document))
         if isinstance(found, Refusal):
             self._services.emit(events.ActionFailed(f"add containers to pod {manifest.pod}", found.trouble.message))
         elif found is not None:

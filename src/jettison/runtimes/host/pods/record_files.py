@@ -141,7 +141,7 @@ class RecordFiles:
     def save(self, record: PodRecord) -> Saving:
         """Have it written. Of one pod a later record may be written in the place of this one."""
         name = checked_uid(record.uid) + _SUFFIX
-        saving = Saving(self._encode(record) + b"\n")
+        saving = Saving(self._encode(record))
         with self._lock:
             known = self._waiting.get(name)
             if known is not None:
@@ -229,7 +229,7 @@ class RecordFiles:
 
     def _encode(self, record: PodRecord) -> bytes:
         try:
-            return self._encoder.encode(record)
+            return self._encoder.encode_lines([record])
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ManifestError(f"pod `{record.uid}` cannot be written as JSON: {error}") from error
 

@@ -6,8 +6,10 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -111,6 +113,22 @@ WORLD = (
         namespace="shop",
     ),
 )
+
+
+@contextmanager
+def after_an_eviction(*, starts_quickly: bool = True) -> Iterator[Guarded]:
+    """A node whose agent runs, whose pods run, and on which shop/leak was evicted."""
+    with TemporaryDirectory(prefix="jettison-cli-") as directory:
+        # Unlike pytest's own directories one that others may enter, so that only the node itself keeps them out.
+        Path(directory).chmod(0o755)
+        node = Guarded(Path(directory), FLAGS, starts_quickly=starts_quickly)
+        node.write(*WORLD)
+        node.up()
+        try:
+            node.wait(lambda: node.has_on_record("pod_cleaned_up", "shop/leak"), "the leak's eviction")
+            yield node
+        finally:
+            node.stop()
 
 
 def line_of_nobody(command: str, *arguments: str) -> list[str]:

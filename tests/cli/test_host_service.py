@@ -7,7 +7,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,8 +18,9 @@ from jettison.agent.http.client import fetch
 from jettison.errors import ObservationError
 from jettison.node.card import NodeCard, read_card, short_path, write_card
 from jettison.runtimes.linux.cgroups.mounts import discover
-from tests.cli.guarded import FLAGS, NOBODY, Guarded, as_nobody, line_of_nobody, pod, shell
-from tests.cli.running import process, run
+from tests.cli.guarded import FLAGS, NOBODY, Guarded, after_an_eviction, as_nobody, line_of_nobody, pod, shell
+from tests.cli.running import run
+from tests.live.quick_start import finished
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups")
 
@@ -52,8 +52,7 @@ def test_the_socket_goes_with_the_agent(unguarded: Guarded) -> None:
 
 def test_a_second_agent_is_refused(guarded: Guarded) -> None:
     """And the first one does not notice."""
-    line = [sys.executable, "-m", "jettison", "up", *guarded.where, *FLAGS]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    done = guarded.run("up", *FLAGS)
 
     assert done.returncode == 1
     assert "in use by another agent" in done.stderr
@@ -115,10 +114,8 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left(guarded: Guarded, tmp_
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        line = [sys.executable, "-m", "jettison", "up", "--state-dir", str(tmp_path), "--node-name", "taken", *FLAGS]
-        done = subprocess.run(
-            [*line, "--listen", f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=30, check=False
-        )
+        words = ["up", "--state-dir", str(tmp_path), "--node-name", "taken", *FLAGS]
+        done = finished(*words, "--listen", f"127.0.0.1:{port}")
     assert done.returncode == 1
     assert f"error: cannot listen on `127.0.0.1:{port}`" in done.stderr
     assert not (tmp_path / "node" / "taken" / "agent.sock").exists()
@@ -128,7 +125,7 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left(guarded: Guarded, tmp_
 
 @pytest.mark.parametrize("where", ["/proc/none", "/dev/null/state"])
 def test_a_state_directory_that_cannot_be_had_is_told(where: str) -> None:
-    done = process("up", "--state-dir", where, "--node-name", "n1")
+    done = finished("up", "--state-dir", where, "--node-name", "n1")
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"error: cannot create `{where}/node/n1`: ")
@@ -156,11 +153,15 @@ def test_the_agent_has_a_cgroup_of_its_own_and_takes_it_along(tmp_path: Path) ->
     assert not list(tree.mount_point.glob(f"jettison/{node.name}*"))
 
 
-def test_nothing_is_imported_once_the_agent_is_ready(guarded: Guarded) -> None:
-    """Pods were started, restarted, refused and evicted, and every path was asked for."""
-    for path in ("/healthz", "/metrics", "/configz", "/stats/summary", "/pods", "/rank", "/journal", "/nowhere"):
-        fetch(guarded.node_state / "agent.sock", path)
-    assert [fact for fact in guarded.facts("action_failed") if "loaded" in fact["what"]] == []
+def test_nothing_is_imported_once_the_agent_is_ready() -> None:
+    """Pods were started, restarted, refused and evicted, and every path was asked for.
+
+    By an agent of its own: one that starts quickly has everything loaded.
+    """
+    with after_an_eviction(starts_quickly=False) as node:
+        for path in ("/healthz", "/metrics", "/configz", "/stats/summary", "/pods", "/rank", "/journal", "/nowhere"):
+            fetch(node.node_state / "agent.sock", path)
+        assert [fact for fact in node.facts("action_failed") if "loaded" in fact["what"]] == []
 
 
 @needs_root

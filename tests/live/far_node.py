@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.emptying import kill_until_empty
 from tests.live.cluster import PODS, LiveCluster
-from tests.live.quick_start import jettison
+from tests.live.quick_start import Process, jettison
 
 _PATIENCE = 30
 
@@ -26,6 +28,8 @@ class FarNode:
     directory: Path
     name: str
     flags: Sequence[str] = ()
+    # Not where it is seen what the process loads.
+    starts_quickly: bool = True
 
     @property
     def path(self) -> str:
@@ -41,7 +45,11 @@ class FarNode:
         words = ["node", "--kubeconfig", str(self.cluster.served.kubeconfig())]
         words += ["--state-dir", str(self.directory / "state"), "--node-name", self.name, *self.flags]
         with self.log.open("a") as log:
-            process = jettison(words, log, is_heard=False)
+            process: Process = (
+                jettison(words, log, is_heard=False)
+                if self.starts_quickly
+                else subprocess.Popen([sys.executable, "-m", "jettison", *words], stderr=log, stdin=subprocess.DEVNULL)
+            )
         try:
             self.cluster.ready(self.path)
             yield
@@ -72,9 +80,11 @@ def _sweep(cgroup: Cgroup) -> None:
 
 
 @contextmanager
-def far_node(cluster: LiveCluster, directory: Path, flags: Sequence[str]) -> Iterator[FarNode]:
+def far_node(
+    cluster: LiveCluster, directory: Path, flags: Sequence[str], *, starts_quickly: bool = True
+) -> Iterator[FarNode]:
     """One that is not up yet, and is not there any more after the body."""
-    found = FarNode(cluster, directory, f"{cluster.name}-far", flags)
+    found = FarNode(cluster, directory, f"{cluster.name}-far", flags, starts_quickly)
     try:
         yield found
     finally:

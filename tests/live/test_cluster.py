@@ -99,7 +99,7 @@ def test_kubectl_reads_logs(cluster: LiveCluster, program: Path, tmp_path: Path)
     volumes = {"volumes": [{"name": "data", "emptyDir": {}}]}
     container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     cluster.create(PODS, pod(name, ("sh", "-c", script), cluster.nodes[0], container=container, **volumes))
-    cluster.wait(lambda: "again" in kubectl.run("logs", name).stdout, "the second run")
+    cluster.wait(lambda: b"again" in _log(cluster, name)[1], "the second run")
     assert kubectl("logs", name) == "again\n"
     assert kubectl("logs", name, "--previous") == "first\nlast\n"
     assert kubectl("logs", name, "--previous", "--tail=1") == "last\n"
@@ -309,17 +309,22 @@ def _is_evicted(document: Json) -> bool:
 def test_a_node_of_its_own_joins_and_leaves(cluster: LiveCluster, program: Path, tmp_path: Path) -> None:
     """Its pods outlive it, and what they print is heard elsewhere."""
     kubectl = Kubectl(program, cluster.served.kubeconfig(), tmp_path)
-    with far_node(cluster, tmp_path, FLAGS) as far:
+    with far_node(cluster, tmp_path, FLAGS, starts_quickly=False) as far:
         before = _killed_while_heard(far, kubectl)
         assert f'node "{far.name}" does not answer at 127.0.0.1:' in kubectl.fails("logs", "far")
         with far.up(signal.SIGTERM):
             # It may be ready, from before, while it does not yet say at which port it is now.
-            cluster.wait(lambda: kubectl.run("logs", "far").returncode == 0, "the far node to be asked")
+            cluster.wait(lambda: _log(cluster, "far")[0] == 200, "the far node to be asked")
             assert cluster.pod("far")["status"]["containerStatuses"] == before["status"]["containerStatuses"]
             _hear_from_afar(kubectl)
             cluster.gone(f"{PODS}/far")
         assert "came late" not in far.log.read_text() + cluster.log.read_text()
         assert not far.cgroups()
+
+
+def _log(cluster: LiveCluster, name: str) -> tuple[int, bytes]:
+    """As kubectl reads it. Each start of kubectl takes 0.1 s of processor time: too much to look again and again."""
+    return cluster.served.ask("GET", f"{PODS}/{name}/log", None, cluster.served.token())
 
 
 def _killed_while_heard(far: FarNode, kubectl: Kubectl) -> Json:
@@ -330,7 +335,7 @@ def _killed_while_heard(far: FarNode, kubectl: Kubectl) -> Json:
     with ExitStack() as heard:
         with far.up(signal.SIGKILL):
             cluster.create(PODS, pod("far", ("sh", "-c", FAR), far.name, container=mounted, **volumes))
-            cluster.wait(lambda: kubectl.run("logs", "far").stdout == "again\n", "the second run")
+            cluster.wait(lambda: _log(cluster, "far") == (200, b"again\n"), "the second run")
             before = cluster.wait(lambda: _ready_again(cluster.pod("far")), "the second run to be ready")
             following = heard.enter_context(kubectl.follow("far"))
             assert following.stdout is not None

@@ -18,6 +18,7 @@ import pytest
 from jettison.agent.http.client import fetch
 from jettison.runtimes.linux.processes import read_process
 from tests.cli.guarded import PATIENCE, Guarded, as_nobody, pod, shell
+from tests.cli.running import process
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make cgroups and to become another user")
 
@@ -110,13 +111,13 @@ def test_it_has_no_more_privileges_than_the_container(node: Guarded) -> None:
 
 
 def test_standard_input_is_passed_on_when_asked_for(node: Guarded) -> None:
-    assert node.run("exec", "-i", "web", "--", "cat", input="a\nb").stdout == "a\nb"
-    assert node.run("exec", "web", "--", "cat", input="a\nb").stdout == ""
+    assert process("exec", *node.where, "-i", "web", "--", "cat", input="a\nb").stdout == "a\nb"
+    assert process("exec", *node.where, "web", "--", "cat", input="a\nb").stdout == ""
 
 
 def test_exec_takes_options_behind_the_pod_as_well(node: Guarded) -> None:
     """As kubectl: what stands before `--` is ours, unless the command has begun."""
-    assert node.run("exec", "web", "-i", "--", "cat", input="a\nb").stdout == "a\nb"
+    assert process("exec", *node.where, "web", "-i", "--", "cat", input="a\nb").stdout == "a\nb"
     assert node.run("exec", "web", "-c", "none", "--", "id").returncode == 1
     assert node.run("exec", "web", "echo", "-c", "x", "--", "-y").stdout == "-c x -- -y\n"
     assert node.run("exec", "web", "--", "echo", "-c", "--", "y").stdout == "-c -- y\n"
@@ -229,8 +230,10 @@ def test_delete_lasts_until_the_manifest_changes(node: Guarded) -> None:
     node.wait(lambda: phases(node).get("other") == "Running", "the pod to run")
 
 
-def test_evict_leaves_it_in_sight(node: Guarded) -> None:
-    done = node.run("evict", "user", env={**os.environ, "KUBECONFIG": "/nowhere"})
+def test_evict_leaves_it_in_sight(node: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("KUBECONFIG", "/nowhere")
+        done = node.run("evict", "user")
 
     assert (done.returncode, done.stdout) == (0, 'pod "default/user" evicted\n'), done.stderr
     assert f"node `{node.name}` of this machine" in done.stderr

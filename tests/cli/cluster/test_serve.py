@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.live.quick_start import finished
 from tests.live.served import Served, announced_port, end, serving, start
 
 COMMAND = (sys.executable, "-m", "jettison", "serve")
 
 
 def refused(*arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = finished("serve", *arguments)
     assert done.returncode != 0
     assert done.stdout == ""
     assert "Traceback" not in done.stderr

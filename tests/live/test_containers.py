@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from tests.live.containerd import IMAGE, PAUSE, Containerd, programs, write_imag
 from tests.live.debian import GuestUnavailableError
 from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl
 from tests.live.node import HOLD, LiveNode, pod, python
+from tests.live.quick_start import finished
 from tests.live.registry import Registry
 from tests.runtimes.lying_runtime import lying
 
@@ -42,9 +42,8 @@ def boxed(name: str, program: str, **options: Any) -> dict[str, Any]:
 
 def jettison(node: LiveNode, *words: str) -> str:
     """What a command about the node prints."""
-    program = str(Path(sys.executable).with_name("jettison"))
-    where = ["--state-dir", str(node.state), "--node-name", node.name]
-    done = subprocess.run([program, *words, *where], capture_output=True, text=True, timeout=60, check=True)
+    done = finished(*words, "--state-dir", str(node.state), "--node-name", node.name)
+    done.check_returncode()
     return done.stdout
 
 
@@ -263,10 +262,11 @@ def test_a_pod_that_is_deleted_leaves_nothing(node: LiveNode, containerd: Contai
 def test_images_are_listed_and_loaded(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{programs()}:{os.environ['PATH']}")
     write_image(tmp_path / "i.tar", "docker.io/local/extra:1", ["/bin/sh"])
-    program = [str(Path(sys.executable).with_name("jettison")), "images", "--cri-endpoint", containerd.endpoint]
 
     def run(*words: str) -> str:
-        return subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=True).stdout
+        done = finished("images", "--cri-endpoint", containerd.endpoint, *words)
+        done.check_returncode()
+        return done.stdout
 
     assert run("load", str(tmp_path / "i.tar")) == "loaded docker.io/local/extra:1\n"
     assert {line.split()[0] for line in run().splitlines()} >= {"IMAGE", IMAGE, PAUSE, "docker.io/local/extra:1"}
@@ -293,22 +293,22 @@ def test_an_archive_is_loaded_where_crio_keeps_its_images(tmp_path: Path, monkey
     short = tempfile.mkdtemp()
     storage = ["--root", f"{tmp_path}/root", "--runroot", short]
     config = f'[crio]\nroot = "{storage[1]}"\nrunroot = "{storage[3]}"\nimagestore = ""\nstorage_driver = "overlay"\n'
-    program = [str(Path(sys.executable).with_name("jettison")), "images", "load", "--cri-endpoint"]
     version = {"runtime_name": "cri-o", "runtime_version": "1.36.3", "runtime_api_version": "v1"}
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    def load(name: str) -> subprocess.CompletedProcess[str]:
+        return finished("images", "load", "--cri-endpoint", f"unix://{tmp_path}/{name}", str(tmp_path / "i.tar"))
 
     try:
         with lying(tmp_path / "c.sock", {"Version": version}, {"/config": config}):
-            done = run(*program, f"unix://{tmp_path}/c.sock", str(tmp_path / "i.tar"))
+            done = load("c.sock")
             assert (done.stdout, done.stderr, done.returncode) == ("loaded docker.io/local/extra:1\n", "", 0)
-            listed = run("podman", *storage, "images", "--format", "{{.Repository}}:{{.Tag}}")
+            words = ["podman", *storage, "images", "--format", "{{.Repository}}:{{.Tag}}"]
+            listed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
             assert listed.stdout == "docker.io/local/extra:1\n"
             (tmp_path / "i.tar").write_bytes(b"no archive")
-            assert "cannot load `" in run(*program, f"unix://{tmp_path}/c.sock", str(tmp_path / "i.tar")).stderr
+            assert "cannot load `" in load("c.sock").stderr
         with lying(tmp_path / "d.sock", {"Version": version}):
-            refused = run(*program, f"unix://{tmp_path}/d.sock", str(tmp_path / "i.tar")).stderr
+            refused = load("d.sock").stderr
             assert "does not tell where CRI-O keeps them (status 404)" in refused
     finally:
         subprocess.run(["umount", "-q", f"{storage[1]}/overlay"], check=False)
@@ -424,10 +424,9 @@ def test_a_runtime_that_leaves_cgroups_to_systemd_is_refused_without_it(tmp_path
     """Every sandbox would fail with a riddle about `slice:prefix:name`."""
     runtime = Containerd(tmp_path / "c", uses_systemd=True)
     runtime.start()
-    command = [str(Path(sys.executable).with_name("jettison")), "up", "--state-dir", str(tmp_path / "s")]
-    command += ["--cri-endpoint", runtime.endpoint, "--runtime", "cri"]
+    words = ["up", "--state-dir", str(tmp_path / "s"), "--cri-endpoint", runtime.endpoint, "--runtime", "cri"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = finished(*words)
     finally:
         runtime.clear()
     assert done.returncode == 1
@@ -436,11 +435,10 @@ def test_a_runtime_that_leaves_cgroups_to_systemd_is_refused_without_it(tmp_path
 
 def test_a_runtime_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With --runtime cri at the start; otherwise pods with images wait for it, and processes do not."""
-    command = [str(Path(sys.executable).with_name("jettison")), "up", "--state-dir", str(tmp_path / "s")]
-    command += ["--cri-endpoint", f"unix://{tmp_path}/none.sock", "--runtime"]
+    words = ["up", "--state-dir", str(tmp_path / "s"), "--cri-endpoint", f"unix://{tmp_path}/none.sock", "--runtime"]
 
     def run(runtime: str) -> tuple[int, str]:
-        done = subprocess.run([*command, runtime], capture_output=True, text=True, timeout=60, check=False)
+        done = finished(*words, runtime)
         return done.returncode, done.stderr
 
     code, said = run("cri")

@@ -10,7 +10,6 @@ Clients ask such questions, too, by creating a review, an object that is answere
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -145,17 +144,20 @@ class _Permit(NamedTuple):
 
 def _permit(user: User, access: Access) -> _Permit:
     """Remembered: a client asks for the same few things all the time, and every request asks twice."""
-    what = (user.role, user.is_known, access.verb, access.group, access.resource, access.subresource)
-    is_short = len(access.verb) + len(access.group) + len(access.resource) + len(access.subresource) < _LONGEST_KNOWN
-    return _remembered_permit(*what) if is_short else _new_permit(*what)
+    names = access.verb, access.group, access.resource, access.subresource
+    what = user.role, user.is_known, names
+    permit = _known_permits.get(what)
+    if permit is None:
+        asked = Access(*names)
+        permit = _permit_of(tuple(grant for grant in granted(user) if grant.covers(asked)))
+        if sum(map(len, names)) < _LONGEST_KNOWN:
+            if len(_known_permits) == _MOST_KNOWN:
+                _known_permits.clear()
+            _known_permits[what] = permit
+    return permit
 
 
-def _new_permit(role: str, is_known: bool, verb: str, group: str, resource: str, subresource: str) -> _Permit:
-    access = Access(verb, group, resource, subresource)
-    return _permit_of(tuple(grant for grant in _granted(role, is_known=is_known) if grant.covers(access)))
-
-
-_remembered_permit = lru_cache(_MOST_KNOWN)(_new_permit)
+_known_permits: dict[tuple[str, bool, tuple[str, str, str, str]], _Permit] = {}
 
 
 def _permit_of(covering: tuple[Grant, ...]) -> _Permit:
@@ -169,11 +171,7 @@ def _permit_of(covering: tuple[Grant, ...]) -> _Permit:
 
 def granted(user: User) -> tuple[Grant, ...]:
     """The grants of a user; one that is anonymous has none."""
-    return _granted(user.role, is_known=user.is_known)
-
-
-def _granted(role: str, *, is_known: bool) -> tuple[Grant, ...]:
-    return grants(role) if is_known else ()
+    return grants(user.role) if user.is_known else ()
 
 
 def _size(value: Json, fields: tuple[str, ...]) -> int:

@@ -137,11 +137,12 @@ class Application:
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
-        if response.size <= _PIECE_BYTES:
-            await _send(send, response)
+        size = response.size
+        if size <= _PIECE_BYTES:
+            await _send(send, response, size)
             return
-        with self._answers.holding(user, response.size):
-            await _send(send, response)
+        with self._answers.holding(user, size):
+            await _send(send, response, size)
 
     async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """The answer; None if it was streamed."""
@@ -367,16 +368,16 @@ async def _written(request: Request, response: Response) -> Response:
     return response
 
 
-async def _send(send: Send, response: Response) -> None:
+async def _send(send: Send, response: Response, size: int) -> None:
     headers = [*response.headers]
     # An answer without content says nothing about it.
     if response.code != 204:
         headers += [
             (b"content-type", response.content_type.encode("latin-1")),
-            (b"content-length", str(response.size).encode()),
+            (b"content-length", b"%d" % size),
         ]
     await send({"type": "http.response.start", "status": response.code, "headers": headers})
-    if response.size <= _PIECE_BYTES:
+    if size <= _PIECE_BYTES:
         await send({"type": "http.response.body", "body": response.whole()})
         return
     # Encrypted at once, a list would be in memory three times for as long as its client does not read.

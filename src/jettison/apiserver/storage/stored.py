@@ -21,6 +21,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _METADATA: Final = b'{"metadata":{'
+_METADATA_BYTES: Final = len(_METADATA)
 _MANAGED: Final = b'{"metadata":{"managedFields":['
 _MOST_HEADS: Final = 512
 _MOST_TEXT_BYTES: Final = 1024 * 1024
@@ -101,7 +102,8 @@ class Stored:
     @property
     def body(self) -> bytes:
         """The whole object."""
-        return _head(self.managed) + self.bare[len(_METADATA) :] if self.managed else self.bare
+        bare = self._bare or self.bare
+        return _head(self.managed) + bare[_METADATA_BYTES:] if self.managed else bare
 
     @property
     def bare(self) -> bytes:

@@ -75,6 +75,7 @@ class Watcher:
         _check_selectors(request)
         self._selection: Selection = _named(target.name, selection_of(request, resource, _check_options))
         self._name = self._selection.name
+        self._takes_all = self._selection.is_everything
         # What the version says is looked at before the form, as upstream.
         self.asked_version = watched_version(request)
         self._include = request.parameter("includeObject")
@@ -193,7 +194,7 @@ class Watcher:
                     yield self._bookmark({_INITIAL_END: "true"})
 
     def _takes(self, stored: Stored) -> bool:
-        return self._selection.is_everything or self._selection.takes(stored.object)
+        return self._takes_all or self._selection.takes(stored.object)
 
     def _changed(self, change: Change) -> bytes | None:
         """What the client is told of it."""
@@ -203,7 +204,7 @@ class Watcher:
             return None
         if stored.version <= self._since:
             return None  # the client has seen it, on a server that was ahead of this one
-        if not self._selection.is_everything:
+        if not self._takes_all:
             was = previous is not None and self._selection.takes(previous.object)
             is_now = kind is not ChangeType.DELETED and self._selection.takes(stored.object)
             if not was and not is_now:

@@ -77,6 +77,9 @@ def _default_volume(volume: Json) -> None:
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _default_field_reference(item)
     for source in (volume.get("projected") or {}).get("sources") or ():
+        # Both need features that are off by default.
+        source.pop("clusterTrustBundle", None)
+        source.pop("podCertificate", None)
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
         for item in (source.get("downwardAPI") or {}).get("items") or ():

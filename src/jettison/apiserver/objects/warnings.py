@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import address_warnings, network_warnings
 from jettison.apiserver.objects.validation.metadata import label_name
+from jettison.apiserver.objects.validation.systems import containers_of
+from jettison.engine.labels.syntax import label_value_complaints
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.numbers.strconv import quote
 
@@ -39,6 +41,17 @@ _VOLUMES: Final = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
+# Sources of files: what a warning calls them, and the field with their name.
+_FILES: Final = {
+    "configMap": ("ConfigMap", "name"),
+    "secret": ("Secret", "secretName"),
+    "downwardAPI": ("DownwardAPI", ""),
+}
+# More warnings than go into an answer.
+_MOST_OVERLAPS: Final = 100
+_SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP: Final = "container.seccomp.security.alpha.kubernetes.io/"
+_SECCOMP_RULE: Final = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _TOO_MANY_INDEXES: Final = (
@@ -66,13 +79,12 @@ def pod_warnings(pod: Json, path: str) -> Iterator[str]:
     for key, why in _ANNOTATIONS.items():
         if key in annotations:
             yield f"{base}metadata.annotations[{key}]: {why}"
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        for key, why in _VOLUMES.items():
-            if key in volume:
-                yield f"{where}.volumes[{index}].{'storageOS' if key == 'storageos' else key}: {why}"
+    yield from _volume_warnings(spec.get("volumes") or (), f"{where}.volumes")
     yield from _repeated(spec, where)
     yield from _fractions(spec.get("overhead") or {}, f"{where}.overhead")
-    yield from _container_warnings(spec, where)
+    if _SECCOMP_POD in annotations and "seccompProfile" not in (spec.get("securityContext") or ()):
+        yield f"{base}metadata.annotations[{_SECCOMP_POD}]: {_SECCOMP_RULE}"
+    yield from _container_warnings(spec, where, base, annotations)
     yield from _port_warnings(spec, where)
     if spec["terminationGracePeriodSeconds"] < 0:
         why = "must be >= 0; negative values are invalid and will be treated as 1"
@@ -82,6 +94,74 @@ def pod_warnings(pod: Json, path: str) -> Iterator[str]:
         yield from address_warnings(text, f"{where}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         yield from address_warnings(alias["ip"], f"{where}.hostAliases[{index}].ip")
+
+
+def _volume_warnings(volumes: Iterable[Json], where: str) -> Iterator[str]:
+    for index, volume in enumerate(volumes):
+        for key, why in _VOLUMES.items():
+            if key in volume:
+                yield f"{where}[{index}].{'storageOS' if key == 'storageos' else key}: {why}"
+            if key == "glusterfs":
+                template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {"spec": {"resources": {}}}
+                for part in ("requests", "limits"):
+                    place = f"{where}[{index}].ephemeral.volumeClaimTemplate.spec.resources.{part}"
+                    yield from _fractions(template["spec"]["resources"].get(part) or {}, place, ("storage",))
+    for volume in volumes:
+        for key, (kind, name) in _FILES.items():
+            if key in volume:
+                said = f"{kind} {quote(volume[key].get(name, ''))}" if name else kind
+                paths = [(each.get("path", ""), "") for each in volume[key].get("items") or ()]
+                yield from (text for _, text in _overlaps(volume["name"], said, paths))
+        if "projected" in volume:
+            yield from _projected_warnings(volume["name"], volume["projected"].get("sources") or ())
+
+
+def _projected_warnings(volume: str, sources: Iterable[Json]) -> Iterator[str]:
+    """In the order of the sources."""
+    paths: list[tuple[str, str]] = []
+    empty: list[tuple[int, str]] = []
+    for source in sources:
+        if not source:
+            empty.append((len(paths) - 1, f"volume {quote(volume)} (Projected) has no sources provided"))
+        paths += _projected_paths(source)
+    found = (*_overlaps(volume, "Projected", paths), *empty)
+    yield from (text for _, text in sorted(found, key=lambda each: each[0]))
+
+
+def _projected_paths(source: Json) -> list[tuple[str, str]]:
+    """Each file, and what it is from. Of several sources in one, only the first counts."""
+    for key, (kind, _) in _FILES.items():
+        items = (source.get(key) or {}).get("items")
+        if items is not None:
+            said = kind if key == "downwardAPI" else f"{kind} {quote(source[key].get('name', ''))}"
+            return [(each.get("path", ""), said) for each in items]
+    return [(source[key]["path"], "ServiceAccountToken") for key in ("serviceAccountToken",) if key in source]
+
+
+def _overlaps(volume: str, kind: str, paths: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str]]:
+    """Files that are, or lie in, another one, by the place of the later of the two.
+
+    They are sorted, because to compare each with each takes quadratic time.
+    """
+    said: list[str] = []
+    # With the lowest character for a slash, what lies in a folder comes right behind it.
+    keys: list[tuple[str, int]] = []
+    for number, (full, source) in enumerate(paths):
+        path = full.rstrip("/")
+        said.append(f"{quote(path)} ({source})" if source else quote(path))
+        if path:
+            keys.append((path.replace("/", "\0") + "\0", number))
+    pairs: list[tuple[int, int]] = []
+    around: list[tuple[str, int]] = []
+    for key, number in sorted(keys):
+        while around and not key.startswith(around[-1][0]):
+            around.pop()
+        pairs += ((max(number, other), min(number, other)) for _, other in around)
+        around.append((key, number))
+        if len(pairs) > _MOST_OVERLAPS:
+            break
+    for late, early in sorted(pairs):
+        yield late, f"volume {quote(volume)} ({kind}): overlapping paths: {said[late]} with {said[early]}"
 
 
 def _node_warnings(affinity: Json, where: str) -> Iterator[str]:
@@ -95,8 +175,14 @@ def _node_warnings(affinity: Json, where: str) -> Iterator[str]:
     ]
     for place, term in terms:
         for index, each in enumerate(term.get("matchExpressions") or ()):
+            where = f"{place}.matchExpressions[{index}]"
             if each["key"] in OLD_NODE_LABELS:
-                yield f"{place}.matchExpressions[{index}].key: {each['key']} is {OLD_NODE_LABELS[each['key']]}"
+                yield f"{where}.key: {each['key']} is {OLD_NODE_LABELS[each['key']]}"
+            # Where a term is required, such a value is refused.
+            for number, value in enumerate((each.get("values") or ()) if "preference" in place else ()):
+                yield from (
+                    f"{where}.values[{number}]: {value} is invalid, {why}" for why in label_value_complaints(value)
+                )
 
 
 def _affinity_warnings(affinity: Json, where: str) -> Iterator[str]:
@@ -123,12 +209,6 @@ def _repeated(spec: Json, where: str) -> Iterator[str]:
             yield f'{where}.imagePullSecrets[{index}].name: invalid empty name ""'
 
 
-def _containers(spec: Json, where: str) -> Iterator[tuple[str, Json]]:
-    for key in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            yield f"{where}.{key}[{index}]", container
-
-
 def _fractions(amounts: Json, where: str, names: tuple[str, ...] = ("memory", "ephemeral-storage")) -> Iterator[str]:
     """A thousandth of a byte is accepted, and is a mistake."""
     for name in names:
@@ -137,8 +217,11 @@ def _fractions(amounts: Json, where: str, names: tuple[str, ...] = ("memory", "e
             yield f'{where}[{name}]: fractional byte value "{amount}" is invalid, must be an integer'
 
 
-def _container_warnings(spec: Json, where: str) -> Iterator[str]:
-    for place, container in _containers(spec, where):
+def _container_warnings(spec: Json, where: str, base: str, annotations: Json) -> Iterator[str]:
+    for place, container in containers_of(spec, where):
+        context = container.get("securityContext") or {}
+        if (key := _SECCOMP + container["name"]) in annotations and "seccompProfile" not in context:
+            yield f"{base}metadata.annotations[{key}]: {_SECCOMP_RULE}"
         for name in ("memory", "ephemeral-storage"):
             for key in ("limits", "requests"):
                 yield from _fractions(container["resources"].get(key) or {}, f"{place}.resources.{key}", (name,))
@@ -155,7 +238,7 @@ def _container_warnings(spec: Json, where: str) -> Iterator[str]:
 
 def _port_warnings(spec: Json, where: str) -> Iterator[str]:
     known: dict[tuple[int, str], list[tuple[str, Json]]] = {}
-    for place, container in _containers(spec, where):
+    for place, container in containers_of(spec, where):
         for index, port in enumerate(container.get("ports") or ()):
             here = f"{place}.ports[{index}]"
             if port.get("hostIP") and not port.get("hostPort"):
@@ -166,7 +249,7 @@ def _port_warnings(spec: Json, where: str) -> Iterator[str]:
                     yield f"{here}: {word} port definition with {other}"
             others.append((here, port))
     names: dict[str, str] = {}
-    for place, container in _containers(spec, where):
+    for place, container in containers_of(spec, where):
         for index, port in enumerate(container.get("ports") or ()):
             name, here = port.get("name", ""), f"{place}.ports[{index}]"
             if name in names:

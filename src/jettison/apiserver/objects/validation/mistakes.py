@@ -14,6 +14,8 @@ from jettison.values import frozen
 
 MOST_MISTAKES = 1000
 MOST_CHARACTERS = 1_000_000
+UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+"""What Go escapes in JSON although it need not, for `str.translate`."""
 
 
 @frozen
@@ -45,6 +47,8 @@ def forbidden(field: str, why: str) -> Mistake:
 
 def unsupported(field: str, value: Any, supported: Sequence[str]) -> Mistake:
     """The value is none of those there are."""
+    # Such a value has a type of its own in Go.
+    value = Pointed(value) if isinstance(value, str) else value
     known = ", ".join(quote(each) for each in supported)
     return Mistake(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {known}")
 
@@ -74,8 +78,16 @@ def internal(field: str, why: str) -> Mistake:
     return Mistake(field, "InternalError", f"Internal error: {why}")
 
 
+class Pointed(str):
+    """A text that Go has behind a pointer or with a type of its own, and so shows as JSON."""
+
+    __slots__ = ()
+
+
 def shown(value: Any) -> str:
     """As Go prints a value in a complaint: texts with its escapes, the rest as JSON."""
+    if type(value) is Pointed:
+        return msgspec.json.encode(str(value)).decode().translate(UNSAFE)
     return quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

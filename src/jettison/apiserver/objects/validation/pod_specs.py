@@ -18,7 +18,6 @@ from jettison.apiserver.objects.validation.mistakes import (
     not_found,
     required,
     too_long,
-    unsupported,
 )
 from jettison.apiserver.objects.validation.placement import (
     validate_affinity,
@@ -28,6 +27,7 @@ from jettison.apiserver.objects.validation.placement import (
 )
 from jettison.apiserver.objects.validation.resources import validate_pod_requirements, validate_requirements
 from jettison.apiserver.objects.validation.security import validate_host_users, validate_pod_security
+from jettison.apiserver.objects.validation.systems import containers_of, validate_host_processes, validate_system
 from jettison.apiserver.objects.validation.volumes import usable_volumes, validate_volumes
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.pods.pod import HUGEPAGES_PREFIX, aggregate
@@ -38,7 +38,6 @@ Json = dict[str, Any]
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
-_SYSTEMS: Final = ("linux", "windows")
 _MOST_NAMESERVERS: Final = 3
 _MOST_SEARCHES: Final = 32
 _LONGEST_SEARCH_LIST: Final = 2048
@@ -74,6 +73,7 @@ def validate_pod_spec(spec: Json, field: str, name: str = "", *, is_pod: bool = 
     yield from _validate_dns(spec, f"{field}.dnsConfig")
     yield from validate_gates(spec, field)
     yield from validate_spread(spec.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")
+    yield from validate_host_processes(spec, field)
     yield from validate_host_users(spec, field)
     yield from _validate_names(spec, field)
     yield from validate_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
@@ -90,7 +90,7 @@ def validate_pod_spec(spec: Json, field: str, name: str = "", *, is_pod: bool = 
         yield from one_of(spec, "preemptionPolicy", field, _PREEMPTION_POLICIES)
     if spec.get("overhead"):
         yield from validate_requirements({"limits": spec["overhead"]}, f"{field}.overhead")
-    yield from _validate_system(spec, field)
+    yield from validate_system(spec, field)
     yield from _validate_files(spec, field)
 
 
@@ -214,36 +214,17 @@ def _validate_dns(spec: Json, field: str) -> Iterator[Mistake]:
             yield required(f"{field}.options[{index}]", "must not be empty")
 
 
-def _validate_system(spec: Json, field: str) -> Iterator[Mistake]:
-    if "os" not in spec:
-        return
-    system = spec["os"].get("name", "")
-    if not system:
-        yield required(f"{field}.os.name")
-    elif system not in _SYSTEMS:
-        yield unsupported(f"{field}.os", system, _SYSTEMS)
-    elif system == "linux":
-        contexts = [(f"{field}.securityContext", spec.get("securityContext") or {})]
-        for key in ("initContainers", "containers", "ephemeralContainers"):
-            for index, each in enumerate(spec.get(key) or ()):
-                contexts.append((f"{field}.{key}[{index}].securityContext", each.get("securityContext") or {}))
-        for where, context in contexts:
-            if "windowsOptions" in context:
-                yield forbidden(f"{where}.windowsOptions", "windows options cannot be set for a linux pod")
-
-
 def _validate_files(spec: Json, field: str) -> Iterator[Mistake]:
     """Environment variables from files live in volumes that are empty at first."""
     volumes = {each["name"]: each for each in spec.get("volumes") or ()}
-    for key in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            for number, variable in enumerate(container.get("env") or ()):
-                reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
-                if reference is None:
-                    continue
-                where = f"{field}.{key}[{index}].env[{number}].valueFrom.fileKeyRef.volumeName"
-                name = reference.get("volumeName", "")
-                if name not in volumes:
-                    yield not_found(where, name)
-                elif "emptyDir" not in volumes[name]:
-                    yield invalid(where, name, "referenced volume must be of type emptyDir")
+    for place, container in containers_of(spec, field):
+        for number, variable in enumerate(container.get("env") or ()):
+            reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
+            if reference is None:
+                continue
+            where = f"{place}.env[{number}].valueFrom.fileKeyRef.volumeName"
+            name = reference.get("volumeName", "")
+            if name not in volumes:
+                yield not_found(where, name)
+            elif "emptyDir" not in volumes[name]:
+                yield invalid(where, name, "referenced volume must be of type emptyDir")

@@ -16,6 +16,7 @@ from jettison.apiserver.objects.validation.mistakes import (
     too_long,
     unsupported,
 )
+from jettison.apiserver.objects.validation.systems import containers_of, validate_windows_options
 from jettison.apiserver.objects.validation.volumes import descending_path
 
 Json = dict[str, Any]
@@ -51,6 +52,7 @@ def validate_container_security(context: Json, field: str, *, has_host_users: bo
         for each in (context.get("capabilities") or {}).get("add") or ():
             if each == "CAP_SYS_ADMIN":
                 yield invalid(field, go_value("SecurityContext", context), f"{why} `capabilities.Add` CAP_SYS_ADMIN")
+    yield from validate_windows_options(context, field)
     yield from _app_armor(context, field)
 
 
@@ -64,6 +66,7 @@ def validate_pod_security(spec: Json, field: str) -> Iterator[Mistake]:
     yield from _sysctls(spec, context.get("sysctls") or (), f"{field}.sysctls")
     yield from _one_of(context, "fsGroupChangePolicy", field, _GROUP_CHANGES)
     yield from _seccomp(context, field)
+    yield from validate_windows_options(context, field)
     yield from _app_armor(context, field)
     yield from _one_of(context, "supplementalGroupsPolicy", field, _GROUP_POLICIES)
     yield from _one_of(context, "seLinuxChangePolicy", field, _LABEL_CHANGES)
@@ -153,7 +156,6 @@ def validate_host_users(spec: Json, field: str) -> Iterator[Mistake]:
     for key, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(key):
             yield forbidden(f"{field}.{shown}", "when `hostUsers` is false")
-    for key in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            if container.get("volumeDevices"):
-                yield forbidden(f"{field}.{key}[{index}].volumeDevices", "when `hostUsers` is false")
+    for where, container in containers_of(spec, field):
+        if container.get("volumeDevices"):
+            yield forbidden(f"{where}.volumeDevices", "when `hostUsers` is false")

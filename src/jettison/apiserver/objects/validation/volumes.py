@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_selector
+from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
+from jettison.apiserver.objects.validation.volume_sources import FOREIGN_SOURCES, Check, needs
 from jettison.engine.labels.syntax import label_key_complaints
 from jettison.engine.numbers.quantity import parse
 
 Json = dict[str, Any]
-Check = Callable[[Json, str], Iterable[Mistake]]
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MODE_RULE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -32,6 +32,10 @@ _RESOURCES: Final = (
     "limits.cpu", "limits.ephemeral-storage", "limits.memory",
     "requests.cpu", "requests.ephemeral-storage", "requests.memory",
 )  # fmt: skip
+_PORTAL_RULE: Final = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters"
+    " if iscsi.initiatorName is specified."
+)
 _HUGE: Final = ("requests.hugepages-", "limits.hugepages-")
 _SIZES: Final = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _MOST_TOKEN_SECONDS: Final = 1 << 32
@@ -81,6 +85,8 @@ def _validate_volume(volume: Json, field: str, pod: str, seen: Iterable[str], *,
             yield from (
                 invalid(f"{field}.name", name, f'PVC name "{claim}": {why}') for why in subdomain_name(claim)
             )  # fmt: skip
+    if "initiatorName" in volume.get("iscsi", ()) and len(f"{name}:{volume['iscsi']['targetPortal']}".encode()) > 64:
+        yield invalid(f"{field}.name", name, _PORTAL_RULE)
     if not sources:
         yield required(field, "must specify a volume type")
     if not name:
@@ -240,8 +246,6 @@ def _projected(source: Json, field: str) -> Iterator[Mistake]:
                 yield from _once(item.get("path", ""), item.get("path", ""), field, paths)
         if "serviceAccountToken" in each:
             yield from _token(each["serviceAccountToken"], where, field)
-        if "clusterTrustBundle" in each:
-            yield from _trust_bundle(each["clusterTrustBundle"], f"{where}.clusterTrustBundle", field, paths)
         if len(each) > 1:
             yield forbidden(where, "may not specify more than 1 volume type per source")
 
@@ -274,17 +278,9 @@ def _token(source: Json, field: str, whole: str) -> Iterator[Mistake]:
         yield from _file_path(source["path"], f"{whole}.path")
 
 
-def _trust_bundle(source: Json, field: str, whole: str, paths: set[str]) -> Iterator[Mistake]:
-    if "name" not in source and "signerName" not in source:
-        yield required(field, "either name or signerName must be specified")
-    elif "signerName" in source:
-        yield from validate_selector(source.get("labelSelector") or {}, f"{field}.labelSelector")
-    elif not source["name"]:
-        yield required(f"{field}.name", "must be a valid object name")
-    if not source.get("path"):
-        yield required(f"{field}.path")
-    yield from _file_path(source.get("path", ""), f"{field}.path")
-    yield from _once(source.get("path", ""), source.get("path", ""), whole, paths)
+def _git(source: Json, field: str) -> Iterator[Mistake]:
+    yield from needs("repository")(source, field)
+    yield from descending_path(source.get("directory", ""), f"{field}.directory")
 
 
 def _image(source: Json, field: str, *, is_pod: bool) -> Iterator[Mistake]:
@@ -297,55 +293,27 @@ def _image(source: Json, field: str, *, is_pod: bool) -> Iterator[Mistake]:
         yield unsupported(f"{field}.pullPolicy", policy, PULL_POLICIES)
 
 
-def _csi(source: Json, field: str) -> Iterator[Mistake]:
-    if not source.get("driver"):
-        yield required(f"{field}.driver")
-    secret = source.get("nodePublishSecretRef")
-    if secret is not None and not secret.get("name"):
-        yield required(f"{field}.nodePublishSecretRef.name")
-
-
-def _needs(*keys: str) -> Check:
-    """The fields without which a source means nothing."""
-
-    def check(source: Json, field: str) -> Iterator[Mistake]:
-        yield from (required(f"{field}.{key}") for key in keys if not source.get(key))
-
-    return check
+def _foreign(*names: str) -> dict[str, Check]:
+    return {name: FOREIGN_SOURCES[name] for name in names}
 
 
 # In upstream's order: of two sources in one volume the first of this list is the one that counts.
 _CHECKS: Final[dict[str, Check]] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
-    "gitRepo": _needs("repository"),
-    "gcePersistentDisk": _needs("pdName"),
-    "awsElasticBlockStore": _needs("volumeID"),
+    "gitRepo": _git,
+    **_foreign("gcePersistentDisk", "awsElasticBlockStore"),
     "secret": _named_files("secretName"),
-    "nfs": _needs("server", "path"),
-    "iscsi": _needs("targetPortal", "iqn"),
-    "glusterfs": _needs("endpoints", "path"),
-    "flocker": _needs(),
-    "persistentVolumeClaim": _needs("claimName"),
-    "rbd": _needs("monitors", "image"),
-    "cinder": _needs("volumeID"),
-    "cephfs": _needs("monitors"),
-    "quobyte": _needs("registry", "volume"),
+    **_foreign("nfs", "iscsi", "glusterfs", "flocker"),
+    "persistentVolumeClaim": needs("claimName"),
+    **_foreign("rbd", "cinder", "cephfs", "quobyte"),
     "downwardAPI": _downward,
-    "fc": _needs(),
-    "flexVolume": _needs("driver"),
+    **_foreign("fc", "flexVolume"),
     "configMap": _named_files("name"),
-    "azureFile": _needs("secretName", "shareName"),
-    "vsphereVolume": _needs("volumePath"),
-    "photonPersistentDisk": _needs("pdID"),
-    "portworxVolume": _needs("volumeID"),
-    "azureDisk": _needs("diskName", "diskURI"),
-    "storageos": _needs("volumeName"),
+    **_foreign("azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos"),
     "projected": _projected,
-    "scaleIO": _needs("gateway", "system", "volumeName"),
-    "csi": _csi,
-    "ephemeral": _needs("volumeClaimTemplate"),
-    "image": _needs(),
+    **_foreign("scaleIO", "csi", "ephemeral"),
+    "image": needs(),
 }
 # As upstream's complaint spells them.
 _MISSPELT: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}

@@ -357,7 +357,8 @@ def test_volume_claims_are_refused_aloud(kubeconfig: Path) -> None:
 
     async def scene(ground: Playground) -> None:
         client, space = ground.client, ground.namespace
-        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = {"metadata": {"name": "data"}, "spec": wanted}
         await _stateful_set(ground, 1, volumeClaimTemplates=[claim])
         async with controlled(client, STATEFUL):
             why = "volumeClaimTemplates are not supported, use the volumes of the template"

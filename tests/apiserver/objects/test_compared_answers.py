@@ -209,7 +209,8 @@ def test_the_number_of_a_template_is_no_part_of_the_metadata_alone(api: Served) 
 
 
 def test_a_claim_in_a_stateful_set_says_what_it_is(api: Served) -> None:
-    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "v"}, "spec": wanted}
     spec = {**DAEMONS["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
     made = api.post(f"{APPS}/statefulsets", {"metadata": {"name": "s"}, "spec": spec}).body
     answer = api("PUT", f"{APPS}/statefulsets/s", made, query="fieldValidation=Strict")

@@ -68,9 +68,7 @@ def test_an_address_stays(api: Served) -> None:
     assert api.post(SERVICES, service(clusterIP="10.0.0.5")).body["spec"]["clusterIPs"] == ["10.0.0.5"]
     answer = api.patch(f"{SERVICES}/web", {"spec": {"clusterIP": "10.0.0.6", "clusterIPs": ["10.0.0.6"]}})
     assert answer.message.endswith('spec.clusterIPs[0]: Invalid value: ["10.0.0.6"]: may not change once set')
-    assert (
-        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}).code == 200
-    )
+    assert api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": {}}}).code == 200
     assert api("DELETE", f"{SERVICES}/web").body["metadata"]["name"] == "web"
 
 

@@ -521,7 +521,8 @@ def test_how_many_pods_of_a_set_may_be_missing_is_not_kept(api: Served) -> None:
 
 
 def test_claims_of_a_set_are_whole(api: Served) -> None:
-    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "v"}, "spec": wanted}
     spec = {**WORKLOAD, "volumeClaimTemplates": [claim]}
     made = api.post(f"{SETS}/statefulsets", {"metadata": {"name": "s"}, "spec": spec}).body
     found = made["spec"]["volumeClaimTemplates"][0]

@@ -35,7 +35,7 @@ from jettison.apiserver.objects.runtime_classes import check_overhead, give_clas
 from jettison.apiserver.storage.store import Store
 from jettison.clock import Clock
 from jettison.engine.numbers.strconv import quote
-from jettison.errors import InputError
+from jettison.errors import ApiError, InputError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
 from jettison.manifests.pods import is_mirror
 
@@ -164,6 +164,8 @@ class Admission:
         class_name = spec.get("runtimeClassName")
         if class_name is None:
             return None
+        if not class_name:
+            raise ApiError("resource name may not be empty")
         found = self._store.head(RUNTIME_CLASSES, "", class_name)
         if found is None:
             raise forbidden(PODS, name, f"pod rejected: RuntimeClass {quote(class_name)} not found")

@@ -310,7 +310,9 @@ def default_daemon_set(value: Json) -> None:
 
 def default_job(value: Json) -> None:
     """One pod, tried seven times. With rules for failures a pod is replaced only when it is known how it ended."""
-    spec = value["spec"]
+    spec, metadata = value["spec"], value["metadata"]
+    if (labels := spec["template"]["metadata"].get("labels")) and not metadata.get("labels"):
+        metadata["labels"] = labels
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)

@@ -71,6 +71,7 @@ from jettison.apiserver.objects.validation.services import (
     validate_endpoints,
     validate_endpoints_update,
     validate_service,
+    validate_service_status,
     validate_service_update,
     warn_changed_service,
     warn_changed_slice,
@@ -150,6 +151,11 @@ def _whole_metadata(rule: NameRule = subdomain_name) -> Callable[[Json, Json], I
         return validate_known_metadata(new, rule)
 
     return check
+
+
+def _own_metadata(metadata: Json, rule: NameRule) -> Iterable[Mistake]:
+    """Surprise: what the name of a ReplicationController is generated from is not looked at."""
+    return validate_known_metadata({key: value for key, value in metadata.items() if key != "generateName"}, rule)
 
 
 def _no_change_warning(new: Json, old: Json) -> Iterable[str]:
@@ -242,6 +248,7 @@ def _default_namespace(namespace: Json) -> None:
     metadata = namespace["metadata"]
     if name := metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": name}
+    namespace["status"] = {**(namespace.get("status") or {}), "phase": namespace["status"].get("phase") or "Active"}
 
 
 def _prepare_namespace(namespace: Json) -> None:
@@ -268,7 +275,8 @@ def _prepare_job(job: Json) -> None:
     selector = spec.get("selector") or {}
     matched = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
     spec["selector"] = {**selector, "matchLabels": dict(sorted(matched.items()))}
-    if not job["metadata"].get("labels"):
+    # Those that it has from the template, too, are the template's.
+    if not job["metadata"].get("labels") or job["metadata"]["labels"] is labels:
         job["metadata"]["labels"] = spec["template"]["metadata"]["labels"]
 
 
@@ -345,6 +353,19 @@ def _number_template(value: Json, number: int) -> None:
     """How often the template has changed, where old clients look for it."""
     annotations = value["metadata"].get("annotations") or {}
     value["metadata"]["annotations"] = {**annotations, TEMPLATE_NUMBER: str(number)}
+
+
+def _prepare_slice(value: Json) -> None:
+    """Without a field of the old version, which this one does not write; a list without elements is null."""
+    for key in ("endpoints", "ports"):
+        value[key] = value.get(key) or None
+    for each in value["endpoints"] or ():
+        each.pop("deprecatedTopology", None)
+
+
+def _change_slice(value: Json, old: Json) -> None:
+    if value.get("endpoints") != old.get("endpoints") or not value.get("ports"):
+        _prepare_slice(value)
 
 
 def _default_budget(budget: Json) -> None:
@@ -455,6 +476,7 @@ REPLICATION_CONTROLLER_RULES: Final = Rules(
     warn=warn_template(warn_pods_names),
     default=default_replication_controller,
     prepare=_fresh_status("ReplicationControllerStatus"),
+    validate_new_metadata=_own_metadata,
     validate=validate_replication_controller,
     validate_update=validate_replication_controller_update,
     validate_status=replicas_status_check("ReplicationController"),
@@ -488,6 +510,7 @@ SERVICE_RULES: Final = Rules(
     name=label_name,
     validate=validate_service,
     validate_update=validate_service_update,
+    validate_status=validate_service_status,
     warn=warn_service,
     warn_change=_as_new(warn_changed_service),
 )
@@ -495,11 +518,14 @@ ENDPOINTS_RULES: Final = Rules(
     default=default_endpoints,
     validate=validate_endpoints,
     validate_update=validate_endpoints_update,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
     warn=warn_endpoints,
     warn_change=_as_new(warn_endpoints),
 )
 ENDPOINT_SLICE_RULES: Final = Rules(
     default=default_endpoint_slice,
+    prepare=_prepare_slice,
+    prepare_change=_change_slice,
     validate=validate_endpoint_slice,
     validate_update=validate_endpoint_slice_update,
     warn=warn_endpoint_slice,
@@ -545,4 +571,8 @@ ACCOUNT_RULES: Final = Rules(
     warn=warn_account,
     warn_change=warn_changed_account,
 )
-REVISION_RULES: Final = Rules(validate=validate_revision, validate_update=validate_revision_update)
+REVISION_RULES: Final = Rules(
+    validate=validate_revision,
+    validate_update=validate_revision_update,
+    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+)

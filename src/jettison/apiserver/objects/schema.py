@@ -117,7 +117,17 @@ def read_document(kind: str, document: Any, *, is_converted: bool = False) -> tu
     if isinstance(given, dict) and given.get("managedFields") == []:
         # Unlike no list at all, an empty one takes the fields from their owners.
         metadata["managedFields"] = []
+    if _names_no_label(document):
+        # A template with an empty set of labels is refused in other words than one without.
+        value["spec"]["template"]["metadata"]["labels"] = {}
     return value, notes.unknown
+
+
+def _names_no_label(document: Json) -> bool:
+    found: Any = document
+    for key in ("spec", "template", "metadata", "labels"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return bool(found == {})
 
 
 def empty_struct(name: str) -> Json:

@@ -67,6 +67,7 @@ _CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "Pre
 _GROUP_VERSION = "meta.k8s.io/v1"
 
 
+_SCALES = "scales.autoscaling"
 _ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
@@ -406,6 +407,9 @@ def render(
         for each in objects
     ]
     columns = _columns(printer.columns) if has_columns else None
+    if columns is not None and resource.qualified == _SCALES:
+        # Only here the first column does not say that it holds names.
+        columns = [{**each, "format": ""} for each in columns]
     head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
     return {**head, "columnDefinitions": columns, "rows": rows}
 

@@ -35,12 +35,31 @@ _OUTDATED: Final = "the object has been modified; please apply your changes to t
 _KEPT: Final = ("uid", "deletionGracePeriodSeconds", "name", "namespace")
 # As above, and what a client says instead is ignored.
 _FIXED: Final = ("resourceVersion", "generation", "creationTimestamp")
+# Kinds that are stored under other names than their own in Kubernetes: nodes were called minions once.
+_STORED_AS: Final = {
+    "Node": "minions",
+    "ReplicationController": "controllers",
+    "Service": "services/specs",
+    "Endpoints": "services/endpoints",
+}
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, admit: Callable[[Json], None]) -> Json:
-    """A new object, ready to be stored; `admit` has its say between the defaults and the validation."""
+def prepare_new(
+    resource: Resource,
+    value: Json,
+    namespace: str,
+    now_ns: int,
+    admit: Callable[[Json], None],
+    *,
+    is_posted: bool = True,
+) -> Json:
+    """A new object, ready to be stored; `admit` has its say between the defaults and the validation.
+
+    What a client says of its deletion is forgotten only where it is posted: so does Kubernetes.
+    """
     metadata = value["metadata"]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "generation"):
+    for key in ("managedFields", "selfLink", *(_DELETION if is_posted else ())):
         metadata.pop(key, None)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = _generated(metadata["generateName"])
@@ -62,6 +81,7 @@ def prepare_new(resource: Resource, value: Json, namespace: str, now_ns: int, ad
         mistakes = first_of(validate_metadata(metadata, path_segment_name))
     if mistakes:
         raise refusal(_refusing_group(resource), resource.kind, metadata.get("name", ""), mistakes)
+    _drop_empty_labels(value)
     return value
 
 
@@ -75,9 +95,15 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
     rules.default(new)
     former = old["metadata"]
     metadata = _kept_metadata(new["metadata"], former)
+    if not resource.is_namespaced:
+        metadata.pop("namespace", None)
     if part == "status":
         for key in rules.kept_by_status:
             _take(metadata, former, key)
+        if inner := resource.inner_annotation:
+            # A part of the spec, whatever it looks like.
+            metadata["annotations"] = dict(metadata.get("annotations") or {})
+            _take(metadata["annotations"], former.get("annotations") or {}, inner)
         rules.complete_status(new["status"], old["status"])
         changed = {**old, "metadata": metadata, "status": new["status"]}
         admit(changed)
@@ -101,7 +127,15 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
     mistakes = first_of(_common_mistakes(metadata, former), *(check(metadata, former) for check in own), rest)
     if mistakes:
         raise refusal(_refusing_group(resource), resource.kind, former["name"], mistakes)
+    _drop_empty_labels(changed)
     return changed
+
+
+def _drop_empty_labels(value: Json) -> None:
+    """Validation has told an empty set of labels of a template from none; nothing else does."""
+    template = (value.get("spec") or {}).get("template")
+    if template is not None and (template.get("metadata") or {}).get("labels") == {}:
+        del template["metadata"]["labels"]
 
 
 def _refusing_group(resource: Resource) -> str:
@@ -203,8 +237,7 @@ def _check_same(
     given, current = metadata.get(field, ""), old["metadata"][field]
     if given not in ("", current):
         key = "/".join(part for part in (old["metadata"].get("namespace", ""), old["metadata"]["name"]) if part)
-        # Nodes were called minions once, and are still stored under that name in Kubernetes.
-        plural = "minions" if resource.kind == "Node" else resource.plural
+        plural = _STORED_AS.get(resource.kind, resource.plural)
         why = f"Precondition failed: {title} in precondition: {given}, {title} in object meta: {current}"
         where = f"Code: 4, Key: {root}/{plural}/{key}, ResourceVersion: 0"
         text = f"StorageError: invalid object, {where}, AdditionalErrorMsg: {why}"

@@ -95,11 +95,17 @@ def validate_pair(texts: list[str], shown: Any, field: str) -> Iterator[Mistake]
         yield invalid(field, shown, "may specify no more than one IP for each IP family")
 
 
+def validate_range(text: str, field: str) -> Iterator[Mistake]:
+    """A range of addresses, named by any of them."""
+    if read_network(text) is None:
+        yield invalid(field, text, _NETWORK_RULE)
+
+
 def validate_network(text: str, field: str) -> Iterator[Mistake]:
     """A range of addresses, named by its first one."""
     network = read_network(text)
     if network is None:
-        yield invalid(field, text, _NETWORK_RULE)
+        yield from validate_range(text, field)
     elif read_address(text.partition("/")[0]) != network.network_address:
         yield invalid(field, text, "must not have bits set beyond the prefix length")
 

@@ -196,10 +196,10 @@ def _validate_format(key: str, text: str, completions: int) -> Iterator[Mistake]
 
 def _validate_criteria(change: _Change) -> Iterator[Mistake]:
     status = change.new
-    terminating, ready = status.get("terminating", 0), status.get("ready", 0)
+    terminating, ready = status.get("terminating", 0), status.get("ready")
     if (change.becomes_finished or change.differs("terminating")) and change.is_finished and terminating > 0:
         yield invalid("status.terminating", terminating, "terminating>0 is invalid for finished job")
-    if change.differs("ready", "active") and ready > status.get("active", 0):
+    if change.differs("ready", "active") and ready is not None and ready > status.get("active", 0):
         yield invalid("status.ready", ready, "cannot set more ready pods than active")
     if change.has("SuccessCriteriaMet"):
         if change.has("Failed"):

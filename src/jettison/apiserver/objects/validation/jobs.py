@@ -344,6 +344,4 @@ def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[Mistake]:
 
 def _template_value(template: Json) -> Json:
     """As Go has it inside: the fields of the metadata, and the spec beside them."""
-    metadata = template["metadata"]
-    maps = {key: sorted_labels(metadata[key]) for key in ("labels", "annotations") if metadata.get(key)}
-    return {**maps, "Spec": spec_value(template["spec"])}
+    return {**go_value("ObjectMeta", template["metadata"]), "Spec": spec_value(template["spec"])}

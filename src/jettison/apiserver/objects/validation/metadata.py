@@ -89,6 +89,8 @@ def validate_metadata(metadata: Json, name_rule: NameRule) -> Iterator[Mistake]:
         yield required("metadata.name", "name or generateName is required")
     else:
         yield from (invalid("metadata.name", name, why) for why in name_rule(name))
+    if metadata.get("generation", 0) < 0:
+        yield invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
     yield from validate_labels(metadata.get("labels") or {}, "metadata.labels")
     yield from validate_annotations(metadata.get("annotations") or {})
     yield from _owners(metadata.get("ownerReferences") or ())

@@ -109,7 +109,7 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
         yield from validate_tolerations(spec.get("tolerations") or [], "spec.tolerations")
     else:
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-    for index, gate in enumerate(gates_of(spec)):
+    for gate, index in {gate: index for index, gate in enumerate(gates_of(spec))}.items():
         if gate not in gates_of(former):
             why = f"only deletion is allowed, but found new scheduling gate '{gate}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", why)

@@ -11,6 +11,7 @@ from jettison.apiserver.objects.validation.addresses import (
     network_warnings,
     read_address,
     validate_address,
+    validate_range,
 )
 from jettison.apiserver.objects.validation.containers import one_of, port_or_name
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_labels
@@ -35,6 +36,7 @@ _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _POLICIES: Final = ("Cluster", "Local")
 _DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_MODES: Final = ("Proxy", "VIP")
 _FAMILIES: Final = ("IPv4", "IPv6")
 _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 _PORT_RULE: Final = "must be between 1 and 65535, inclusive"
@@ -69,13 +71,9 @@ def validate_service(service: Json) -> Iterator[Mistake]:
         yield from _validate_reachable(text, f"spec.externalIPs[{index}]")
     yield from one_of(spec, "type", "spec", _TYPES)
     yield from _validate_port_numbers(ports, kind)
-    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
-        yield forbidden("spec.LoadBalancerSourceRanges", "may only be used when `type` is 'LoadBalancer'")
-    if "allocateLoadBalancerNodePorts" in spec and kind != "LoadBalancer":
-        yield forbidden("spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'")
-    for key in ("externalTrafficPolicy", "internalTrafficPolicy"):
-        if spec.get(key) and spec[key] not in _POLICIES:
-            yield unsupported(f"spec.{key}", spec[key], _POLICIES)
+    yield from _validate_balancing(spec)
+    if spec.get("internalTrafficPolicy", "Local") not in _POLICIES:
+        yield unsupported("spec.internalTrafficPolicy", spec["internalTrafficPolicy"], _POLICIES)
     if spec.get("trafficDistribution", "PreferClose") not in _DISTRIBUTIONS:
         yield unsupported("spec.trafficDistribution", spec["trafficDistribution"], _DISTRIBUTIONS)
 
@@ -267,6 +265,15 @@ def _validate_affinity(spec: Json) -> Iterator[Mistake]:
 
 
 def _validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
+    if spec.get("type") == "ExternalName":
+        return
+    first, listed = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if first and not listed:
+        yield required("spec.clusterIPs")
+    elif first and first != listed[0]:
+        yield invalid("spec.clusterIPs", listed, "first value must match `clusterIP`")
+    elif listed and not first:
+        yield invalid("spec.clusterIPs", listed, "must be empty when `clusterIP` is not specified")
     for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in _FAMILIES:
             yield unsupported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
@@ -274,20 +281,70 @@ def _validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
             yield duplicate(f"spec.ipFamilies[{index}]", family)
     if spec.get("ipFamilyPolicy", "SingleStack") not in _FAMILY_POLICIES:
         yield unsupported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES)
-    listed = spec.get("clusterIPs") or []
-    if spec.get("clusterIP", "") != (listed[0] if listed else ""):
-        why = (
-            "first value must match `clusterIP`"
-            if spec.get("clusterIP")
-            else "must be empty when `clusterIP` is not specified"
-        )
-        yield invalid("spec.clusterIPs", listed, why)
     for index, text in enumerate(listed):
-        if text == "None":
-            if index:
-                yield invalid(f"spec.clusterIPs[{index}]", text, "'None' must be the first and only value")
-        else:
+        if text != "None" or index:
             yield from validate_address(text, f"spec.clusterIPs[{index}]")
+        elif len(listed) > 1:
+            yield invalid("spec.clusterIPs", listed, "'None' must be the first and only value")
+    if len(listed) > 2:
+        yield invalid("spec.clusterIPs", listed, "may only hold up to 2 values")
+
+
+def _is_open(spec: Json) -> bool:
+    """Whether clients outside the cluster reach it."""
+    kind = spec.get("type")
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _validate_balancing(spec: Json) -> Iterator[Mistake]:
+    """What only a service with a load balancer has, and what only one that is open to the outside has."""
+    is_balanced, only = spec.get("type") == "LoadBalancer", "may only be used when `type` is 'LoadBalancer'"
+    if ranges := spec.get("loadBalancerSourceRanges"):
+        if not is_balanced:
+            yield forbidden("spec.LoadBalancerSourceRanges", only)
+        for index, text in enumerate(ranges):
+            yield from validate_range(text.strip(), f"spec.LoadBalancerSourceRanges[{index}]")
+    if not is_balanced and "allocateLoadBalancerNodePorts" in spec:
+        yield forbidden("spec.allocateLoadBalancerNodePorts", only)
+    if (name := spec.get("loadBalancerClass")) is not None:
+        if is_balanced:
+            yield from (invalid("spec.loadBalancerClass", name, why) for why in label_key_complaints(name))
+        else:
+            yield forbidden("spec.loadBalancerClass", only)
+    policy, port = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+    if not _is_open(spec):
+        if policy:
+            why = "may only be set for externally-accessible services"
+            yield invalid("spec.externalTrafficPolicy", policy, why)
+    elif policy not in _POLICIES:
+        yield unsupported("spec.externalTrafficPolicy", policy, _POLICIES)
+    if is_balanced and policy == "Local":
+        if port and not 0 < port < 65536:
+            yield invalid("spec.healthCheckNodePort", port, _PORT_RULE)
+    elif port:
+        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield invalid("spec.healthCheckNodePort", port, why)
+
+
+def validate_service_status(new: Json, old: Json) -> Iterator[Mistake]:
+    """Where its load balancer is reached."""
+    ways, where = new["status"]["loadBalancer"].get("ingress") or (), "status.loadBalancer.ingress"
+    if ways and new["spec"].get("type") != "LoadBalancer":
+        yield forbidden(where, "may only be used when `spec.type` is 'LoadBalancer'")
+        return
+    former = [each.get("ip", "") for each in old["status"]["loadBalancer"].get("ingress") or ()]
+    for index, way in enumerate(ways):
+        field, mode, host = f"{where}[{index}]", way.get("ipMode"), way.get("hostname")
+        if way.get("ip"):
+            yield from validate_address(way["ip"], f"{field}.ip", former)
+        elif mode is not None:
+            yield forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set")
+        if way.get("ip") and mode is not None and mode not in _MODES:
+            yield unsupported(f"{field}.ipMode", mode, _MODES)
+        if host:
+            yield from (invalid(f"{field}.hostname", host, why) for why in subdomain_name(host))
+            if read_address(host) is not None:
+                yield invalid(f"{field}.hostname", host, "must be a DNS name, not an IP address")
 
 
 def _validate_reachable(text: str, field: str) -> Iterator[Mistake]:
@@ -352,6 +409,12 @@ def _validate_endpoint_port(port: Json, field: str, *, needs_name: bool) -> Iter
     if not 1 <= port["port"] <= 65535:
         yield invalid(f"{field}.port", port["port"], _PORT_RULE)
     yield from one_of(port, "protocol", field, _PROTOCOLS)
+    yield from _validate_app_protocol(port, field)
+
+
+def _validate_app_protocol(port: Json, field: str) -> Iterator[Mistake]:
+    if (protocol := port.get("appProtocol")) is not None:
+        yield from (invalid(f"{field}.appProtocol", protocol, why) for why in label_key_complaints(protocol))
 
 
 def validate_endpoint_slice(value: Json) -> Iterator[Mistake]:
@@ -390,9 +453,9 @@ def _validate_slice_ports(ports: list[Json]) -> Iterator[Mistake]:
         if name in names:
             yield duplicate(f"{where}.name", name)
         names.add(name)
-        yield from one_of(port, "protocol", where, _PROTOCOLS)
-        if (protocol := port.get("appProtocol")) is not None:
-            yield from (invalid(f"{where}.appProtocol", protocol, why) for why in label_key_complaints(protocol))
+        if port.get("protocol", "") not in _PROTOCOLS:
+            yield unsupported(f"{where}.protocol", port.get("protocol", ""), _PROTOCOLS)
+        yield from _validate_app_protocol(port, where)
 
 
 def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistake]:

@@ -18,6 +18,7 @@ from jettison.apiserver.objects.validation.metadata import (
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.pod_specs import validate_pod_spec
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
+from jettison.apiserver.objects.validation.volume_sources import validate_claim_spec
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.errors import InputError
 
@@ -74,8 +75,8 @@ def validate_replication_controller(controller: Json) -> Iterator[Mistake]:
     if template is None:
         yield required("spec.template")
         return
-    labels = template["metadata"].get("labels") or {}
-    if not selector.items() <= labels.items():
+    labels = template["metadata"].get("labels")
+    if not selector.items() <= (labels or {}).items():
         yield _mismatch(labels)
     yield from validate_template(template, "spec.template")
     yield from _runs_for_ever(template, "ReplicationController")
@@ -196,13 +197,27 @@ def _validate_stateful_spec(spec: Json, *, is_new: bool) -> Iterator[Mistake]:
         if retention and retention.get(key, "") not in ("Retain", "Delete"):
             field = f"spec.persistentVolumeClaimRetentionPolicy.{key}"
             yield unsupported(field, retention.get(key, ""), ("Retain", "Delete"))
+    for index, claim in enumerate((spec.get("volumeClaimTemplates") or ()) if is_new else ()):
+        yield from validate_claim_spec(claim["spec"], f"spec.volumeClaimTemplates[{index}].spec")
     yield from _not_negative(spec, "replicas", "minReadySeconds")
     start = (spec.get("ordinals") or {}).get("start", 0)
     if start < 0:
         yield invalid("spec.ordinals.start", start, NOT_NEGATIVE)
     if is_new and spec.get("serviceName"):
         yield from (invalid("spec.serviceName", spec["serviceName"], why) for why in label_name(spec["serviceName"]))
-    yield from _validate_pods(spec, "statefulset", "", owner="StatefulSet")
+    yield from _validate_pods({**spec, "template": _named_template(spec)}, "statefulset", "", owner="StatefulSet")
+
+
+def _named_template(spec: Json) -> Json:
+    """The template with the volumes of the claims; names that the controller replaces do not count."""
+    pod = {key: value for key, value in spec["template"]["spec"].items() if key not in ("subdomain", "hostname")}
+    names = dict.fromkeys(
+        (claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()
+    )
+    if names:
+        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        pod["volumes"] = [*claimed, *(each for each in pod.get("volumes") or () if each["name"] not in names)]
+    return {**spec["template"], "spec": pod}
 
 
 def _validate_stateful_strategy(strategy: Json) -> Iterator[Mistake]:
@@ -299,7 +314,7 @@ def _unfit_selector(selector: Json | None, why: str) -> Mistake:
 
 def _mismatch(labels: dict[str, str] | None) -> Mistake:
     why = "`selector` does not match template `labels`"
-    return invalid("spec.template.metadata.labels", sorted_labels(labels or {}), why)
+    return invalid("spec.template.metadata.labels", None if labels is None else sorted_labels(labels), why)
 
 
 def _is_empty(selector: Json) -> bool:
@@ -365,6 +380,8 @@ def validate_template(template: Json, field: str, times: int = 1) -> Iterator[Mi
         yield from validate_annotations(annotations, f"{field}.annotations")
         if number == 0:
             yield from validate_pod_spec(template["spec"], f"{field}.spec")
+            if template["spec"].get("ephemeralContainers"):
+                yield forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def selects(selector: Json | None, labels: dict[str, str]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, PODS, STRATEGIC, Answer, Served, pod_document
+from tests.apiserver.served import APPLY, BUDGETS, JSON_PATCH, MERGE, PODS, STRATEGIC, Answer, Served, pod_document
 
 Json = dict[str, Any]
 
@@ -296,3 +296,245 @@ def test_a_certificate_that_is_none(api: Served) -> None:
 )
 def test_a_token_is_looked_at_first(api: Served, query: str, message: str) -> None:
     assert api.get(PODS, query=query).message == f"invalid continue token: {message}"
+
+
+def changed(api: Served, patch: Any, kind: str = STRATEGIC, query: str = "") -> tuple[int, str]:
+    metadata = {"name": "q", "labels": {"a": "b"}, "finalizers": ["a/b"]}
+    api.post(PODS, {"metadata": metadata, "spec": TEMPLATE["spec"]})
+    answer = api.patch(f"{PODS}/q", patch, kind, query=query)
+    return answer.code, answer.body.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        # A null where there is nothing to remove is not shown.
+        (
+            {"spec": {"hostname": {"a": None}}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[spec:map[hostname:map[]]]": unrecognized type: string',
+        ),
+        (
+            {"metadata": {"finalizers": 2**63}},
+            422,
+            (
+                ' "" is invalid: patch: Invalid value: "map[metadata:map[finalizers:9.223372036854776e+18]]": '
+                "cannot restore slice from float64"
+            ),
+        ),
+        (
+            {"metadata": {"$setElementOrder/containers": ["a"]}},
+            500,
+            'unable to find api field in struct ObjectMeta for the json field "containers"',
+        ),
+        ({"spec": {"$setElementOrder/containers": "a"}}, 500, "expected a []interface {}, but received a string"),
+        (
+            {"metadata": {"labels": {"$setElementOrder/x": ["a"]}}},
+            500,
+            "merging an object in json but data type is not struct, instead is: map",
+        ),
+        ({"$deleteFromPrimitiveList/finalizers": [{"a": "b"}]}, 200, ""),
+        (
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": [{}]}},
+            500,
+            "list element types are not identical: [[a/b] [map[]]]",
+        ),
+    ],
+)
+def test_strategic_patches(api: Served, patch: Json, code: int, message: str) -> None:
+    assert changed(api, patch) == (code, message)
+
+
+def test_a_patch_is_shown_with_the_escapes_of_its_client(api: Served) -> None:
+    code, message = changed(api, b'{"spec":{"hostname":{"a":"\\u00e9\xc3\xa9<"}}}', MERGE)
+    assert (code, r"\"hostname\":{\"a\":\"\\u00e9é\\u003c\"}" in message) == (422, True), message
+
+
+def test_a_patch_may_look_at_the_owners_of_fields(api: Served) -> None:
+    look = [{"op": "test", "path": "/metadata/managedFields/0/operation", "value": "Update"}]
+    assert changed(api, look, JSON_PATCH)[0] == 200
+
+
+def test_a_merge_patch_that_is_not_looked_at_beforehand(api: Served) -> None:
+    assert changed(api, b'{"spec":', MERGE, "fieldValidation=Ignore") == (400, "Invalid JSON Patch")
+
+
+@pytest.mark.parametrize("path", [PODS, f"{PODS}/q", NODES])
+@pytest.mark.parametrize("token", ["admin", ""])
+def test_a_timeout_that_is_none_is_refused_before_anything_else(api: Served, path: str, token: str) -> None:
+    answer = api.get(path, query="timeout=bad", token=token)
+    why = 'time: invalid duration "bad"'
+    assert (answer.code, answer.message) == (400, f"invalid timeout specified in the request URL - {why}")
+
+
+def test_a_watch_has_no_timeout_of_that_name(api: Served) -> None:
+    assert api.get(PODS, query="watch=1&timeoutSeconds=1&resourceVersion=0&timeout=bad").code == 200
+
+
+def applied(api: Served, path: str, value: Json) -> tuple[int, str]:
+    answer = api.patch(path, {"apiVersion": "v1", **value}, APPLY, query="fieldManager=m")
+    return answer.code, answer.message
+
+
+def test_the_order_in_which_an_apply_is_looked_at(api: Served) -> None:
+    twice = {"kind": "Pod", "metadata": {"managedFields": [{}], "finalizers": ["a/b", "a/b"]}}
+    assert applied(api, f"{PODS}/p", twice) == (400, "metadata.managedFields must be nil")
+    account = {"kind": "ServiceAccount", "secrets": [{"kind": "x"}]}
+    keys = 'omits all key fields ["name"] (and doesn\'t have default values for any key fields)'
+    assert applied(api, "/api/v1/namespaces/default/serviceaccounts/s", account) == (
+        500,
+        (
+            "failed to create typed patch object (/; /v1, Kind=ServiceAccount): "
+            f".secrets: element 0: associative list with keys has an element that {keys}"
+        ),
+    )
+    code, message = applied(api, f"{PODS}/p", {"kind": "Pod", "metadata": {"uid": "u"}})
+    assert (code, message.partition(": ")[2]) == (
+        409,
+        "uid mismatch: the provided object specified uid u, and no existing object was found",
+    )
+
+
+def test_the_generation_of_kinds_that_do_not_count_it_is_the_clients(api: Served) -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+    assert api.post(maps, {"metadata": {"name": "c", "generation": 7}}).body["metadata"]["generation"] == 7
+    assert causes(api.post(maps, {"metadata": {"name": "d", "generation": -1}})) == [
+        "metadata.generation: Invalid value: -1: must be greater than or equal to 0"
+    ]
+
+
+def test_an_object_that_a_put_makes_keeps_what_is_said_of_its_deletion(api: Served) -> None:
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    metadata = {"name": "l", "deletionGracePeriodSeconds": 5}
+    assert api("PUT", f"{leases}/l", {"metadata": metadata}).body["metadata"]["deletionGracePeriodSeconds"] == 5
+    made = api.post(leases, {"metadata": {**metadata, "name": "m"}}).body
+    assert "deletionGracePeriodSeconds" not in made["metadata"]
+
+
+def test_a_watch_of_endpoints_is_warned_of(api: Served) -> None:
+    path = "/api/v1/namespaces/default/endpoints"
+    watched = api.get(path, query="watch=1&timeoutSeconds=1")
+    assert watched.headers["warning"].startswith('299 - "v1 Endpoints is deprecated in v1.33+')
+    assert "warning" not in api.patch(f"{path}/x", {}, "text/plain").headers
+
+
+def test_a_watch_of_metadata_as_a_list_ends_where_the_first_object_is_due(api: Served) -> None:
+    api.pod("p")
+    accept = METADATA.replace("PartialObjectMetadata", "PartialObjectMetadataList")
+    answer = api.get(PODS, query="watch=1&timeoutSeconds=30", accept=accept)
+    assert (answer.code, answer.content) == (200, b"")
+
+
+def test_jobs_of_which_nothing_has_succeeded(api: Served) -> None:
+    path = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
+    api.post(path, {"metadata": {"name": "j"}, "spec": {"template": template}})
+    labels = api.patch(f"{path}/j", {"metadata": {"labels": None}}).body["metadata"]["labels"]
+    assert labels["job-name"] == "j"  # those of its template
+    found = {text: api.get(path, query=f"fieldSelector=status.successful{text}").body["items"] for text in ("=0", "=1")}
+    assert [len(items) for items in found.values()] == [1, 0]
+
+
+def test_services(api: Served) -> None:
+    path, only = "/api/v1/namespaces/default/services", "may only be used when `type` is 'LoadBalancer'"
+    spec = {
+        "clusterIP": "None", "ports": [{"port": 80}], "loadBalancerSourceRanges": ["x"], "loadBalancerClass": "a",
+        "externalTrafficPolicy": "Local", "healthCheckNodePort": 5, "allocateLoadBalancerNodePorts": True,
+    }  # fmt: skip
+    ranges = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+    assert causes(api.post(path, {"metadata": {"name": "s"}, "spec": spec})) == [
+        f"spec.LoadBalancerSourceRanges: Forbidden: {only}",
+        f'spec.LoadBalancerSourceRanges[0]: Invalid value: "x": {ranges}',
+        f"spec.allocateLoadBalancerNodePorts: Forbidden: {only}",
+        f"spec.loadBalancerClass: Forbidden: {only}",
+        'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services',
+        (
+            "spec.healthCheckNodePort: Invalid value: 5: may only be set when `type` is 'LoadBalancer' and "
+            "`externalTrafficPolicy` is 'Local'"
+        ),
+    ]
+    api.post(path, {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}})
+    status = {"status": {"loadBalancer": {"ingress": [{"hostname": "h"}]}}}
+    assert causes(api.patch(f"{path}/s/status", status)) == [
+        "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"
+    ]
+
+
+def test_workloads(api: Served) -> None:
+    debugged = {"spec": {**TEMPLATE["spec"], "ephemeralContainers": [{"name": "e", "image": "i"}]}}
+    spec: Json = {"selector": {"matchLabels": {"a": "b"}}, "template": debugged}
+    assert causes(api.post(f"{APPS}/replicasets", {"metadata": {"name": "r"}, "spec": spec})) == [
+        "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+        "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+    ]
+    bare = {**spec, "template": {**TEMPLATE, "metadata": {"labels": {}}}}
+    assert causes(api.post(f"{APPS}/replicasets", {"metadata": {"name": "r"}, "spec": bare})) == [
+        "spec.template.metadata.labels: Invalid value: {}: `selector` does not match template `labels`"
+    ]
+    unlabelled = {**bare, "selector": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}}
+    made = api.post(f"{APPS}/replicasets", {"metadata": {"name": "r"}, "spec": unlabelled}).body
+    assert "labels" not in made["spec"]["template"]["metadata"]
+    mounted = {"name": "c", "image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    pod = {"containers": [mounted], "hostname": "A", "subdomain": "B"}
+    spec = {**spec, "template": {**TEMPLATE, "spec": pod}, "serviceName": "s"}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claimed = {**spec, "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": claim}]}
+    assert api.post(f"{APPS}/statefulsets", {"metadata": {"name": "s"}, "spec": claimed}).code == 201
+    empty = {**spec, "volumeClaimTemplates": [{"metadata": {"name": "d"}}]}
+    where = "spec.volumeClaimTemplates[0].spec"
+    assert causes(api.post(f"{APPS}/statefulsets", {"metadata": {"name": "t"}, "spec": empty})) == [
+        f"{where}.accessModes: Required value: at least 1 access mode is required",
+        f"{where}.resources[storage]: Required value",
+    ]
+    controllers = "/api/v1/namespaces/default/replicationcontrollers"
+    named = {"metadata": {"name": "r", "generateName": "Bad_"}, "spec": {"template": TEMPLATE}}
+    assert api.post(controllers, named).code == 201
+
+
+def test_a_status_keeps_the_number_of_a_template(api: Served) -> None:
+    api.post(f"{APPS}/daemonsets", DAEMONS)
+    status = {"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 0}
+    written = api("PUT", f"{APPS}/daemonsets/d/status", {**DAEMONS, "status": status}).body
+    assert written["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": "1"}
+
+
+def test_more_answers(api: Served) -> None:
+    classed = {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], "runtimeClassName": ""}}
+    answer = api.post(PODS, classed)
+    assert (answer.code, answer.message) == (500, "resource name may not be empty")
+    event = api.get("/api/v1/namespaces/default/events/x", query="resourceVersion=bad")
+    assert (event.code, event.message.partition(":")[0]) == (400, "invalid resource version")
+    # What is wrong with the options is told before the version is waited for.
+    listed = api.delete(PODS, {"propagationPolicy": "Bad"}, query="resourceVersion=999999999")
+    assert listed.code == 422
+    # YAML is read in the order of its keys.
+    text = b"spec: {initContainers: 1, containers: 2}\napiVersion: v1\nkind: Pod\n"
+    assert "PodSpec.spec.containers of type" in api.post(PODS, text, content_type="application/yaml").message
+    api.post(f"{APPS}/deployments", {"metadata": {"name": "d"}, "spec": DAEMONS["spec"]})
+    assert api.get(f"{APPS}/deployments/d/scale", accept=TABLE).body["columnDefinitions"][0]["format"] == ""
+    made = api.post(NODES, {"metadata": {"name": "n"}}).body
+    body = {**made, "metadata": {**made["metadata"], "namespace": "x"}}
+    assert "namespace" not in api("PUT", f"{NODES}/n", body).body["metadata"]
+    named = api.post(PODS, {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], "restartPolicy": "<"}})
+    assert causes(named)[0].startswith(r'spec.restartPolicy: Unsupported value: "\u003c": supported values:')
+    operation = api.patch(f"{NODES}/n", [{"op": 1, "path": "/x"}], JSON_PATCH, query="fieldValidation=Ignore")
+    assert operation.code == 422
+    emptied = api.post(SLICES, {"metadata": {"name": "t"}, "addressType": "IPv4", "endpoints": [], "ports": []}).body
+    assert (emptied["endpoints"], emptied["ports"]) == (None, None)
+    topology = {"addresses": ["1.2.3.4"], "deprecatedTopology": {"a": "b"}}
+    assert api.post(SLICES, {**SLICE, "endpoints": [topology]}).body["endpoints"] == [
+        {"addresses": ["1.2.3.4"], "conditions": {}}
+    ]
+
+
+def test_warnings_of_annotations_and_preferences(api: Served) -> None:
+    rule = 'non-functional in v1.27+; use the \\"seccompProfile\\" field instead'
+    keys = ("seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/c")
+    metadata = {"name": "p", "annotations": dict.fromkeys(keys, "runtime/default")}
+    told = api.post(PODS, {"metadata": metadata, "spec": TEMPLATE["spec"]}).headers["warning"]
+    assert told == ", ".join(f'299 - "metadata.annotations[{key}]: {rule}"' for key in keys)
+    term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    spec = {**TEMPLATE["spec"], "affinity": {"nodeAffinity": preferred}}
+    told = api.post(PODS, {"metadata": {"name": "q"}, "spec": spec}).headers["warning"]
+    assert "preference.matchExpressions[0].values[0]: b c is invalid, a valid label must be" in told

@@ -24,7 +24,7 @@ from jettison.apiserver.http import discovery, health
 from jettison.apiserver.http.bodies import read_object
 from jettison.apiserver.http.forms import JSON, PLAIN, YAML, check_route, form_of, wants_yaml
 from jettison.apiserver.http.presenting import Response, encode, show_document
-from jettison.apiserver.http.requests import Request, Target, method_not_allowed, write_options
+from jettison.apiserver.http.requests import Request, Target, method_not_allowed, timeout_seconds, write_options
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
 from jettison.apiserver.http.yaml_answers import yaml_of
 from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, NODES, POD_METRICS
@@ -35,6 +35,7 @@ from jettison.apiserver.verbs.eviction import Evictions, Settings
 from jettison.apiserver.verbs.log_query import LogSource
 from jettison.apiserver.verbs.node_client import NodeClient
 from jettison.apiserver.verbs.node_streams import STREAMS, NodeStreams
+from jettison.apiserver.verbs.patching import patch_type
 from jettison.apiserver.verbs.proxies import METHODS as PROXY_METHODS
 from jettison.apiserver.verbs.proxies import Proxies
 from jettison.apiserver.verbs.resource_usage import PAUSE_SECONDS, ResourceUsage
@@ -133,7 +134,8 @@ class Application:
             user = request.user
             response = await _written(request, response)
             if request.warnings:
-                response = _warned(response, request.warnings)
+                headers = [*response.headers, *_warning_headers(request.warnings)]
+                response = replace(response, headers=headers)
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
@@ -152,6 +154,8 @@ class Application:
             where = request.path + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
             why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {where}"
             return Response(500, f"Internal Server Error: {quote(where)}: {why}\n".encode(), PLAIN)
+        if "timeout" in request.parameters and not _is_long(request):
+            timeout_seconds(request)
         self._authorize(request, scope)
         if request.method == "HEAD" and request.target is not None and request.target.subresource != "proxy":
             raise method_not_allowed()
@@ -211,6 +215,8 @@ class Application:
         if request.method != "GET":
             request.body = await read_body(scope, receive, request.most_bytes)
         await self._answers.room(request.user)
+        if request.verb == "patch":
+            patch_type(request)
         request.warnings += filter(None, (target.resource.deprecation,))
         return await handler(request, target)
 
@@ -268,6 +274,7 @@ class Application:
         if target is None or "watch" not in target.resource.verbs or request.method != "GET":
             raise method_not_allowed()
         check_route(request)
+        request.warnings += filter(None, (target.resource.deprecation,))
         watcher, seconds = await open_watch(self._store, self._clock, request, target, self._watch_pace)
         request.parameters.clear()  # they would stay as long as the watch, 600 kB at most
         leaving = asyncio.create_task(_wait_for_end(receive, watcher.close))
@@ -275,7 +282,7 @@ class Application:
             # An answer that has begun cannot become an error: the connection is closed, and the client asks again.
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds + _LAST_PIECE_SECONDS):
-                    await _stream(watcher, seconds, send)
+                    await _stream(watcher, seconds, send, _warning_headers(request.warnings))
         finally:
             leaving.cancel()
             watcher.close()
@@ -299,6 +306,12 @@ class Application:
         return None
 
 
+def _is_long(request: Request) -> bool:
+    """Whether it may take as long as it likes."""
+    target = request.target
+    return request.is_watch or (target is not None and target.subresource in (*STREAMS, "log", "proxy"))
+
+
 async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: Send) -> None:
     headers = [(b"content-type", b"text/plain")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -314,10 +327,10 @@ async def _send_pieces(first: bytes, pieces: AsyncGenerator[bytes, None], send: 
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _stream(watcher: Watcher, seconds: float, send: Send) -> None:
+async def _stream(watcher: Watcher, seconds: float, send: Send, warnings: list[tuple[bytes, bytes]]) -> None:
     """The headers go first, and at once: clients take the watch as begun when they have them."""
     head: dict[str, Any] = {"type": "http.response.start", "status": 200}
-    await send({**head, "headers": [(b"content-type", b"application/json")]})
+    await send({**head, "headers": [*warnings, (b"content-type", b"application/json")]})
     async for chunk in watcher.chunks(seconds):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         # Sending to a client that has disconnected returns at once: without a turn of the loop its watch would not
@@ -345,14 +358,13 @@ def _failure(error: ApiError) -> Response:
     return Response(error.code, encode(failure_status(error)), headers=headers)
 
 
-def _warned(response: Response, warnings: list[str]) -> Response:
-    """The answer with a header for each warning. Where they are many, the beginning of each has to do, as upstream."""
+def _warning_headers(warnings: list[str]) -> list[tuple[bytes, bytes]]:
+    """A header for each warning. Where they are many, the beginning of each has to do, as upstream."""
     listed = list(dict.fromkeys(filter(None, warnings)))
     if sum(map(len, listed)) > _MOST_WARNING_CHARS:
         listed = [each[:_LONGEST_CUT_WARNING] for each in listed[: _MOST_WARNING_CHARS // _LONGEST_CUT_WARNING]]
     escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in listed)
-    headers = [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
-    return replace(response, headers=[*response.headers, *headers])
+    return [(b"warning", f'299 - "{each}"'.encode("ascii", "backslashreplace")) for each in escaped]
 
 
 async def _written(request: Request, response: Response) -> Response:

@@ -33,6 +33,7 @@ from jettison.apiserver.objects.validation.mistakes import (
     unsupported,
 )
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
+from jettison.engine.numbers.durations import parse_duration
 from jettison.engine.numbers.strconv import atoi
 from jettison.errors import ApiError, InputError
 from jettison.values import frozen
@@ -344,6 +345,16 @@ def integer(request: Request, name: str) -> int | None:
         return atoi(request.parameter(name))
     except InputError as error:
         raise bad_request(str(error).replace("strconv.Atoi", "strconv.ParseInt", 1)) from error
+
+
+def timeout_seconds(request: Request) -> float | None:
+    """How long the client is going to wait; None if it does not say."""
+    if not (text := request.parameter("timeout")):
+        return None
+    try:
+        return parse_duration(text) / 10**9
+    except InputError as error:
+        raise bad_request(f"invalid timeout specified in the request URL - {error}") from error
 
 
 def boolean(request: Request, name: str) -> bool | None:

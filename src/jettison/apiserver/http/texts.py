@@ -195,19 +195,19 @@ def parse_yaml(body: bytes) -> Any:
     """The first document of YAML as a JSON value, or an InputError."""
     try:
         found = next(iter(load_documents(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES)), None)
-        return _without_points(found)
+        return _as_json(found)
     except ManifestError as error:
         if not isinstance(error.__cause__, yaml.MarkedYAMLError):
             raise
         raise InputError(_yaml_complaint(error.__cause__)) from error
 
 
-def _without_points(value: Any) -> Any:
-    """What goes from YAML to JSON loses the point of a whole number."""
+def _as_json(value: Any) -> Any:
+    """What goes from YAML to JSON loses the point of a whole number, and its keys are sorted."""
     if isinstance(value, dict):
-        return {key: _without_points(item) for key, item in value.items()}
+        return {key: _as_json(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [_without_points(item) for item in value]
+        return [_as_json(item) for item in value]
     return int(value) if isinstance(value, float) and abs(value) < 10**21 and value == int(value) else value
 
 

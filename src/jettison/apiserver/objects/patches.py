@@ -15,9 +15,10 @@ import msgspec
 
 from jettison.apiserver.http.statuses import bad_request, undecodable_patch, unfit_patch
 from jettison.apiserver.http.texts import depth_of, go_text
+from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError
 from jettison.manifests.files.decoding import DEEPEST
-from jettison.manifests.files.kinds import Field, Type, structs
+from jettison.manifests.files.kinds import Field, structs
 
 Json = dict[str, Any]
 Fields = dict[str, Field]
@@ -238,15 +239,79 @@ def apply_strategic_patch(document: Json, patch: Any, struct: str) -> Json:
     """
     if not isinstance(patch, dict):
         raise undecodable_patch("json: cannot unmarshal array into Go value of type map[string]interface {}")
-    return _merge(document, patch, structs()[struct].fields)
+    return _merge(document, patch, struct)
 
 
-def _fields_of(kind: Type | None) -> Fields:
-    """What is known of the fields of a value; of a map of strings, nothing."""
-    return structs()[kind.base].fields if kind is not None and kind.is_struct else {}
+def left_of_strategic_patch(document: Json, patch: Json, struct: str) -> Json:
+    """The patch as upstream's merging leaves it, and then shows it: without nulls where there was nothing to remove."""
+    fields, left = _fields_of(struct), {}
+    value: Any
+    for key, value in patch.items():
+        old: Any = document.get(key)
+        field = fields.get(key)
+        if key == _RETAIN or key.startswith(_ORDER):
+            continue
+        if type(old) is not type(value):
+            left[key] = _without_nulls(value)
+        elif isinstance(old, dict):
+            left[key] = left_of_strategic_patch(old, value, _struct_of(field))
+        elif isinstance(old, list) and field is not None and field.merge_key:
+            left[key] = _left_of_elements(old, value, field)
+        else:
+            left[key] = value
+    return left
 
 
-def _merge(old: Json, patch: Json, fields: Fields) -> Json:
+def _left_of_elements(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
+    known = {_identity(each, field.merge_key): each for each in reversed(old) if isinstance(each, dict)}
+    struct = field.type.element.base if field.type.element.is_struct else ""
+    return [
+        left_of_strategic_patch(found, each, struct)
+        if isinstance(each, dict) and (found := known.get(_identity(each, field.merge_key))) is not None
+        else each
+        for each in patch
+    ]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _struct_of(field: Field | None) -> str:
+    """The name of the struct that a field is; empty for a map of strings, and where nothing is known."""
+    return field.type.base if field is not None and field.type.is_struct else ""
+
+
+def _fields_of(struct: str) -> Fields:
+    return structs()[struct].fields if struct else {}
+
+
+def _check_orders(old: Json, patch: Json, struct: str) -> None:
+    """What orders a list must be a list, and so must the field that it names."""
+    for key in patch:
+        if not key.startswith(_ORDER):
+            continue
+        name = key.removeprefix(_ORDER)
+        for holder, each in ((patch, key), (old, name), (patch, name)):
+            if each in holder and not isinstance(holder[each], list):
+                raise ApiError(f"expected a []interface {{}}, but received a {_go_type(holder[each])}")
+        if not struct:
+            raise ApiError("merging an object in json but data type is not struct, instead is: map")
+        if name not in _fields_of(struct):
+            raise ApiError(f"unable to find api field in struct {struct} for the json field {quote(name)}")
+
+
+def _go_type(value: Any) -> str:
+    for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
+        if isinstance(value, kind):
+            return name
+    return "<nil>" if value is None else "map[string]interface {}"
+
+
+def _merge(old: Json, patch: Json, struct: str) -> Json:
+    fields = _fields_of(struct)
     if _DIRECTIVE in patch:
         match patch[_DIRECTIVE]:
             case "replace":
@@ -258,6 +323,7 @@ def _merge(old: Json, patch: Json, fields: Fields) -> Json:
     merged = dict(old)
     if _RETAIN in patch:
         merged = _retained(merged, patch)
+    _check_orders(merged, patch, struct)
     for key, value in patch.items():
         if key in (_DIRECTIVE, _RETAIN) or key.startswith(_ORDER):
             continue
@@ -281,7 +347,7 @@ def _merge_value(old: Any, value: Any, field: Field | None, order: Any) -> Any:
     if isinstance(value, dict):
         if field is not None and field.is_replaced:
             return value
-        return _merge(old if isinstance(old, dict) else {}, value, _fields_of(field.type if field else None))
+        return _merge(old if isinstance(old, dict) else {}, value, _struct_of(field))
     if isinstance(value, list) and field is not None and field.merge_key is not None:
         return _merge_list(old if isinstance(old, list) else [], value, field, order)
     return value
@@ -316,6 +382,10 @@ def _retained(merged: Json, patch: Json) -> Json:
 
 
 def _drop(merged: Json, key: str, values: Any) -> None:
+    if not isinstance(merged.get(key), list) or not isinstance(values, list):
+        return
+    if merged[key] and len({type(each) for each in (*merged[key], *values)}) > 1:
+        raise _mixed(merged[key], values)
     dropped = _hashable(values)
     left = [each for each in _hashable(merged.get(key) or []) if each not in dropped]
     if left:
@@ -324,10 +394,14 @@ def _drop(merged: Json, key: str, values: Any) -> None:
         merged.pop(key, None)
 
 
+def _mixed(old: list[Any], patch: list[Any]) -> ApiError:
+    return ApiError(f"list element types are not identical: {go_text([old, patch])}")
+
+
 def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
     key = field.merge_key
     if len({type(each) for each in (*old, *patch)}) > 1:
-        raise ApiError(f"list element types are not identical: {go_text([old, patch])}")
+        raise _mixed(old, patch)
     if not key:
         merged = list(_hashable([*old, *patch]))
         if order is not None:
@@ -345,7 +419,7 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> l
     left = [each for each in old if _identity(each, key) not in deleted] if deleted else old
     if order is not None:
         _check_order(patch, patched, order, key)
-    merged = _merge_elements(left, patched, key, _fields_of(field.type.element))
+    merged = _merge_elements(left, patched, key, field.type.base)
     return _ordered(merged, left, order if order is not None else patched, key)
 
 
@@ -374,7 +448,7 @@ def _check_order(patch: list[Json], patched: list[Json], order: Any, key: str | 
         raise ApiError(f"The order in patch list:\n{lists}")
 
 
-def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields) -> list[Any]:
+def _merge_elements(old: list[Any], patch: list[Json], key: str, struct: str) -> list[Any]:
     slots = dict(enumerate(old))
     # Where each is, the first place last.
     places: dict[Any, list[int]] = {}
@@ -385,7 +459,7 @@ def _merge_elements(old: list[Any], patch: list[Json], key: str, fields: Fields)
             raise _without_key(each, key)
         found = places.setdefault(_identity(each, key), [])
         if found:
-            slots[found[-1]] = _merge(slots[found[-1]], each, fields)
+            slots[found[-1]] = _merge(slots[found[-1]], each, struct)
         else:
             found.append(place)
             slots[place] = each

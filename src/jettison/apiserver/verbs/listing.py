@@ -43,7 +43,11 @@ _ALIASES: Final = {
     },
 }
 # What a field counts as when the object does not have it; the others count as an empty text.
-_ABSENT: Final = {(PODS, "spec.hostNetwork"): "false", (NODES, "spec.unschedulable"): "false"}
+_ABSENT: Final = {
+    (PODS, "spec.hostNetwork"): "false",
+    (NODES, "spec.unschedulable"): "false",
+    (JOBS, "status.successful"): "0",
+}
 _METADATA_FIELDS: Final = ("metadata.name", "metadata.namespace")
 _TEXTS: Final = {True: "true", False: "false", None: ""}
 
@@ -173,13 +177,18 @@ def selection_of(request: Request, resource: Resource, check: Callable[[Request]
     return selection
 
 
+def check_list(request: Request, resource: Resource) -> tuple[int, Selection]:
+    """The limit and the selection; 400 or 422 for a query that makes no sense."""
+    integer(request, "timeoutSeconds")
+    limit = integer(request, "limit") or 0
+    return limit, selection_of(request, resource, _check_match)
+
+
 async def read_page(
     store: Store, request: Request, resource: Resource, namespace: str | None, *, is_paged: bool = False
 ) -> Page:
     """What a GET of a collection shows. `is_paged`: as if it came in parts, also without a limit."""
-    integer(request, "timeoutSeconds")
-    limit = integer(request, "limit") or 0
-    selection = selection_of(request, resource, _check_match)
+    limit, selection = check_list(request, resource)
     if token := request.parameter("continue"):
         version, start = _read_token(token, namespace)
         if request.parameter("resourceVersion") not in ("", "0"):

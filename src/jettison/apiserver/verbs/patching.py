@@ -14,11 +14,18 @@ from jettison.apiserver.http.statuses import bad_request, undecodable_patch
 from jettison.apiserver.http.texts import duplicate_keys, go_text, parse_json, parse_yaml
 from jettison.apiserver.objects.ownership.records import Entries, documents
 from jettison.apiserver.objects.ownership.tracking import unconvertible
-from jettison.apiserver.objects.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCHERS, STRATEGIC_PATCH
+from jettison.apiserver.objects.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    PATCHERS,
+    STRATEGIC_PATCH,
+    left_of_strategic_patch,
+)
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.schema import convert_numbers, found_kind, in_go_order, read_document
-from jettison.apiserver.objects.validation.mistakes import invalid, refusal
-from jettison.engine.numbers.strconv import quote
+from jettison.apiserver.objects.validation.mistakes import UNSAFE, invalid, refusal
+from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, quote
 from jettison.errors import ApiError, InputError
 from jettison.manifests.files.kinds import Struct, structs
 from jettison.values import frozen
@@ -32,21 +39,27 @@ _OWN_READERS: Final = {"intOrString": "int32", "time": "string", "microtime": "s
 _NO_BASE64: Final = "illegal base64 data"
 _OPERATION: Final = "handlers.jsonPatchOp"
 _WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
+_ESCAPE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u")
+_MARKS: Final = range(0xE000, 0xF900)
 _BASES: Final = ("string", "bool", "int32", "int64")
 
 
-def read_patch(body: bytes, media_type: str) -> Any:
+def read_patch(body: bytes, media_type: str, validation: str = "") -> Any:
     """What the patch says. An apply is named YAML, of which JSON is a part."""
     if media_type == APPLY_PATCH:
         return _read_applied(body)
     wanted, shape = (list, "[]handlers.jsonPatchOp") if media_type == JSON_PATCH else (dict, "map[string]interface {}")
+    patch: Any = None
     try:
         patch = parse_json(body)
         if patch is not None and not isinstance(patch, wanted):
             raise InputError(f"json: cannot unmarshal {found_kind(patch)} into Go value of type {shape}")
         if isinstance(patch, list):
-            _check_operations(patch)
+            _check_operations(patch, ("op", "path", "from") if validation != "Ignore" else ())
     except InputError as error:
+        if media_type == MERGE_PATCH and validation == "Ignore" and patch is None:
+            # What is not looked at beforehand is found by the library that merges.
+            raise bad_request("Invalid JSON Patch") from error
         raise bad_request(str(error)) if media_type == STRATEGIC_PATCH else undecodable_patch(str(error)) from error
     if patch is None and media_type == MERGE_PATCH:
         raise bad_request("Invalid JSON Patch")
@@ -65,13 +78,13 @@ def _read_applied(body: bytes) -> Json:
     return applied or {}
 
 
-def _check_operations(patch: list[Any]) -> None:
+def _check_operations(patch: list[Any], texts: tuple[str, ...]) -> None:
     for operation in patch:
         if operation is None:
             continue
         if not isinstance(operation, dict):
             raise InputError(f"json: cannot unmarshal {found_kind(operation)} into Go value of type {_OPERATION}")
-        for key in ("op", "path", "from"):
+        for key in texts:
             if not isinstance(operation.get(key), str | None):
                 found = found_kind(operation[key])
                 raise InputError(
@@ -125,17 +138,24 @@ class Patch:
     validation: str
     own: list[str]
     most_bytes: int
+    body: bytes
 
     def applied_to(self, shown: Json, expected: Expected, managed: Entries) -> tuple[Json, list[str]]:
         """What it makes of an object as clients see it, and the warnings about that."""
-        merged = PATCHERS[self.media_type](shown, self.content, expected.fields, self.most_bytes)
 
         def whole() -> Json:
             listed = {"managedFields": documents(managed)} if managed else {}
             return {**shown, "metadata": {**shown["metadata"], **listed}}
 
+        # Few patches mean who owns which field, and to write that down takes long.
+        old = whole() if b"managedFields" in self.body else shown
+        merged = PATCHERS[self.media_type](old, self.content, expected.fields, self.most_bytes)
+
+        def told() -> str:
+            return _shown(self, expected, whole())
+
         return check_patched(
-            merged, self.content, shown, self.media_type, expected, self.validation, self.own, whole
+            merged, self.content, shown, self.media_type, expected, self.validation, self.own, told
         )  # fmt: skip
 
 
@@ -149,9 +169,9 @@ def patch_type(request: Request) -> str:
 
 def patch_of(request: Request, media_type: str, options: WriteOptions) -> Patch:
     """What the body says."""
-    content = read_patch(request.body, media_type)
+    content = read_patch(request.body, media_type, options.validation)
     own = [] if options.validation == "Ignore" else patch_mistakes(request.body, content, media_type)
-    return Patch(media_type, content, options.validation, own, request.most_bytes)
+    return Patch(media_type, content, options.validation, own, request.most_bytes, request.body)
 
 
 def check_patched(
@@ -162,12 +182,11 @@ def check_patched(
     expected: Expected,
     validation: str,
     own: list[str],
-    whole: Callable[[], Json],
+    told: Callable[[], str],
 ) -> tuple[Json, list[str]]:
     """The object and the warnings about it, after the patch's `own`. Unknown fields of the old object do not count.
 
-    A patch that makes an object invalid is refused with all that it makes of the `whole` object or, where the patch is
-    strategic, with the patch as Go prints it.
+    A patch that makes an object invalid is refused with what `told` says of it.
     """
     is_strategic = media_type == STRATEGIC_PATCH
     if is_strategic:
@@ -176,7 +195,7 @@ def check_patched(
             if not isinstance(found := merged.get(key), str | None):
                 number = "" if isinstance(found, bool) or not isinstance(found, int | float) else f" {found}"
                 why = f"json: cannot unmarshal {found_kind(found)}{number} into Go value of type string"
-                raise _unfit(_shown(patch, media_type, expected, whole), _conversion(why))
+                raise _unfit(told(), _conversion(why))
         merged = {key: value for key, value in merged.items() if key not in ("kind", "apiVersion")}
         merged = convert_numbers(expected.fields, merged)
     try:
@@ -190,7 +209,7 @@ def check_patched(
             value, mistakes = check_object(merged, expected, warned, is_converted=is_strategic)
     except ApiError as error:
         why = error.message.partition(f"cannot be handled as a {expected.kind}: ")[2] or error.message
-        raise _unfit(_shown(patch, media_type, expected, whole), _conversion(why) if is_strategic else why) from error
+        raise _unfit(told(), _conversion(why) if is_strategic else why) from error
     if mistakes and value["metadata"]:
         mentioned = frozenset(_names(patch))
         kept = (each for each in read_document(expected.fields, old)[1] if each.rpartition(".")[2] not in mentioned)
@@ -201,16 +220,32 @@ def check_patched(
         mistakes.sort(key=lambda each: -each.count("."))
     mistakes = [*own, *mistakes]
     if mistakes and validation == "Strict":
-        shown = _shown(patch, media_type, expected, whole)
-        raise _unfit(shown, f"strict decoding error: {', '.join(mistakes)}")
+        raise _unfit(told(), f"strict decoding error: {', '.join(mistakes)}")
     return value, mistakes
 
 
-def _shown(patch: Any, media_type: str, expected: Expected, whole: Callable[[], Json]) -> str:
-    if media_type == STRATEGIC_PATCH:
-        return go_text(patch)
-    patched = PATCHERS[media_type](in_go_order(expected.fields, whole()), patch, expected.fields, MOST_BODY_BYTES)
-    return encode(patched).decode("utf-8", "replace")
+def _shown(patch: Patch, expected: Expected, whole: Json) -> str:
+    """What a patch makes of the whole object or, where it is strategic, the patch as Go prints it.
+
+    Texts of the patch keep the escapes that the client wrote. A mark stands in for their backslashes meanwhile.
+    """
+    if patch.media_type == STRATEGIC_PATCH:
+        return go_text(left_of_strategic_patch(whole, patch.content, expected.fields))
+    text = patch.body.decode("utf-8", "replace")
+    stored = encode(whole).decode("utf-8", "replace")
+    mark = next((each for each in map(chr, _MARKS) if each not in text and each not in stored), chr(_MARKS[0]))
+    # Not where the backslash is itself escaped.
+    marked = _ESCAPE.sub(lambda found: f"{found[1]}{mark}u", text)
+    try:
+        content = read_patch(marked.encode(), patch.media_type)
+        document = in_go_order(expected.fields, whole)
+        patched = PATCHERS[patch.media_type](document, content, expected.fields, MOST_BODY_BYTES)
+    except ApiError:
+        # An escape in a path or in a key counts as what it means.
+        document = in_go_order(expected.fields, whole)
+        patched = PATCHERS[patch.media_type](document, patch.content, expected.fields, MOST_BODY_BYTES)
+    told = encode(patched).decode("utf-8", "replace").translate(UNSAFE)
+    return told.replace(mark, "\\")
 
 
 def _is_versionless(merged: Any, expected: Expected) -> bool:
@@ -250,7 +285,8 @@ def _conversion(why: str) -> str:
             return f"json: cannot unmarshal {shown} into Go value of type {_OWN_READERS[field.type.base]}"
     source = {"array": "slice", "object": "map"}.get(kind, kind)
     if kind == "number":
-        source = "float64" if number and not _WHOLE.fullmatch(number) else "int64"
+        is_whole = not number or (_WHOLE.fullmatch(number) and INT64_MIN <= int(number) <= INT64_MAX)
+        source = "int64" if is_whole else "float64"
     if base in _BASES:
         is_convertible = kind == "number" and base != "bool" and (source, base) != ("float64", "string")
         return f"cannot convert {source} to {wanted}" if is_convertible else f"unrecognized type: {base}"

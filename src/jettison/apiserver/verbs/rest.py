@@ -22,6 +22,7 @@ from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.ownership.tracking import Applied, Writer, apply, blank, manager_name, track
 from jettison.apiserver.objects.patches import APPLY_PATCH
 from jettison.apiserver.objects.resources import (
+    EVENTS,
     GROUP_VERSIONS,
     JOBS,
     NAMESPACES,
@@ -44,7 +45,7 @@ from jettison.apiserver.objects.writing import (
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
-from jettison.apiserver.verbs.listing import read_page, wait_for_version, watched_version
+from jettison.apiserver.verbs.listing import check_list, read_page, resource_version, wait_for_version, watched_version
 from jettison.apiserver.verbs.patching import (
     check_applied,
     check_applied_kind,
@@ -93,7 +94,9 @@ class Objects:
     async def read(self, request: Request, target: Target) -> Response:
         """GET of an object, not older than the version that the client has seen."""
         form_of(request)
-        await wait_for_version(self.store, watched_version(request))
+        # Events are not read from a cache in Kubernetes, which says less of a version that is none.
+        read = resource_version if target.resource.storage == EVENTS.storage else watched_version
+        await wait_for_version(self.store, read(request))
         found = self.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise self.store.missing(target.resource, target.namespace, target.name)
@@ -139,7 +142,8 @@ class Objects:
                 )
             self.admission.admit_new(resource, new, name)
 
-        value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit)
+        is_posted = request.verb == "create"
+        value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit, is_posted=is_posted)
         request.warnings += resource.rules.warn(value)
         request.warnings += self.admission.check_new(resource, value, name)
         name = value["metadata"]["name"]
@@ -162,7 +166,7 @@ class Objects:
         value = read_object(request, expected(resource), options.validation)
         check_address(value["metadata"], target.namespace, target.name)
         found = self.store.head(resource, target.namespace, target.name)
-        if found is None and resource.is_created_by_put and not target.subresource:
+        if found is None and resource.is_created_by_put and target.subresource in ("", "status"):
             value["metadata"].pop("resourceVersion", None)
             return await self.insert(request, target, value, options)
 
@@ -213,16 +217,15 @@ class Objects:
         def made(live: Json, entries: Entries) -> Applied:
             result = apply(writer, entries, live, patch, is_forced=is_forced)
             value = check_applied(result.value, patch, resource, expected(resource))
+            if "uid" not in live["metadata"] and (uid := value["metadata"].get("uid")):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise conflict(resource, target.name, why)
             check_address(value["metadata"], target.namespace, target.name)
             return Applied(value, result.entries)
 
         if self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
             new = made(blank(resource), ())
-            metadata = new.value["metadata"]
-            metadata.pop("resourceVersion", None)
-            if uid := metadata.get("uid"):
-                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                raise conflict(resource, target.name, why)
+            new.value["metadata"].pop("resourceVersion", None)
             return await self.insert(request, target, new.value, options, new)
 
         def merge(found: Stored) -> Applied:
@@ -315,10 +318,11 @@ class Objects:
         """DELETE of a collection: one by one; an object that is gone meanwhile counts as deleted."""
         form_of(request)
         resource = target.resource
-        page = await read_page(self.store, request, resource, target.namespace or None, is_paged=True)
+        check_list(request, resource)
         options = read_delete_options(request, _DELETE_VERSIONS)
         options.check()
         request.warnings += _deletion_warnings(resource, options)
+        page = await read_page(self.store, request, resource, target.namespace or None, is_paged=True)
 
         def admit(value: Json) -> None:
             name = value["metadata"]["name"]

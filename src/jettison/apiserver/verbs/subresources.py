@@ -8,7 +8,15 @@ from typing import Any, Final
 from jettison.apiserver.http.bodies import Expected, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, encode, show_value
-from jettison.apiserver.http.requests import Request, Target, WriteOptions, boolean, patch_options, write_options
+from jettison.apiserver.http.requests import (
+    Request,
+    Target,
+    WriteOptions,
+    boolean,
+    patch_options,
+    timeout_seconds,
+    write_options,
+)
 from jettison.apiserver.http.statuses import bad_request, not_found, success_status
 from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.ownership.scales import parent_entries, scale_entries
@@ -30,9 +38,8 @@ from jettison.apiserver.verbs.listing import wait_for_version, watched_version
 from jettison.apiserver.verbs.patching import check_applied, check_applied_kind, patch_of, patch_type, read_patch
 from jettison.apiserver.verbs.rest import Objects
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
-from jettison.engine.numbers.durations import parse_duration
 from jettison.engine.numbers.strconv import quote
-from jettison.errors import ApiError, Conflict, InputError
+from jettison.errors import ApiError, Conflict
 from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
@@ -56,7 +63,7 @@ class Subresources:
         """POST of an eviction."""
         form_of(request, has_table=False)
         options = write_options(request, "CreateOptions")
-        seconds = _timeout(request)
+        seconds = timeout_seconds(request) or LONGEST_SECONDS
         body = read_eviction(request, options)
         check_namespace(body["metadata"], target.namespace)
         self._objects.admission.check_namespace(PODS, target.namespace, target.name)
@@ -194,16 +201,6 @@ class Subresources:
         """PUT of a namespace without the finalizers that have done their work."""
         form_of(request, has_table=False)
         return await self._objects.update(request, target)
-
-
-def _timeout(request: Request) -> float:
-    text = request.parameter("timeout")
-    if not text:
-        return LONGEST_SECONDS
-    try:
-        return parse_duration(text) / 10**9
-    except InputError as error:
-        raise bad_request(f"invalid timeout specified in the request URL: {error}") from error
 
 
 def _check_binding(binding: Json) -> str:

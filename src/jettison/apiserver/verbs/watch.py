@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http import forms
-from jettison.apiserver.http.forms import form_of, metadata_of, not_of_this_shape
+from jettison.apiserver.http.forms import form_of, metadata_of
 from jettison.apiserver.http.presenting import document, encode
 from jettison.apiserver.http.requests import Request, Target, boolean, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, expired, failure_status
@@ -82,8 +82,6 @@ class Watcher:
         self._form = form_of(request)
         if self._form.shape == forms.TABLE:
             tables.check_include(self._include)
-        if self._form.shape == forms.METADATA_LIST:
-            raise not_of_this_shape(resource.group, resource.kind, self._form.shape)
         self._shown_as = (resource.api_version, self._form.shape, self._form.api_version)
         self._has_columns = False
         self._is_bookmarked = request.is_set("allowWatchBookmarks")
@@ -130,7 +128,7 @@ class Watcher:
                 if self._has_more and now < next_chunk:
                     await asyncio.sleep(next_chunk - now)
                     continue
-                lines = self._lines()
+                lines = self._shapely_lines()
                 while loop.time() < end and (piece := _piece(lines, self._pace.piece_bytes)):
                     for start in range(0, len(piece), MOST_PIECE_BYTES):
                         yield piece[start : start + MOST_PIECE_BYTES]
@@ -160,6 +158,14 @@ class Watcher:
         finally:
             timer.cancel()
             self._feed.do_not_wake(self._wake.set)
+
+    def _shapely_lines(self) -> Iterator[bytes]:
+        """All events to send. An object cannot be shown as a list: Kubernetes breaks off where the first one is due."""
+        for line in self._lines():
+            if self._form.shape == forms.METADATA_LIST:
+                self._is_over = True
+                return
+            yield line
 
     def _lines(self) -> Iterator[bytes]:
         """All events to send. Any time may pass between two of them: each is read from the store when it is sent.

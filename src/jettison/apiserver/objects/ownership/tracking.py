@@ -191,11 +191,11 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
         fields = _stripped(union(before.added, before.modified))
         if fields:
             entries = (entry(_BEFORE, UPDATE, writer.resource.api_version, writer.time, "", fields),)
+    if _names_owners(config):
+        raise bad_request("metadata.managedFields must be nil")
     try:
         if wrong := list(islice(mistakes_in(place, config), _MOST_MISTAKES)):
             raise InputError(wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in wrong))
-        if (config.get("metadata") or {}).get("managedFields") is not None:
-            raise bad_request("metadata.managedFields must be nil")
         merged = merge(place, live, config)
         said = without(fields_of(place, config), _reset_fields(writer))
     except InputError as error:
@@ -223,6 +223,13 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
         kept.append(entry(writer.manager, APPLY, writer.resource.api_version, time, writer.subresource, own))
     _sync_last_applied(writer, merged, applied)
     return Applied(merged, sorted_entries(kept))
+
+
+def _names_owners(config: Json) -> bool:
+    """What is no list of objects is no such list at all, and has the wrong type."""
+    metadata = config.get("metadata")
+    found = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    return isinstance(found, list) and all(isinstance(each, dict) for each in found)
 
 
 def _pruned(writer: Writer, merged: Json, last: FieldSet, said: FieldSet, others: list[Entry]) -> Json:

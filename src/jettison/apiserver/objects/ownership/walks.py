@@ -313,12 +313,22 @@ def _element_mistakes(place: Spot, items: list[Any], path: str) -> Iterator[str]
             what = "a null element" if item is None else "non-map elements"
             yield f"{path}: element {index}: associative list with keys may not have {what}"
             continue
+        elif place.keys and not any(key in item or _has_default(place.type.base, key) for key in place.keys):
+            listed = f"[{' '.join(map(quote, place.keys))}]"
+            why = f"omits all key fields {listed} (and doesn't have default values for any key fields)"
+            yield f"{path}: element {index}: associative list with keys has an element that {why}"
+            continue
         else:
             step = step_text(element_step(place, item))
             if step in seen:
                 yield f"{path}: duplicate entries for key {step}"
             seen.add(step)
         yield from mistakes_in(Spot(place.type.element), item, path + step)
+
+
+def _has_default(struct: str, key: str) -> bool:
+    field = structs()[struct].fields[key]
+    return field.is_always_written or struct == "LocalObjectReference" or key == "protocol"
 
 
 def _misfit(base: str, value: Any) -> str | None:

@@ -67,8 +67,15 @@ class PrivateSystemd:
 
     def slices(self) -> set[str]:
         """Those that are active, without systemd's own."""
-        told = self.tell("systemctl", "list-units", "--plain", "--no-legend", "--full", "*.slice")
-        return {line.split()[0] for line in told.splitlines()} - {"-.slice", "system.slice"}
+        return self._units("slice") - {"-.slice", "system.slice"}
+
+    def scopes(self) -> set[str]:
+        """Those that are active."""
+        return self._units("scope")
+
+    def _units(self, kind: str) -> set[str]:
+        told = self.tell("systemctl", "list-units", "--plain", "--no-legend", "--full", f"*.{kind}")
+        return {line.split()[0] for line in told.splitlines()}
 
 
 @contextmanager

@@ -54,6 +54,12 @@ def box(name: str, script: str, **spec: Any) -> dict[str, Any]:
     return found
 
 
+def _uid(node: LiveNode, name: str) -> str:
+    """As slices are called after it."""
+    found = (each["document"]["metadata"] for each in node.records())
+    return next(str(each["uid"]) for each in found if each["name"] == name).replace("-", "_")
+
+
 def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
     systemd: PrivateSystemd, containerd: Containerd, tmp_path: Path
 ) -> None:
@@ -63,7 +69,7 @@ def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
     """
     (tmp_path / "node").mkdir()
     program = str(Path(sys.executable).with_name("jettison"))
-    flags = ["--runtime", "cri", "--cri-endpoint", containerd.endpoint, "--node-memory", "256Mi"]
+    flags = ["--cri-endpoint", containerd.endpoint, "--node-memory", "256Mi"]
     node = LiveNode(
         tmp_path / "node",
         flags,
@@ -75,7 +81,7 @@ def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
     node.write(box("calm", SLEEP, container=LIMITS))
     node.start()
     node.wait(lambda: node.pids("calm") or node.facts("container_started"), "the pod to run")
-    uid = node.records()[0]["document"]["metadata"]["uid"].replace("-", "_")
+    uid = _uid(node, "calm")
     slices = [
         f"{top}.slice",
         f"{kubepods}.slice",
@@ -92,8 +98,7 @@ def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
 
     assert {*slices, f"{kubepods}-besteffort.slice", "jettison.slice"} == systemd.slices()
     assert [told(unit) for unit in slices] == [str(256 * MI), str(256 * MI), "infinity", str(100 * MI)]
-    scopes = systemd.tell("systemctl", "list-units", "--plain", "--no-legend", "--full", "cri-containerd-*.scope")
-    assert len(scopes.splitlines()) == 2
+    assert len([each for each in systemd.scopes() if each.startswith("cri-containerd-")]) == 2
     before = limits()
     assert [before[0], before[1], before[3]] == [str(256 * MI), str(256 * MI), str(100 * MI)]
     systemd.tell("systemctl", "daemon-reload")
@@ -111,6 +116,22 @@ def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
     node.wait(lambda: node.evicted() == ["leak"] and "leak" in node.verdicts(), "the leak to go")
     node.wait(lambda: len(systemd.slices()) == 6, "the slice of the leak to go")
     assert not [fact for fact in node.facts("action_failed") if "systemd" in fact["what"]]
+
+    # An agent that finds no runtime at its start takes up the slices of the last one, and the runtime comes later.
+    node.kill()
+    containerd.kill()
+    node.wait(lambda: not containerd.socket.exists() and "jettison.scope" not in systemd.scopes(), "both to end")
+    node.start()
+    node.wait(lambda: node.facts("agent_started")[1:], "the next agent")
+    assert f"{kubepods}-burstable-pod{uid}.slice" in systemd.slices()
+    # Its scope is there as long as the shims.
+    containerd.launcher = systemd.as_scope("containerd-again")
+    containerd.start()
+    node.write(box("late", SLEEP, container=LIMITS))
+    started = lambda: [fact["pod"] for fact in node.facts("container_started")]  # noqa: E731
+    node.wait(lambda: "default/late" in started(), "a pod after that")
+    assert started().count("default/calm") == 1
+    assert f"{kubepods}-burstable-pod{_uid(node, 'late')}.slice" in systemd.slices()
     node.stop()
     node.wait(lambda: node.facts("agent_stopped"), "the agent to end")
     node.wait(lambda: not systemd.slices(), "the slices to go")

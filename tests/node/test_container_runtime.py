@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from jettison.errors import ServeError, StartError
+from jettison.events import ActionFailed, Fact
+from jettison.node import container_runtime
+from jettison.node.card import NodeCard, write_card
 from jettison.node.container_runtime import find_containers, podman_order
 from jettison.node.settings import CRI, NodeSettings
+from jettison.runtimes.containers import SandboxOrder
+from jettison.runtimes.cri import driver as cri_driver
 from jettison.runtimes.grpc.wire import Message
 from tests.runtimes.lying_runtime import lying
 
@@ -75,3 +80,40 @@ def test_the_advice_for_crio_is_a_setting_of_crio(tmp_path: Path) -> None:
         pytest.raises(ServeError, match=r'cri-o 1\.36\.3 leaves cgroups to systemd.*: set cgroup_manager = "cgroupfs"'),
     ):
         asyncio.run(find_containers(settings, lambda _fact: None))
+
+
+@pytest.mark.parametrize("used_slices", [False, True])
+def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, used_slices: bool
+) -> None:
+    """The next agent finds its pods in the cgroups of the last one; containers that would not fit say so."""
+    monkeypatch.setattr(container_runtime, "_SYSTEMD", tmp_path)
+    monkeypatch.setattr(cri_driver, "_HEARTBEAT", 0.01)
+    socket, said = tmp_path / "c.sock", list[Fact]()
+    settings = NodeSettings("n", tmp_path, cri_endpoint=f"unix://{socket}")
+    settings.node_state.mkdir(parents=True)
+    write_card(settings.node_state, NodeCard("files", 1, 1, uses_slices=used_slices))
+    # The number of systemd's, then of the other.
+    answers: dict[str, Message] = {
+        "Version": VERSION,
+        "RuntimeConfig": {"linux": {"cgroup_driver": int(used_slices)}},
+        "Status": {"status": {"conditions": []}},
+    }
+
+    async def start() -> str:
+        driver, _, lack = await find_containers(settings, said.append)
+        assert driver is not None
+        assert "pods with images wait for it" in lack
+        assert driver.uses_systemd is used_slices
+        with lying(socket, answers):
+            while not any(isinstance(fact, ActionFailed) for fact in said):
+                await asyncio.sleep(0.01)
+            with pytest.raises(StartError) as failure:
+                await driver.sandbox(SandboxOrder("default", "a", "uid", "c", "/logs"))
+            await driver.close()
+        return str(failure.value)
+
+    why = asyncio.run(asyncio.wait_for(start(), 60))
+    assert why.startswith("the container runtime makes" if used_slices else "the container runtime leaves")
+    assert why.endswith("restart the agent")
+    assert [fact.why for fact in said if isinstance(fact, ActionFailed)] == [why]

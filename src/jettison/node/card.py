@@ -42,6 +42,8 @@ class NodeCard:
     layers_dir: str = ""
     # The policy of that start, as the journal has it.
     policy: dict[str, Any] | None = None
+    # Whether its cgroups were slices of systemd: the next agent may find a container runtime that does not answer yet.
+    uses_slices: bool = False
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

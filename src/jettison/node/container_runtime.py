@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jettison.errors import InputError, RuntimeFailure, ServeError, StartError
+from jettison.errors import InputError, ObservationError, RuntimeFailure, ServeError, StartError
 from jettison.events import Emit
+from jettison.node.card import read_card
 from jettison.node.settings import CRI, HOST, NodeSettings, checked_endpoint
 from jettison.runtimes.host.specs.spec import ImageOffer
 
@@ -73,12 +74,23 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
             await driver.look_at_network()
         except RuntimeFailure as failure:
             lack = f"{failure}; whether pods can have a network of their own is looked at again"
-    if driver.uses_systemd and not _SYSTEMD.is_dir():
+    if not driver.knows_cgroups:
+        # As they were: pods of the last agent may run in them, and after a boot the runtime comes later than we do.
+        driver.uses_systemd = _SYSTEMD.is_dir() and _used_slices(settings)
+    elif driver.uses_systemd and not _SYSTEMD.is_dir():
         client.close()
         advice = 'cgroup_manager = "cgroupfs"' if version.name == CRIO else "SystemdCgroup = false"
         return _refused(settings, f"{name} leaves cgroups to systemd, which does not run here: set {advice}")
     driver.open()
     return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack)
+
+
+def _used_slices(settings: NodeSettings) -> bool:
+    try:
+        card = read_card(settings.node_state)
+    except ObservationError:
+        return False
+    return card is not None and card.uses_slices
 
 
 def _refused(settings: NodeSettings, why: str) -> Containers:

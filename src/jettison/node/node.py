@@ -167,6 +167,9 @@ class Node(Watch):
     def _image_dirs(self) -> StorageDirs:
         return self.runtime.places.named or super()._image_dirs()
 
+    def _uses_slices(self) -> bool:
+        return self.runtime.settings.uses_slices
+
     def _places(self) -> list[str]:
         driver = self._containers.driver
         if driver is None:

@@ -186,6 +186,10 @@ class Watch(ABC):
         """Where images and writable layers are; empty where there are none."""
         return StorageDirs("", "")
 
+    def _uses_slices(self) -> bool:
+        """Whether its cgroups are systemd's."""
+        return False
+
     def _places(self) -> list[str]:
         """Lines of the greeting about what else it has to run pods on."""
         return []
@@ -273,6 +277,7 @@ class Watch(ABC):
                 tuple(map(str, (*settings.manifests, *settings.static_manifests))),
                 *self._image_dirs(),
                 policy_record(settings.policy),
+                self._uses_slices(),
             ),
         )
 

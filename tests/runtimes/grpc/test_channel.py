@@ -199,6 +199,17 @@ def test_many_calls_at_once_are_no_flood(tmp_path: Path) -> None:
     assert asyncio.run(run()) == [b"well"] * 100
 
 
+def test_calls_of_long_ago_are_forgotten(tmp_path: Path) -> None:
+    async def run() -> int:
+        async with serving(tmp_path / "s", grpc(framed(b"well"))) as channel:
+            for _ in range(7):
+                await asyncio.gather(*(channel.call("/a/b", b"x", 30) for _ in range(100)))
+            assert channel._connection is not None
+            return len(channel._connection._http._closed_streams)
+
+    assert asyncio.run(run()) <= 512
+
+
 def test_a_socket_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="no such file"):
         asyncio.run(Channel(tmp_path / "s").call("/a/b", b"", 30))

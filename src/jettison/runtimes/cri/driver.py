@@ -59,6 +59,12 @@ _COMMAND_SECONDS = 3600
 # The caller's time is over before the runtime's: a probe without an answer has failed, one with an error has not.
 _MARGIN_SECONDS = 1
 _NETWORK = "NetworkReady"
+_MADE_AT_ONCE = 8
+# By whether the node's are slices of systemd.
+_MISFITS = (
+    "the container runtime leaves cgroups to systemd, and those of this node were made without: restart the agent",
+    "the container runtime makes cgroups itself, and those of this node are slices of systemd: restart the agent",
+)
 # In the order of their numbers.
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PAUSE = 0.01
@@ -93,6 +99,8 @@ class CriDriver(CriStore):
         self.endpoint = str(client.path)
         self._node = node
         self._emit = emit
+        # All pods of a node may begin at once: what is under way takes memory, here and in the runtime.
+        self._making = asyncio.Semaphore(_MADE_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: dict[tuple[str, str], None] = {}
         # Pods that have asked for a sandbox.
@@ -106,8 +114,11 @@ class CriDriver(CriStore):
         # When pods were taken off the books whose layers may still be on the disk.
         self._cleared: dict[str, float] = {}
         self.has_network = False
-        # Whether systemd makes the cgroups of its containers, as scopes.
+        # Whether systemd makes the cgroups of its containers, as scopes; those of the node are made for that.
         self.uses_systemd = False
+        self.knows_cgroups = False
+        # Why its containers do not fit into the node's cgroups.
+        self._misfit = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -174,6 +185,15 @@ class CriDriver(CriStore):
     async def look_at_cgroups(self) -> None:
         """Whether they are systemd's. Raises ContainerRuntimeError and UnreachableError."""
         self.uses_systemd = await self.client.uses_systemd()
+        self.knows_cgroups = True
+
+    async def _compare_cgroups(self) -> None:
+        """Another runtime may have come, or one that was not there at the start. Raises as above."""
+        is_fit = await self.client.uses_systemd() == self.uses_systemd
+        self.knows_cgroups = True
+        was_fit, self._misfit = not self._misfit, "" if is_fit else _MISFITS[self.uses_systemd]
+        if self._misfit and was_fit:
+            self._emit(events.ActionFailed("run containers", self._misfit))
 
     async def look_at_network(self) -> None:
         """Whether there is one for pods. Raises ContainerRuntimeError and UnreachableError."""
@@ -182,7 +202,9 @@ class CriDriver(CriStore):
 
     async def sandbox(self, order: SandboxOrder) -> ReadySandbox:
         """The pod's. One that has died is replaced; one that is there keeps the network that it has."""
-        async with self._turn(order.uid):
+        if self._misfit:
+            raise StartError(self._misfit)
+        async with self._turn(order.uid), self._making:
             self._wanted.add(order.uid)
             if ("pod", order.uid) in self._unwanted:
                 # Of an earlier life of the pod, whose sandbox may still look alive.
@@ -204,16 +226,18 @@ class CriDriver(CriStore):
         """Its cgroup is named after the program that answers now: another one may have come at the same socket."""
         labels = {**self._labels(order.uid), CONTAINER: box.name}
         is_own = sandbox.has_own_network
-        config = _container_config(order, box, labels, has_own_network=is_own)
-        sandbox_config = self._sandbox_config(order, has_own_network=is_own)
-        runtime = await _translated(self.client.version(), "cannot create the container")
-        making = self.client.create_container(sandbox.id, config, sandbox_config)
-        made = await _translated(making, "cannot create the container")
+        async with self._making:
+            config = _container_config(order, box, labels, has_own_network=is_own)
+            sandbox_config = self._sandbox_config(order, has_own_network=is_own)
+            runtime = await _translated(self.client.version(), "cannot create the container")
+            making = self.client.create_container(sandbox.id, config, sandbox_config)
+            made = await _translated(making, "cannot create the container")
         return MadeBox(made, cgroup_name(runtime.name, made, is_scope=self.uses_systemd))
 
     async def start(self, box: str) -> int:
         """The number of its main process; 0 where it has ended by now."""
-        await _translated(self.client.start_container(box), "cannot start the container")
+        async with self._making:
+            await _translated(self.client.start_container(box), "cannot start the container")
         status = await _translated(self.client.status(box), "cannot find the container's process")
         return status.pid if status is not None and status.state == RUNNING else 0
 
@@ -345,6 +369,8 @@ class CriDriver(CriStore):
             try:
                 await self.client.version(_PING_SECONDS)
                 await self.look_at_network()
+                if self._lost or not self.knows_cgroups:
+                    await self._compare_cgroups()
             except RuntimeFailure as failure:
                 if not self._lost:
                     self._emit(events.ContainerRuntimeLost(self.name, str(failure)))

@@ -120,6 +120,14 @@ def _peer(connected: socket.socket) -> tuple[int, int]:
     return pid, user
 
 
+class _Http(H2Connection):
+    """h2 remembers how each of its last 65,536 streams was closed, which are 8 MB after some days of questions. Frames
+    that come late for a call that was given up belong to the latest of them.
+    """
+
+    MAX_CLOSED_STREAMS = 512
+
+
 class _Call:
     """One stream: what is still to be sent, and what has come."""
 
@@ -203,7 +211,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
         self._most_bytes = most_bytes
-        self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self._http = _Http(H2Configuration(client_side=True, header_encoding=None))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
         self._is_greeted = False

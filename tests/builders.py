@@ -7,6 +7,7 @@ so that it does not matter: a node has plenty of everything, a pod asks for noth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jettison.engine.config.kubelet_config import Source, assemble
@@ -140,3 +141,12 @@ def threshold(signal: Signal, amount: str, *, grace_s: int = 0, reclaim: str | N
 
 def _amount(text: str) -> Quantity | Percentage:
     return Percentage(parse_percentage(text)) if text.endswith("%") else parse(text)
+
+
+def sharing(document: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The same pod, with this directory of the host as `shared` in its working directory."""
+    spec = document["spec"]
+    spec["volumes"] = [*spec.get("volumes", ()), {"name": "shared", "hostPath": {"path": str(directory)}}]
+    for each in spec["containers"]:
+        each["volumeMounts"] = [*each.get("volumeMounts", ()), {"name": "shared", "mountPath": "/shared"}]
+    return document

@@ -22,13 +22,15 @@ from tests.janitor import fresh_name
 from tests.live.quick_start import Process, jettison
 
 MI = 2**20
+# Not that of a virtual environment, which may lie below /tmp: pods have one of their own.
+PYTHON = str(Path(sys.executable).resolve())
 HOLD = "import time; held = bytearray(b'x') * ({mebibytes} << 20); time.sleep(36000)"
 GROW = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep({pause})"
 
 
 def python(program: str) -> list[str]:
     """A container's command that runs Python code."""
-    return [sys.executable, "-c", program]
+    return [PYTHON, "-c", program]
 
 
 def pod(name: str, command: Sequence[str], *, memory: str | None = None, **spec: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders import sharing
 from tests.live.cluster import PODS, LiveCluster, is_ready, pod
 from tests.live.far_node import FarNode, far_node
 from tests.live.kubectl import Kubectl
@@ -40,7 +41,7 @@ fi
 # Leaks where no pod has leaked before, and never again.
 LEAK_ONCE = """
 import pathlib, time
-mark = pathlib.Path({mark!r})
+mark = pathlib.Path("shared/leaked")
 held = []
 if mark.exists():
     time.sleep(3600)
@@ -255,8 +256,7 @@ def test_a_pod_evicted_under_pressure_is_replaced_on_the_other_node(cluster: Liv
     """The founding story of a cluster: the node saves itself, the ReplicaSet has its pod, the neighbours never knew."""
     for node in cluster.nodes:
         run(cluster, pod(f"neighbour-{node[-1]}", SLEEP, node, container=_asking("16Mi")))
-    mark = str(tmp_path / "leaked")
-    template = pod("app", python(LEAK_ONCE.format(mark=mark)))
+    template = sharing(pod("app", python(LEAK_ONCE)), tmp_path)
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "app"}}, "template": template}
     del template["metadata"]["name"]
     cluster.create("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "app"}, "spec": spec})

@@ -83,7 +83,7 @@ def test_a_pod_must_go_when_nothing_can_be_freed(make_node: MakeNode) -> None:
     assert "low on resource: ephemeral-storage" in began["message"]
 
 
-def test_what_a_pod_writes_to_the_hosts_files_is_its_own_with_a_private_root(
+def test_what_a_pod_writes_to_the_hosts_files_is_its_own_when_they_are_private(
     make_node: MakeNode, nodefs: Path, tmp_path: Path
 ) -> None:
     """It goes with all that it wrote, and its neighbour stays, and so does what it wrote into a hostPath.
@@ -91,12 +91,11 @@ def test_what_a_pod_writes_to_the_hosts_files_is_its_own_with_a_private_root(
     Its probes see what it sees, and nothing of that is out of its own sight.
     """
     node = make_node(evictionHard={"nodefs.available": "25Mi"})
-    node.flags = [*node.flags, "--private-root"]
-    (nodefs / "elsewhere").mkdir()
+    node.flags = [*node.flags, "--host-files", "private"]
     (tmp_path / "shared").mkdir()
     script = (
         f"echo mine > /opt/jettison-mine; echo kept > /shared/file; find {nodefs} > /dev/null 2> /shared/wrong;"
-        f" until [ -s /shared/probed ]; do sleep 0.05; done; {write(30, f'{nodefs}/elsewhere/data')}; {SLEEP}"
+        f" until [ -s /shared/probed ]; do sleep 0.05; done; {write(30, '/opt/jettison-data')}; {SLEEP}"
     )
     probe = {"exec": {"command": ["cp", "/opt/jettison-mine", "/shared/probed"]}, "periodSeconds": 1}
     node.write(
@@ -115,8 +114,7 @@ def test_what_a_pod_writes_to_the_hosts_files_is_its_own_with_a_private_root(
     assert node.pids("small")
     shared = {path.name: path.read_text() for path in (tmp_path / "shared").iterdir()}
     assert shared == {"file": "kept\n", "wrong": "", "probed": "mine\n"}
-    assert not any((nodefs / "elsewhere").iterdir())
-    assert not Path("/opt/jettison-mine").exists()
+    assert not any(Path(f"/opt/jettison-{name}").exists() for name in ("mine", "data"))
 
 
 def test_inodes_run_out(make_node: MakeNode) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_a_fork_bomb_is_ended_and_nothing_of_it_is_left(tmp_path: Path) -> None:
         ["--node-memory", "1Gi", "--node-pids", "300"],
         config={"evictionHard": {"pid.available": "60"}, "podPidsLimit": 260},
     )
-    node.write(pod("bomb", python(BOMB)), pod("calm", [sys.executable, "-c", "import time; time.sleep(3600)"]))
+    node.write(pod("bomb", python(BOMB)), pod("calm", python("import time; time.sleep(3600)")))
     node.start()
     try:
         node.wait(lambda: "bomb" in node.verdicts(), "the bomb to go", seconds=60)

@@ -16,6 +16,7 @@ import pytest
 
 from jettison.agent.journal.reading import read_journal
 from tests.live.cluster import PODS, LiveCluster, pod
+from tests.live.node import PYTHON
 from tests.live.quick_start import Process, jettison
 
 pytestmark = [
@@ -78,7 +79,7 @@ def relieving(cluster: LiveCluster, folder: Path, *flags: str) -> Iterator[Proce
 
 
 def run(cluster: LiveCluster, name: str, program: str, **spec: Any) -> Json:
-    cluster.create(PODS, pod(name, [sys.executable, "-S", "-c", program], cluster.nodes[0], **spec))
+    cluster.create(PODS, pod(name, [PYTHON, "-S", "-c", program], cluster.nodes[0], **spec))
     return cluster.ready(f"{PODS}/{name}")
 
 
@@ -96,7 +97,7 @@ def test_a_budget_spares_the_first_and_the_next_that_frees_enough_goes(cluster: 
     folder = tmp_path / "state"
     with relieving(cluster, folder, "--enforce", "--at", "memory.available<96Mi"):
         cluster.wait(lambda: cluster.find(f"{LEASES}/jettison-relieve-{cluster.nodes[0]}"), "the lease")
-        cluster.create(PODS, pod("leak", [sys.executable, "-S", "-c", LEAK], cluster.nodes[0]))
+        cluster.create(PODS, pod("leak", [PYTHON, "-S", "-c", LEAK], cluster.nodes[0]))
         cluster.gone(f"{PODS}/large")
         found = cluster.wait(lambda: facts(cluster, folder, "eviction_withdrawn"), "the refusal on record")
         assert set(found) == {"leak"}
@@ -117,7 +118,7 @@ def test_an_observer_touches_nothing_and_its_prediction_is_scored(cluster: LiveC
     folder = tmp_path / "state"
     run(cluster, "steady", HOLD.format(20))
     with relieving(cluster, folder):
-        cluster.create(PODS, pod("leak", [sys.executable, "-S", "-c", LEAK], cluster.nodes[0]))
+        cluster.create(PODS, pod("leak", [PYTHON, "-S", "-c", LEAK], cluster.nodes[0]))
         cluster.wait(lambda: _ended(cluster, "leak"), "the kubelet to evict")
         cluster.wait(lambda: facts(cluster, folder, "pod_end_seen") == ["leak"], "the kubelet's eviction on record")
         assert facts(cluster, folder, "eviction_started") == []
@@ -138,7 +139,7 @@ def test_of_two_that_relieve_one_node_one_acts(cluster: LiveCluster, tmp_path: P
     with relieving(cluster, first, *at):
         held = cluster.wait(lambda: cluster.find(path).get("spec", {}).get("holderIdentity"), "the lease")
         with relieving(cluster, second, *at):
-            cluster.create(PODS, pod("leak", [sys.executable, "-S", "-c", LEAK], cluster.nodes[0]))
+            cluster.create(PODS, pod("leak", [PYTHON, "-S", "-c", LEAK], cluster.nodes[0]))
             cluster.gone(f"{PODS}/leak")
             cluster.wait(lambda: facts(cluster, first, "pod_evicted") == ["leak"], "the holder's eviction")
             assert facts(cluster, second, "eviction_started") == []

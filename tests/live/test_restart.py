@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import sharing
 from tests.live.node import GROW, HOLD, LiveNode, pod, python
 
 pytestmark = [
@@ -29,7 +30,7 @@ held, rest = bytearray(b"x") * (72 << 20), bytearray(b"x") * (40 << 20)
 def end(*_):
     global held
     held = None
-    open({flag!r}, 'w').close()
+    open("shared/flag", "w").close()
     time.sleep(0.7)
     os._exit(0)
 signal.signal(signal.SIGTERM, end)
@@ -39,7 +40,7 @@ while True: time.sleep(0.01)
 # Then it uses more than the other, and would be the next one.
 WAITS = """
 import os, time
-while not os.path.exists({flag!r}): time.sleep(0.01)
+while not os.path.exists("shared/flag"): time.sleep(0.01)
 held = bytearray(b"x") * (62 << 20)
 time.sleep(3600)
 """
@@ -66,9 +67,8 @@ def test_an_agent_may_be_killed_at_every_deed_of_an_eviction(tmp_path: Path) -> 
         directory.mkdir()
         node = LiveNode(directory, ["--node-memory", "176Mi"], config={"evictionHard": {"memory.available": "64Mi"}})
         node.fault = f"die={number}"
-        flag = str(directory / "flag")
-        node.write(pod("victim", python(YIELDS.format(flag=flag)), terminationGracePeriodSeconds=10))
-        node.write(pod("next", python(WAITS.format(flag=flag))))
+        node.write(sharing(pod("victim", python(YIELDS), terminationGracePeriodSeconds=10), directory))
+        node.write(sharing(pod("next", python(WAITS)), directory))
         nodes.append(node)
     with stopping(nodes):
         for node in nodes:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jettison.runtimes.linux.processes import read_processes
+from tests.builders import sharing
 from tests.live.node import LiveNode, pod
 
 pytestmark = [
@@ -66,12 +67,12 @@ def test_kills_of_it_cost_no_container_and_start_none_twice(tmp_path: Path) -> N
     node = LiveNode(tmp_path)
     names = [f"p{number}" for number in range(12)]
     node.start()
+    node.wait(lambda: node.facts("agent_started"), "the agent")
     chance, killed = random.Random(1), 0
     try:
         for name in names:
-            mark = tmp_path / name
-            command = ["sh", "-c", f"echo $$$$ >> {mark}; exec sleep 3600"]
-            node.write(pod(name, command, container=RUNS_COMMANDS))
+            command = ["sh", "-c", f"echo $$$$ >> shared/{name}; exec sleep 3600"]
+            node.write(sharing(pod(name, command, container=RUNS_COMMANDS), tmp_path))
             deadline = time.monotonic() + chance.uniform(0.2, 1.5)
             while time.monotonic() < deadline:
                 for pid in starters(node):

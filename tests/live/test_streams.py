@@ -31,6 +31,7 @@ from tests.live.cluster import PODS, LiveCluster, pod
 from tests.live.containerd import IMAGE, Containerd
 from tests.live.far_node import far_node
 from tests.live.kubectl import Kubectl, debian_kubectl, installed_kubectl
+from tests.live.node import PYTHON
 from tests.node.kubelet.test_websocket import client_frame
 
 pytestmark = [
@@ -268,7 +269,7 @@ def test_what_a_pod_serves(stage: Stage, one_kubectl: Kubectl) -> None:
     """A pod that shares its node's network, asked through the API server; a service has nothing behind it."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    serve = f"trap 'exit 0' TERM; echo hello >page; {sys.executable} -m http.server {port} --bind 127.0.0.1 & wait"
+    serve = f"trap 'exit 0' TERM; echo hello >page; {PYTHON} -m http.server {port} --bind 127.0.0.1 & wait"
     ports = {"ports": [{"containerPort": port}]}
     cluster = stage.cluster
     cluster.create(PODS, pod("site", ["/bin/sh", "-c", serve], cluster.nodes[0], container=ports))

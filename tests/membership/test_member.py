@@ -182,9 +182,11 @@ def test_what_has_ended_is_never_begun_anew(served: Served, tmp_path: Path) -> N
 
     async def scenario() -> None:
         marks = tmp_path / "marks"
-        command = ["sh", "-c", f"echo ran >> {marks}; exit 3"]
+        command = ["sh", "-c", "echo ran >> shared/marks; exit 3"]
+        volumes = [{"name": "shared", "hostPath": {"path": str(tmp_path)}}]
+        mounts = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
         async with joined(served, "m7", tmp_path / "first") as member:
-            await member.create("once", command, restartPolicy="Never")
+            await member.create("once", command, restartPolicy="Never", volumes=volumes, container=mounts)
             pod = await member.until_phase("once", "Failed")
             assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
         async with joined(served, "m7", tmp_path / "second") as member:

@@ -36,7 +36,7 @@ from jettison.runtimes.simulated.machine import PIDS, MachineSize
 from jettison.runtimes.simulated.pods import PodProgram
 from jettison.runtimes.simulated.runtime import SimulatedRuntime
 from tests.agent.scripted_runtime import ScriptedHost
-from tests.builders import MI, policy
+from tests.builders import MI, policy, sharing
 from tests.janitor import fresh_name
 
 # The line that memory crosses in the test of alarms.
@@ -70,13 +70,15 @@ class Subject(Protocol):
         """The one that the runtime goes by."""
 
 
-def manifest(name: str, command: list[str]) -> PodManifest:
+def manifest(name: str, command: list[str], shared: Path | None = None) -> PodManifest:
     document: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
         "spec": {"containers": [{"name": "c", "command": command}]},
     }
+    if shared is not None:
+        sharing(document, shared)
     return PodManifest(pod_from(document), document, "test")
 
 
@@ -106,16 +108,16 @@ class HostSubject:
     async def run(self, runtime: Hosting, name: str, behaviour: Behaviour) -> Pod:
         commands = {
             # Without `touch`, which would be a second process for a moment after the file is there.
-            Behaviour.CALM: ["sh", "-c", f": > {self._ready}; exec sleep 600"],
-            Behaviour.DEAF: ["sh", "-c", f"trap '' TERM; touch {self._ready}; while :; do sleep 0.1; done"],
+            Behaviour.CALM: ["sh", "-c", ": > shared/ready; exec sleep 600"],
+            Behaviour.DEAF: ["sh", "-c", "trap '' TERM; touch shared/ready; while :; do sleep 0.1; done"],
             # The file comes first: the alarm may ring before all of it is taken.
             Behaviour.HUNGRY: [
-                sys.executable,
+                str(Path(sys.executable).resolve()),
                 *("-I", "-S", "-c"),
-                f"import time; open({str(self._ready)!r}, 'w'); held = bytearray(b'x') * (104 << 20); time.sleep(600)",
+                "import time; open('shared/ready', 'w'); held = bytearray(b'x') * (104 << 20); time.sleep(600)",
             ],
         }
-        wanted = manifest(name, commands[behaviour])
+        wanted = manifest(name, commands[behaviour], self._ready.parent)
         await runtime.start(wanted)
         await until(self, lambda: phase_of(runtime, wanted.pod) == "Running" and self._ready.exists())
         return wanted.pod

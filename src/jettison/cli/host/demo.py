@@ -34,6 +34,8 @@ PATIENCE_SECONDS = 90.0
 # After the eviction: long enough to see that the other pods keep running.
 AFTERMATH_SECONDS = 3.0
 
+# Not that of a virtual environment, which may lie below /tmp: pods have one of their own.
+_PYTHON = str(Path(sys.executable).resolve())
 # Holds `size` MiB and waits; the leak takes 1 MiB more every 70 ms.
 _HOLD = "import time; held = bytearray(b'x') * ({size} << 20); time.sleep(3600)"
 _GROW = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (1 << 20)); time.sleep(0.07)"
@@ -47,7 +49,7 @@ def pod(name: str, program: str, resources: Mapping[str, Any] | None = None, **s
         "metadata": {"name": name, "namespace": "demo"},
         "spec": {
             "terminationGracePeriodSeconds": 2,
-            "containers": [{"name": "main", "command": [sys.executable, "-c", program], "resources": resources or {}}],
+            "containers": [{"name": "main", "command": [_PYTHON, "-c", program], "resources": resources or {}}],
             **spec,
         },
     }

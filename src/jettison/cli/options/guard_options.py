@@ -28,6 +28,7 @@ from jettison.engine.scheduling.placement import Taint
 from jettison.errors import InputError, QuantityError
 from jettison.manifests.files.decoding import shortened
 from jettison.node.settings import AUTO, RUNTIMES, NodeSettings
+from jettison.runtimes.host.settings import HOST_FILES, READ_ONLY
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -83,10 +84,12 @@ _ABOUT_OWN_PODS = (
         help="Hold this much of each disk, at most 1%, and give it up when the disk is full. [default: none]",
     ),
     click.option(
-        "--private-root",
-        is_flag=True,
-        help="Keep what processes write to the host's files in a layer of their own, which is charged to their pod and"
-        " goes with it.",
+        "--host-files",
+        type=click.Choice(HOST_FILES),
+        default=READ_ONLY,
+        show_default=True,
+        help="What the host's files are to processes: read-only, private (what they write is charged to their pod and"
+        " goes with it) or writable.",
     ),
     click.option("--node-pids", type=quantity, metavar="NUMBER", help="At most this many processes and threads."),
     click.option(

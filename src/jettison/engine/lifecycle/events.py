@@ -113,6 +113,8 @@ class Exited:
     container: str
     exit_code: int | None
     is_oom: bool = False
+    # What its node has to say about it.
+    message: str = ""
 
 
 @frozen

@@ -57,7 +57,7 @@ class ContainerStopping:
 
 @frozen
 class ContainerFinished:
-    """A container's main process is gone, or never came to be: then `message` tells why."""
+    """A container's main process is gone, or never came to be; `message` tells why, where the node knows more."""
 
     pod: Pod
     container: str

@@ -202,8 +202,9 @@ def _exited(turn: Turn, event: ev.Exited) -> None:
         probing.end(turn, container.name)
         if container.is_post_start_running:
             turn.do(CancelHook(container.name, HookKind.POST_START))
-        pauses = turn.life.pauses
-        _finished(turn, runs.ended(container, turn.now, event.exit_code, is_oom=event.is_oom, pauses=pauses))
+        is_oom, message, pauses = event.is_oom, event.message, turn.life.pauses
+        ended = runs.ended(container, turn.now, event.exit_code, is_oom=is_oom, message=message, pauses=pauses)
+        _finished(turn, ended)
 
 
 def _finished(turn: Turn, container: ContainerLife) -> None:

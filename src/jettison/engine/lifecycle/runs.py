@@ -98,7 +98,13 @@ def next_pauses(last: float, trouble: Trouble, pauses: Pauses) -> tuple[float, f
 
 
 def ended(
-    container: ContainerLife, now: Moment, exit_code: int | None, *, is_oom: bool = False, pauses: Pauses = PAUSES
+    container: ContainerLife,
+    now: Moment,
+    exit_code: int | None,
+    *,
+    is_oom: bool = False,
+    message: str = "",
+    pauses: Pauses = PAUSES,
 ) -> ContainerLife:
     """Its main process is gone; an exit code of None means that nothing could tell how."""
     if exit_code is None:
@@ -106,8 +112,8 @@ def ended(
         message = "The container could not be located when the pod was terminated"
         return _terminated(container, now, pauses, UNKNOWN_EXIT, reason, message)
     if exit_code != 0 and is_oom:
-        return _terminated(container, now, pauses, exit_code, "OOMKilled")
-    return _terminated(container, now, pauses, exit_code, "Error" if exit_code else "Completed")
+        return _terminated(container, now, pauses, exit_code, "OOMKilled", message)
+    return _terminated(container, now, pauses, exit_code, "Error" if exit_code else "Completed", message)
 
 
 def found_again(

@@ -170,8 +170,10 @@ class Machine:
 
     def _memory_volumes(self) -> Iterator[Check]:
         if not self.capabilities.has(Capability.SYS_ADMIN):
-            found = "nothing can be mounted: volumes of processes are links in their directory, /tmp is shared, and "
-            found += "what belongs in memory lies on the disk"
+            found = (
+                "nothing can be mounted: volumes of processes are links in their directory, /tmp and the host's files "
+            )
+            found += "are shared, and what belongs in memory lies on the disk"
             yield _degraded("volumes", found, _AMBIENT.format("CAP_SYS_ADMIN"))
 
     def _own_protection(self) -> Iterator[Check]:

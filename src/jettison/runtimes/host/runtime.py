@@ -28,10 +28,11 @@ from jettison.runtimes.host.measure.capacity import measure_capacity
 from jettison.runtimes.host.measure.observer import Observer
 from jettison.runtimes.host.measure.subjects import node_subject
 from jettison.runtimes.host.pods.record_files import RecordFiles
+from jettison.runtimes.host.processes import closing
 from jettison.runtimes.host.processes.forking import rehearse_mounts
 from jettison.runtimes.host.processes.orders import Layer
 from jettison.runtimes.host.processes.processes import WayIn
-from jettison.runtimes.host.settings import HostSettings
+from jettison.runtimes.host.settings import PRIVATE, READ_ONLY, HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.supervisor import Supervisor
 from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
@@ -48,6 +49,7 @@ from jettison.runtimes.protocol import Alarm, EndingPod, PodManifest, PodStatus,
 from jettison.runtimes.stats import NodeSubject
 
 _DISK_SIGNALS = frozenset(row.signal.value for row in TABLE if row.condition is Condition.DISK_PRESSURE)
+_SHARED = "volumes of processes are links in their directory, and /tmp and the host's files are shared"
 # Seconds from the start of a container to the first look at it; all that start meanwhile are met together.
 _ACQUAINTANCE = 0.1
 
@@ -114,7 +116,7 @@ class HostRuntime:
         # What this machine does not permit, one line each.
         self.lacks = self._containment.lacks
         if unmountable:
-            self.lacks += (f"{unmountable}: volumes of processes are links in their directory, and /tmp is shared",)
+            self.lacks += (f"{unmountable}: {_SHARED}",)
 
     @classmethod
     async def open(
@@ -329,14 +331,14 @@ def _configuration(machine: MachineCapacity, policy: Policy) -> NodeConfiguratio
 def _rehearse_mounts(settings: HostSettings) -> str:
     """Why processes cannot have mounts of their own, or an empty text. Raises MountError where they must."""
     staging = settings.node_dir / "mounts"
-    if not settings.private_root:
-        return rehearse_mounts(staging)
+    if settings.host_files != PRIVATE:
+        return rehearse_mounts(staging, closing.DISKS if settings.host_files == READ_ONLY else closing.NOTHING)
     layer = Layer(str(staging.with_name("layer")), str(settings.pods_dir))
     remove_directory(Path(layer.directory))
     try:
-        why = rehearse_mounts(staging, layer)
+        why = rehearse_mounts(staging, layer=layer)
     finally:
         remove_directory(Path(layer.directory))
     if why:
-        raise MountError(f"cannot give processes a private root: {why}")
+        raise MountError(f"cannot keep what processes write to the host's files private: {why}")
     return ""

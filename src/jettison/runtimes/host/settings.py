@@ -24,6 +24,9 @@ _LEAST_MEMORY = 4 * 1024 * 1024
 _LEAST_PIDS = 16
 
 
+READ_ONLY, PRIVATE, WRITABLE = HOST_FILES = ("read-only", "private", "writable")
+
+
 @frozen
 class HostPace:
     """How often things are done and how long they are waited for, in seconds: as a kubelet does, where it does them.
@@ -70,8 +73,9 @@ class HostSettings:
     ballast: int = 0
     # Whether the container runtime has systemd make cgroups; then the node's are slices.
     uses_slices: bool = False
-    # Whether what processes write to the host's files is kept in a layer of their own, and charged to their pods.
-    private_root: bool = False
+    # What the host's files are to processes: read-only; `private`, what they write is kept in a layer of their own; or
+    # writable, and what they write there is charged to no pod.
+    host_files: str = READ_ONLY
     # Patterns of names of images that are never removed.
     keep_images: tuple[str, ...] = ()
 
@@ -80,6 +84,8 @@ class HostSettings:
         for name, value, least in (("memory", self.node_memory, _LEAST_MEMORY), ("pids", self.node_pids, _LEAST_PIDS)):
             if value is not None and value < least:
                 raise InputError(f"invalid node {name} `{value}`: must be at least {least}")
+        if self.host_files not in HOST_FILES:
+            raise InputError(f"invalid host files `{self.host_files}`: {', '.join(HOST_FILES)}")
         if self.ballast < 0:
             raise InputError(f"invalid ballast `{self.ballast}`: must not be negative")
         for path in (self.state_dir, self.node_dir):

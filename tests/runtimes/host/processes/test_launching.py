@@ -10,7 +10,6 @@ from jettison.runtimes.host.processes.launching import SEARCH_PATH, at_once, env
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import expand
 from jettison.runtimes.host.specs.volumes import MountSpec
-from jettison.runtimes.host.volumes.volumes import Volume
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import Scene, manifest, play, shell
 
@@ -45,7 +44,7 @@ def test_later_variables_may_refer_to_earlier_ones_and_to_ours() -> None:
         (("A", "1"), ("B", "$(A)2$(C)"), ("C", "3"), ("D", "$(JETTISON_VOLUME_MY_CACHE)/d"), ("JETTISON_PLACE", "me")),
         mounts=(MountSpec("my-cache", PurePosixPath("cache"), PurePosixPath()),),
     )
-    seen = [Volume("my-cache", Path("/v/my-cache")), Volume("other", Path("/v/other"))]
+    seen = {"my-cache": "/v/my-cache", "other": "/v/other"}
     found = at_once(environment(spec, "pod", HERE, seen, {"JETTISON_PLACE": "real"}))
     assert found["B"] == "12$(C)"
     assert found["D"] == "/v/my-cache/d"
@@ -57,7 +56,7 @@ def test_later_variables_may_refer_to_earlier_ones_and_to_ours() -> None:
 
 def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "1")
-    assert set(at_once(environment(ContainerSpec("c", ("x",)), "pod", HERE, (), {}))) == {
+    assert set(at_once(environment(ContainerSpec("c", ("x",)), "pod", HERE, {}, {}))) == {
         "PATH",
         "HOME",
         "TMPDIR",

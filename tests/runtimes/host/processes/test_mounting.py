@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jettison.runtimes.host.processes import mounting
+from jettison.runtimes.host.processes import closing, mounting, system_calls
 from jettison.runtimes.host.processes.forking import rehearse_mounts
 from jettison.runtimes.host.processes.orders import Layer, MountPlan, MountPoint
 from tests.live.small_disks import small_disk
@@ -45,7 +47,7 @@ def seen(
     tmp_path: Path,
     look: Callable[[], Any],
     *points: MountPoint,
-    is_sealed: bool = False,
+    closed: str = closing.NOTHING,
     layer: Layer | None = None,
 ) -> Any:
     """What `look` finds in a process with these mounts, or why it has none."""
@@ -55,7 +57,7 @@ def seen(
     pid = os.fork()
     if pid == 0:
         try:
-            mounting.arrange(MountPlan(points, str(staging), is_sealed, layer))
+            mounting.arrange(MountPlan(points, str(staging), closed, layer))
             found = look()
         except OSError as error:
             found = f"{error.strerror}"
@@ -130,8 +132,154 @@ def test_a_sealed_process_writes_into_its_volumes_only(tmp_path: Path, volume: P
         places = (f"{tmp_path}/x", "/tmp/x", "/missing/x", "/closed/x", "/dev/null")
         return [is_refused(path) for path in places]
 
-    found = seen(tmp_path, look, MountPoint(str(volume), "/missing"), closed, is_sealed=True)
+    found = seen(tmp_path, look, MountPoint(str(volume), "/missing"), closed, closed=closing.ALL)
     assert found == [True, True, False, True, False]
+
+
+def write(path: str) -> str:
+    """What becomes of an attempt to write there."""
+    try:
+        Path(path).write_text("x")
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "written"
+
+
+@pytest.fixture(params=["by an attribute of the mount", "by a remount"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The second is what a kernel before 5.12 takes: there is no such system call."""
+    if request.param == "by a remount":
+        monkeypatch.setattr(system_calls, "_MOUNT_SETATTR", 99_999)
+    return str(request.param)
+
+
+@needs_root
+@pytest.mark.usefixtures("way")
+def test_the_hosts_files_are_read_only_but_for_its_places_and_memory(tmp_path: Path, volume: Path) -> None:
+    """On every disk of the host and on its other mounts; a place that is missing is made, and nothing beside it."""
+    host, disk, memory, own = (tmp_path / name for name in ("host", "disk", "memory", "own"))
+    for path in (host, memory, own):
+        path.mkdir()
+    with small_disk(disk, 16, 500), mounted("tmpfs", memory, "-t", "tmpfs", "-o", "nosuid,noexec"):
+        (disk / "below").mkdir()
+        with mounted("tmpfs", disk / "below", "-t", "tmpfs"):
+            points = [
+                MountPoint(str(own), str(own)),
+                MountPoint(str(volume), "/missing/far"),
+                MountPoint(str(volume), "/closed", is_read_only=True),
+                MountPoint(str(volume), "/run/missing/token", is_read_only=True),
+                MountPoint(str(disk), "/opt"),
+            ]
+
+            def look() -> Any:
+                places = {
+                    "/etc/x": "EROFS",
+                    "/x": "EROFS",
+                    "/missing/x": "EROFS",
+                    f"{host}/x": "EROFS",
+                    f"{disk}/x": "EROFS",
+                    "/closed/x": "EROFS",
+                    "/run/missing/token/x": "EROFS",
+                    f"{own}/x": "written",
+                    "/missing/far/x": "written",
+                    "/opt/x": "written",
+                    "/opt/below/x": "written",
+                    f"{disk}/below/x": "written",
+                    f"{memory}/x": "written",
+                    "/dev/shm/jettison-test-x": "written",
+                    "/dev/null": "written",
+                    "/proc/self/comm": "written",
+                }
+                found = {path: (write(path), wanted) for path, wanted in places.items()}
+                Path("/dev/shm/jettison-test-x").unlink()
+                table = Path("/proc/self/mountinfo").read_text().splitlines()
+                (options,) = (line.split()[5] for line in table if line.split()[4] == str(memory))
+                return [{path: both for path, both in found.items() if both[0] != both[1]}, options]
+
+            wrong, options = seen(tmp_path, look, *points, closed=closing.DISKS)
+            assert wrong == {}
+            assert options == "rw,nosuid,noexec,relatime"
+    assert not list(host.iterdir())
+
+
+@needs_root
+@pytest.mark.usefixtures("way")
+def test_what_the_host_has_read_only_is_so_in_its_volumes(tmp_path: Path) -> None:
+    """Also one disk on top of another, a disk that memory hides, and flags of mounts besides."""
+    host = tmp_path / "host"
+    for name in ("kept", "open", "stack", "hidden"):
+        (host / name).mkdir(parents=True)
+    with (
+        mounted(str(host / "kept"), host / "kept", "--bind", "-o", "ro"),
+        mounted(str(host / "open"), host / "open", "--bind", "-o", "nosuid,nodev,noexec,noatime"),
+        mounted("tmpfs", host / "stack", "-t", "tmpfs"),
+        mounted(str(host / "open"), host / "stack", "--bind"),
+        mounted(str(host / "open"), host / "hidden", "--bind"),
+        mounted("tmpfs", host / "hidden", "-t", "tmpfs"),
+    ):
+
+        def look() -> Any:
+            names = ("kept", "open", "stack", "hidden")
+            table = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+            flags = {line[4]: line[5] for line in table}[f"{host}/open"]
+            return [[write(f"{place}/{name}/x") for name in names] for place in (host, "/volume")], flags
+
+        found, flags = seen(tmp_path, look, MountPoint(str(host), "/volume"), closed=closing.DISKS)
+        assert found == [["EROFS", "EROFS", "EROFS", "written"], ["EROFS", "written", "written", "written"]]
+        assert flags == "ro,nosuid,nodev,noexec,noatime"
+
+
+@needs_root
+def test_what_lies_inside_a_place_of_its_own_is_made_there(tmp_path: Path, volume: Path) -> None:
+    """A `/tmp` of its own, though its directory and volumes lie below `/tmp`, also by way of a link."""
+    own, link = tmp_path / "own", tmp_path / "link"
+    (own / "tmp").mkdir(parents=True)
+    link.symlink_to(tmp_path)
+    points = [
+        MountPoint(str(link / "own"), str(link / "own")),
+        MountPoint(str(own / "tmp"), "/tmp"),
+        MountPoint(str(volume), "/tmp/deep/cache"),
+        MountPoint(str(volume), "/tmp/one.conf", "link", is_read_only=True),
+    ]
+
+    def look() -> Any:
+        places = ("/tmp/x", f"{own}/y", "/tmp/deep/cache/z", "/tmp/one.conf", f"{tmp_path}/beside")
+        return [[write(path) for path in places], sorted(names("/tmp")), names(str(tmp_path))]
+
+    found, below, beside = seen(tmp_path, look, *points, closed=closing.DISKS)
+    assert found == ["written", "written", "written", "EROFS", "written"]
+    assert below == sorted({"x", "deep", "one.conf", tmp_path.parts[2]})
+    assert set(beside) == {"own", "beside"}
+    assert not (tmp_path / "beside").exists()
+    assert {path.name for path in (own / "tmp").rglob("*")} == {"x", "deep", "cache", "one.conf", tmp_path.parts[2]}
+
+
+@needs_root
+def test_what_the_host_mounts_later_is_not_seen(tmp_path: Path) -> None:
+    """Even below a mount that passes new ones on: it would be writable."""
+    shared = tmp_path / "shared"
+    (shared / "later").mkdir(parents=True)
+    ready, go = os.pipe(), os.pipe()
+
+    def look() -> Any:
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        return [names(str(shared / "later")), write(f"{shared}/later/x")]
+
+    with mounted(str(shared), shared, "--bind"):
+        subprocess.run(["mount", "--make-shared", str(shared)], check=True)
+
+        def mount_later() -> None:
+            os.read(ready[0], 1)
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(shared / "later")], check=True)
+            (shared / "later" / "file").write_text("")
+            os.write(go[1], b"x")
+
+        thread = threading.Thread(target=mount_later)
+        thread.start()
+        assert seen(tmp_path, look, closed=closing.DISKS) == [[], "EROFS"]
+        thread.join()
+        subprocess.run(["umount", str(shared / "later")], check=True)
 
 
 @needs_root
@@ -227,8 +375,8 @@ def test_other_mounts_of_nodefs_are_covered_and_others_are_the_hosts(tmp_path: P
 @needs_root
 def test_a_rehearsal_says_why_there_can_be_no_layer(tmp_path: Path, layer: Layer) -> None:
     Path(layer.directory).rmdir()
-    assert rehearse_mounts(tmp_path / "mounts", layer) == ""
+    assert rehearse_mounts(tmp_path / "mounts", layer=layer) == ""
     with mounted("tmpfs", tmp_path / "mounts", "-t", "tmpfs", "-o", "nr_inodes=5"):
         full = Layer(str(tmp_path / "mounts" / "layer"), layer.hidden)
-        why = rehearse_mounts(tmp_path / "mounts" / "x", full)
-        assert why == "no private mounts: private root: no space left on device"
+        why = rehearse_mounts(tmp_path / "mounts" / "x", layer=full)
+        assert why == "no private mounts: private files: no space left on device"

@@ -16,7 +16,7 @@ import pytest
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.places import FamilyPlace
-from jettison.runtimes.host.processes import processes, starter
+from jettison.runtimes.host.processes import closing, processes, starter
 from jettison.runtimes.host.processes.orders import Launch, Layer, MountPlan, MountPoint
 from jettison.runtimes.host.processes.processes import Process
 from jettison.runtimes.host.processes.starter import Starter
@@ -69,6 +69,7 @@ def test_it_loads_next_to_nothing() -> None:
         "jettison.runtimes.host",
         "jettison.runtimes.host.processes",
         "jettison.runtimes.host.processes.becoming",
+        "jettison.runtimes.host.processes.closing",
         "jettison.runtimes.host.processes.confinement",
         "jettison.runtimes.host.processes.layering",
         "jettison.runtimes.host.processes.mounting",
@@ -103,7 +104,7 @@ def test_nothing_is_loaded_between_birth_and_exec(tmp_path: Path, monkeypatch: p
             made, sh("test -d /missing/below && exit 5", security=confined, mounts=plan, descriptors=99)
         )
         assert await process.exited == 5
-        sealed = MountPlan((point,), str(tmp_path / "staging"), is_sealed=True)
+        sealed = MountPlan((point,), str(tmp_path / "staging"), closing.ALL)
         process = await spawn(made, sh("touch /x || exit 6", mounts=sealed))
         assert await process.exited == 6
         gone = MountPlan((MountPoint(str(tmp_path / "gone"), "/missing/below"),), str(tmp_path / "staging"))

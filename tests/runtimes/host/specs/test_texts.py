@@ -184,6 +184,6 @@ def test_what_only_the_start_knows_is_counted_at_the_start() -> None:
     spec = ContainerSpec("c", ("x", "$(HOME)" * 40), (("A", "$(HOME)" * 40),))
     directory = Path("/" + "d" * 4000)
     with pytest.raises(ManifestError, match="env `A`: 160042 bytes after expansion"):
-        at_once(environment(spec, "pod", directory, (), {}))
+        at_once(environment(spec, "pod", directory, {}, {}))
     with pytest.raises(ManifestError, match="command: 160040 bytes after expansion"):
         at_once(arguments(spec.command, {"HOME": str(directory)}))

@@ -26,6 +26,9 @@ from jettison.runtimes.host.specs.spec import ContainerSpec, PodSpec
 from jettison.runtimes.host.volumes import pod_directories
 from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 
+# Exit codes from here on are of signals.
+_KILLED = 128
+
 
 class Container:
     """Belongs to one pod worker."""
@@ -164,6 +167,12 @@ class Container:
         if isinstance(self._launcher, Launcher):
             return exit_code, is_oom
         return await self._launcher.outcome(exit_code, is_oom=is_oom, is_killed=self._kills_since is not None)
+
+    async def remark(self, run: int, exit_code: int | None) -> str:
+        """What this node has to do with a failure that the program itself has told of; empty as a rule."""
+        if not isinstance(self._launcher, Launcher) or not 0 < (exit_code or 0) < _KILLED:
+            return ""
+        return await self._directories.services.wait_for(self._launcher.remark, run)
 
     def discard(self) -> None:
         """Nothing of its last run is left to be killed: no book has to be kept about it."""

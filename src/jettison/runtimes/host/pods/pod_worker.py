@@ -582,8 +582,9 @@ class PodWorker:
     async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
         """What the kernel did not tell a container runtime knows."""
         exit_code, is_oom = await container.outcome(exit_code, is_oom=is_oom)
+        remark = await container.remark(self._run_of(container.spec.name), exit_code)
         await self._services.turns.next()
-        self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom))
+        self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom, remark))
 
     def _remove(self, effect: fx.Remove) -> None:
         self._background.begin(self._run_remove(effect.container))

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 
 from jettison.errors import StartError
-from jettison.runtimes.host.processes import mounting
+from jettison.runtimes.host.processes import closing, mounting
 from jettison.runtimes.host.processes.becoming import become
 from jettison.runtimes.host.processes.orders import Layer, MountPlan, MountPoint
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -44,7 +44,7 @@ class _Here:
 HERE = _Here()
 
 
-def rehearse_mounts(staging: Path, layer: Layer | None = None) -> str:
+def rehearse_mounts(staging: Path, closed: str = closing.NOTHING, layer: Layer | None = None) -> str:
     """Try it in a child that is gone afterwards: why processes cannot have mounts of their own, or an empty text."""
     if os.geteuid() != 0:
         return "only root may mount"
@@ -58,7 +58,8 @@ def rehearse_mounts(staging: Path, layer: Layer | None = None) -> str:
         return f"no private mounts: {reason(error)}"
     if pid == 0:
         try:
-            mounting.arrange(MountPlan((MountPoint(str(staging), f"/{staging.name}"),), str(staging), layer=layer))
+            point = MountPoint(str(staging), f"/{staging.name}")
+            mounting.arrange(MountPlan((point,), str(staging), closed, layer))
         except OSError as error:
             os.write(tell, f"no private mounts: {reason(error)}".encode("utf-8", "replace")[:500])
         finally:

@@ -23,11 +23,12 @@ from jettison import events
 from jettison.errors import ContentError, ManifestError, RemovalError, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Place
-from jettison.runtimes.host.processes import processes
+from jettison.runtimes.host.processes import closing, processes
 from jettison.runtimes.host.processes.confinement import group_of
 from jettison.runtimes.host.processes.orders import Launch, Layer, MountPlan, MountPoint
 from jettison.runtimes.host.processes.processes import Entrance, Identity, Process, WayIn
 from jettison.runtimes.host.processes.terminals import HeldTerminal, empty_terminal, find_terminal, make_terminal
+from jettison.runtimes.host.settings import PRIVATE, READ_ONLY
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import Sizes, expand
@@ -48,6 +49,13 @@ _SCRATCH_MODE, _STAGING, _LAYER = 0o1777, "mounts", ".layer"
 _VARIABLES_AT_ONCE, _WORDS_AT_ONCE = 50, 200
 # Ours are smaller: see `texts.LARGEST_ENVIRONMENT`.
 _LARGEST_ENVIRON = 512 * 1024
+
+# How programs say EROFS, in small letters.
+_READ_ONLY_WORDS = (b"read-only file system", b"erofs")
+_READ_ONLY_REMARK = (
+    "its log tells of a read-only file system: the host's files are read-only to processes, and a hostPath volume opens"
+    " a directory of them (docs/host.md, --host-files)"
+)
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -195,50 +203,46 @@ class Launcher:
         return replace(launch, inside=self._main) if self._directories.services.has_private_mounts else launch
 
     def _mounts(self, directory: Path) -> MountPlan:
-        spec, node_dir = self._spec, self._directories.services.settings.node_dir
+        spec = self._spec
         mounted = {volume.name: volume for volume in self._directories.volumes}
-        taken = [f"/{mount.path}/" for mount in spec.mounts]
         layer = self._layer(directory)
-        points = [] if layer is None else self._real(directory, layer)
-        points += [
-            MountPoint(str(directory / name), scratch)
-            for scratch, name in _SCRATCH.items()
-            # What lies below it must stay in sight, be it the node's own directory or a volume.
-            if not spec.security.is_sealed
-            and not node_dir.is_relative_to(scratch)
-            and not any(path.startswith(f"{scratch}/") for path in taken)
+        points = [] if spec.security.is_sealed else self._own(directory)
+        # Hidden are the layer, because the kernel refuses to look at it through itself, and a `/tmp` that would show
+        # itself inside itself.
+        hidden = [] if layer is None else [layer.directory]
+        hidden += [
+            point.base for point in points if directory.is_relative_to(point.target) and point.base != str(directory)
         ]
-        for mount in sorted(spec.mounts, key=lambda mount: mount.path.parts):
+        points += [MountPoint(str(directory.with_name(_STAGING)), each, is_read_only=True) for each in hidden]
+        for mount in spec.mounts:
             volume = mounted[mount.volume]
             is_read_only = mount.is_read_only or volume.is_content
             source = str(mount.sub_path) if mount.sub_path.parts else ""
             points.append(MountPoint(str(volume.path), f"/{mount.path}", source, is_read_only))
-        written = {mount.volume for mount in spec.mounts if not mount.is_read_only}
-        # The container is told where its volumes are on the host, too. A hostPath is the host's there.
-        points += [
-            MountPoint(str(volume.path), str(volume.path), is_read_only=True)
-            for volume in (mounted[name] for name in sorted({mount.volume for mount in spec.mounts}))
-            if not volume.is_host and (volume.is_content or volume.name not in written)
+        return MountPlan(tuple(points), str(directory.with_name(_STAGING)), self._closed, layer)
+
+    @property
+    def _closed(self) -> str:
+        if self._spec.security.is_sealed:
+            return closing.ALL
+        return closing.DISKS if self._directories.services.settings.host_files == READ_ONLY else closing.NOTHING
+
+    def _own(self, directory: Path) -> list[MountPoint]:
+        """Its writable directory, also where one of the others is in its way, and what is in it."""
+        taken = [PurePath("/", mount.path) for mount in self._spec.mounts]
+        scratch = [
+            MountPoint(str(directory / name), place)
+            for place, name in _SCRATCH.items()
+            if not any(PurePath(place).is_relative_to(path) for path in taken)
         ]
-        return MountPlan(tuple(points), str(directory.with_name(_STAGING)), spec.security.is_sealed, layer)
+        return [MountPoint(str(directory), str(directory)), *scratch]
 
     def _layer(self, directory: Path) -> Layer | None:
         """Where what it writes to the host's files is kept; None where that is the host's, or cannot be written."""
         settings = self._directories.services.settings
-        if not settings.private_root or self._spec.security.is_sealed:
+        if settings.host_files != PRIVATE or self._spec.security.is_sealed:
             return None
         return Layer(str(directory / _LAYER), str(settings.pods_dir))
-
-    def _real(self, directory: Path, layer: Layer) -> list[MountPoint]:
-        """What is not seen through the layer: its own directories. In its writable one the layer itself is hidden,
-        because the kernel refuses to look at it through itself.
-        """
-        points = [
-            MountPoint(str(directory), str(directory)),
-            MountPoint(str(directory.with_name(_STAGING)), layer.directory, is_read_only=True),
-        ]
-        own = [str(volume.path) for volume in self._directories.volumes if not volume.is_host]
-        return [*points, *(MountPoint(path, path) for path in own)]
 
     def recall(self, identity: Identity) -> None:
         """Of a run that an earlier agent has started: its main process, and its variables from there.
@@ -258,8 +262,19 @@ class Launcher:
     ) -> Generator[None, None, dict[str, str]]:
         spec, directories, contents = self._spec, self._directories, self._directories.contents
         whole = [*(() if contents is None else contents.server_variables()), *(spec.literals if env is None else env)]
+        paths = {volume.name: str(volume.path) for volume in directories.volumes}
+        if directories.services.has_private_mounts:
+            paths = {mount.volume: f"/{mount.path}" for mount in reversed(spec.mounts)}
         extra = self.place.environment
-        return (yield from environment(spec, directories.pod.name, directory, directories.volumes, extra, whole))
+        return (yield from environment(spec, directories.pod.name, directory, paths, extra, whole))
+
+    def remark(self, run: int) -> str:
+        """Why a run failed, where its last words are about files that it may not write. May wait for a disk."""
+        services = self._directories.services
+        if not services.has_private_mounts or self._closed != closing.DISKS:
+            return ""
+        words = logs.last_words(self._directories.log_dir(self._spec.name) / f"{run}{logs.SUFFIX}").lower()
+        return _READ_ONLY_REMARK if any(each in words for each in _READ_ONLY_WORDS) else ""
 
     def find(self) -> None:
         """A process without an identity on record has run nothing foreign, and has left."""
@@ -359,7 +374,7 @@ def environment(
     spec: ContainerSpec,
     pod_name: str,
     writable_dir: Path,
-    mounted: Iterable[Volume],
+    paths: Mapping[str, str],
     extra: Mapping[str, str],
     env: Iterable[tuple[str, str]] | None = None,
 ) -> Generator[None, None, dict[str, str]]:
@@ -368,8 +383,8 @@ def environment(
     As is everything that follows from a manifest, it is done in parts of a fraction of a millisecond: it yields after
     each of them.
 
-    `env` has those of the manifest once what they refer to was asked for. Raises ManifestError where they become too
-    long.
+    `paths` says where the container reaches each volume; `env` has those of the manifest once what they refer to was
+    asked for. Raises ManifestError where they become too long.
     """
     found = {
         "PATH": SEARCH_PATH,
@@ -378,7 +393,7 @@ def environment(
         "HOSTNAME": pod_name,
     }
     wanted = {mount.volume for mount in spec.mounts}
-    found |= {volumes.variable(volume.name): str(volume.path) for volume in mounted if volume.name in wanted}
+    found |= {volumes.variable(name): path for name, path in paths.items() if name in wanted}
     yield from _adding(found, spec.literals if env is None else env)
     return {**found, **extra}
 

@@ -14,7 +14,7 @@ import os
 import stat
 
 from jettison.runtimes.host.processes import system_calls
-from jettison.runtimes.linux.files.kernel_texts import mount_lines, unescaped
+from jettison.runtimes.linux.files.kernel_texts import mount_lines, read_mount_table, unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Mount:
 
 def cover(layer: Layer, staging: str) -> None:
     """Build at `staging` what is to become the root."""
-    mounts = [_Mount(fields) for fields, _ in mount_lines(_read("/proc/self/mountinfo"))]
+    mounts = [_Mount(fields) for fields, _ in mount_lines(read_mount_table())]
     nodefs, root = _mount_of(layer.directory, mounts), _mount_of(_ROOT, mounts)
     below: dict[int, list[_Mount]] = {}
     for mount in mounts:
@@ -67,7 +67,8 @@ def _mount_of(path: str, mounts: list[_Mount]) -> _Mount:
     """As the kernel says through a descriptor: mounts on top of one another need no guessing by longest prefix."""
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        told = _read(f"/proc/self/fdinfo/{descriptor}")
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+            told = file.read()
     finally:
         os.close(descriptor)
     wanted = next((int(line[7:]) for line in told.split(b"\n") if line.startswith(b"mnt_id:")), -1)
@@ -75,11 +76,6 @@ def _mount_of(path: str, mounts: list[_Mount]) -> _Mount:
     if found is None:
         raise FileNotFoundError(errno.ENOENT, f"`{path}` is gone")
     return found
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _is_below(path: str, directory: str) -> bool:

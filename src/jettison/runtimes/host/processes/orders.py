@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.places import Door
-from jettison.runtimes.host.processes import capabilities, system_calls
+from jettison.runtimes.host.processes import capabilities, closing, system_calls
 from jettison.runtimes.host.processes.becoming import HEADER
 from jettison.runtimes.host.specs.security import NO_SECURITY, SecuritySpec
 from jettison.values import frozen
@@ -44,13 +44,13 @@ class Layer:
 
 @frozen
 class MountPlan:
-    """What to arrange. `staging` is an empty directory; with `is_sealed` all but volumes is read-only, with a `layer`
-    all but volumes is written there.
+    """What to arrange. `staging` is an empty directory; `closed` says what is read-only besides such points; with a
+    `layer` all but volumes is written there.
     """
 
     points: tuple[MountPoint, ...]
     staging: str
-    is_sealed: bool = False
+    closed: str = closing.NOTHING
     layer: Layer | None = None
 
 

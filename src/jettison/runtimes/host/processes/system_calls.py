@@ -26,16 +26,20 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 # Without letting go of the interpreter meanwhile, which a copy of this process would have to take again.
 _HELD_LIBC = ctypes.PyDLL(None, use_errno=True)
 
+OURS = b"jettison"
+"""The source of filesystems that a node mounts for its pods, as the kernel's table of mounts shows it."""
+
 _NO_SET_UID, _NO_DEVICES = 2, 4
-_BIND, _MOVE, _RECURSIVE, _UNBINDABLE, _PRIVATE = 1 << 12, 1 << 13, 1 << 14, 1 << 17, 1 << 18
+_READ_ONLY, _REMOUNT, _BIND, _MOVE, _RECURSIVE = 1, 1 << 5, 1 << 12, 1 << 13, 1 << 14
+_UNBINDABLE, _PRIVATE = 1 << 17, 1 << 18
 _NEW_MOUNTS = 0x20000
 # By their numbers, because older C libraries have no names for them; these are the same on all machines.
 _OPENAT2, _PIDFD_GETFD, _MOUNT_SETATTR = 437, 438, 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CLONE, _CLONE_ELSEWHERE, _SAME_PARENT = {"x86_64": 56}, 220, 0x8000
-# struct mount_attr: what to set, what to clear (read-only is 1), propagation, user namespace.
+# struct mount_attr: what to set (read-only is 1), what to clear, propagation, user namespace.
 _MOUNT_ATTRIBUTES = struct.Struct("=4Q")
-_HERE, _ALL_BELOW = -100, 0x8000
+_HERE, _NO_AUTOMOUNT = -100, 0x800
 # struct open_how: flags, mode, how to resolve.
 _OPEN_HOW = struct.Struct("=3Q")
 _NO_MAGIC_LINKS, _IN_ROOT = 0x02, 0x10
@@ -65,7 +69,7 @@ def mount_tmpfs(directory: Path, size: int | None) -> None:
     """Raises MountError; its cause is a PermissionError where mounting is not permitted."""
     options = "mode=0777" if size is None else f"mode=0777,size={size}"
     flags = ctypes.c_ulong(_NO_SET_UID | _NO_DEVICES)
-    if _LIBC.mount(b"jettison", os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
+    if _LIBC.mount(OURS, os.fsencode(directory), b"tmpfs", flags, options.encode()) != 0:
         raise _failed(f"cannot mount tmpfs on `{directory}`")
 
 
@@ -85,10 +89,10 @@ def bind(source: str, target: str) -> None:
     _mount_call(os.fsencode(source), os.fsencode(target), None, _BIND | _RECURSIVE, None)
 
 
-def mount_mirror(directory: str) -> None:
+def mount_mirror(directory: str, source: bytes) -> None:
     """A small tmpfs for directories and empty files; it is left out where others are shown again. Raises OSError."""
     options = b"mode=0755,size=1m"
-    _mount_call(b"jettison", os.fsencode(directory), b"tmpfs", _NO_SET_UID | _NO_DEVICES, options)
+    _mount_call(source, os.fsencode(directory), b"tmpfs", _NO_SET_UID | _NO_DEVICES, options)
     _mount_call(None, os.fsencode(directory), None, _UNBINDABLE, None)
 
 
@@ -101,7 +105,7 @@ def mount_overlay(lower: str, upper: str, work: str, target: str) -> None:
     for special in _OVERLAY_SPECIAL:
         places = {name: path.replace(special, f"\\{special}") for name, path in places.items()}
     options = ",".join((*(f"{name}={path}" for name, path in places.items()), "volatile"))
-    _mount_call(b"jettison", os.fsencode(target), b"overlay", 0, os.fsencode(options))
+    _mount_call(OURS, os.fsencode(target), b"overlay", 0, os.fsencode(options))
 
 
 def move_mount(source: str, target: str) -> None:
@@ -141,20 +145,22 @@ def leave_former_root() -> None:
     _check(_LIBC.umount2(b".", _DETACH))
 
 
-def set_read_only(path: str, *, is_read_only: bool) -> None:
-    """What is mounted at the path, and below it. Takes Linux 5.12. Raises OSError."""
-    attributes = _MOUNT_ATTRIBUTES.pack(is_read_only, not is_read_only, 0, 0)
-    where = os.fsencode(path)
-    _check(
-        _LIBC.syscall(
-            _MOUNT_SETATTR,
-            ctypes.c_int(_HERE),
-            where,
-            ctypes.c_uint(_ALL_BELOW),
-            attributes,
-            ctypes.c_size_t(len(attributes)),
+def close_mount(path: str, flags: int) -> None:
+    """Make what is mounted there read-only, without what is mounted below. Raises OSError.
+
+    A kernel before 5.12 takes all flags of the mount together: those that it has already are given.
+    """
+    attributes, where = _MOUNT_ATTRIBUTES.pack(_READ_ONLY, 0, 0, 0), os.fsencode(path)
+    size = ctypes.c_size_t(len(attributes))
+    try:
+        _check(
+            _LIBC.syscall(_MOUNT_SETATTR, ctypes.c_int(_HERE), where, ctypes.c_uint(_NO_AUTOMOUNT), attributes, size)
         )
-    )
+    except OSError as error:
+        # The latter from filters of system calls that are older than this one.
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        _mount_call(None, where, None, _REMOUNT | _BIND | _READ_ONLY | flags, None)
 
 
 def open_inside(directory: int, path: str) -> int:

@@ -30,6 +30,7 @@ line."""
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 _UNCHANGED = -1
 _COPYING = ".copying"
+_LAST_WORDS = 4096
 
 
 def pod_log_dir(logs_dir: Path, pod: Pod) -> Path:
@@ -68,6 +69,21 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
         return descriptor
     except OSError as error:
         raise WriteError(f"cannot open log `{path}`: {kernel_files.reason(error)}") from error
+
+
+def last_words(path: Path) -> bytes:
+    """The end of a log of a container that has ended; empty where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return b""
+            return os.pread(descriptor, _LAST_WORDS, max(0, found.st_size - _LAST_WORDS))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""
 
 
 def is_due(path: str | Path, largest: int) -> bool:

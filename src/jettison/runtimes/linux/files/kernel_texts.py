@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+_CHUNK = 16 * 1024
+
 
 def reason(error: OSError) -> str:
     """The kernel's words without Python's decoration: `device or resource busy`."""
@@ -28,8 +30,22 @@ def mount_lines(data: bytes) -> list[tuple[list[bytes], list[bytes]]]:
     return found
 
 
+def read_mount_table() -> bytes:
+    """Of this process's namespace. Raises OSError. Without a buffered file, which takes a new process 0.1 ms more."""
+    descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(descriptor, _CHUNK):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
 def unescaped(field: bytes) -> str:
     r"""A path as it is: the kernel writes blanks and backslashes as `\040`, in octal."""
+    if b"\\" not in field:
+        return os.fsdecode(field)
     first, *rest = field.split(b"\\")
     parts = [first]
     for each in rest:

@@ -1,0 +1,119 @@
+"""What processes can write to: their own places, and of the host's files those that a volume opens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.node import LiveNode, pod
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own"),
+    pytest.mark.timeout(300),
+]
+
+NAME = f"jettison-test-{os.getpid()}"
+NEW = tuple(f"{place}/{NAME}" for place in ("/opt", "", "/var/lib"))
+HOST = (*NEW, "/etc/hostname")
+# Prints the places that can be written to. `exec` first: a shell that cannot open a file for a plain command goes on.
+TRY = 'for at in $PLACES; do (exec >> "$at") 2>/dev/null && echo "$at"; done'
+OWN = ("own", "$(TMPDIR)/x", "/tmp/x", "/var/tmp/x")
+PLACES = (*HOST, *OWN, "/data/x", "/kept/x", f"/dev/shm/{NAME}", "/dev/null")
+LOOKERS = ("main", "hook", "probe")
+TALKS: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[LiveNode]:
+    """Whose directory lies below /tmp, as those of a user who tries it may."""
+    for name in ("data", "kept", "report"):
+        (tmp_path / name).mkdir()
+    found = LiveNode(tmp_path, ["--node-memory", "256Mi"])
+    yield found
+    found.stop()
+    Path(f"/dev/shm/{NAME}").unlink(missing_ok=True)
+
+
+def command(node: LiveNode, *words: str) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name("jettison"))
+    options = ["--state-dir", str(node.state), "--node-name", node.name]
+    return subprocess.run([program, words[0], *options, *words[1:]], check=False, **TALKS)
+
+
+def writer(node: LiveNode, name: str = "writer", **container: Any) -> dict[str, Any]:
+    """A pod that reports where it can write to: itself, its hook, and its probe."""
+    look = {who: f"({TRY}) > /report/{who}.new; mv -n /report/{who}.new /report/{who}" for who in LOOKERS}
+    paths = {"data": False, "kept": True, "report": False}
+    mounts = [{"name": each, "mountPath": f"/{each}", "readOnly": is_closed} for each, is_closed in paths.items()]
+    return pod(
+        name,
+        ["sh", "-c", f"{look['main']}; exec sleep 3600"],
+        volumes=[{"name": each, "hostPath": {"path": str(node.directory / each)}} for each in paths],
+        container={
+            "env": [{"name": "PLACES", "value": " ".join(PLACES)}],
+            "volumeMounts": mounts,
+            "readinessProbe": {"exec": {"command": ["sh", "-c", look["probe"]]}, "periodSeconds": 1},
+            "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", look["hook"]]}}},
+            **container,
+        },
+    )
+
+
+def reported(node: LiveNode, who: str) -> set[str]:
+    report = node.directory / "report" / who
+    node.wait(report.exists, f"the report of the {who}")
+    return told(report.read_text())
+
+
+def told(report: str) -> set[str]:
+    """Without the path of its own directory."""
+    return {Path(line).name if "/containers/" in line else line for line in report.split()}
+
+
+@pytest.mark.parametrize("security", [{}, {"privileged": True}], ids=["plain", "privileged"])
+def test_a_process_writes_to_its_own_places_only(node: LiveNode, security: dict[str, Any]) -> None:
+    """And so do its hook, its probe and commands in it, also after the agent was killed."""
+    node.write(writer(node, securityContext=security))
+    node.start()
+    expected = {"own", "x", "/tmp/x", "/var/tmp/x", "/data/x", f"/dev/shm/{NAME}", "/dev/null"}
+    for who in LOOKERS:
+        assert reported(node, who) == expected
+    node.kill()
+    node.start()
+    node.wait(lambda: node.facts("agent_started")[1:], "the next agent")
+    node.wait(lambda: command(node, "exec", "writer", "--", "true").returncode == 0, "a command in it")
+    assert told(command(node, "exec", "writer", "--", "sh", "-c", TRY).stdout) == expected
+    assert (node.directory / "data" / "x").is_file()
+    assert not any(Path(path).exists() for path in NEW)
+
+
+def test_a_process_that_fails_for_it_says_so(node: LiveNode) -> None:
+    """And one that fails for something else does not."""
+    node.write(
+        pod("database", ["sh", "-c", "exec mkdir /var/lib/none"], restartPolicy="Never"),
+        pod("other", ["sh", "-c", "echo no such thing; exit 3"], restartPolicy="Never"),
+    )
+    node.start()
+    node.wait(lambda: len(node.facts("container_finished")) == 2, "both to fail")
+    said = {fact["pod"]: fact.get("message", "") for fact in node.facts("container_finished")}
+    assert "a hostPath volume opens a directory of them" in said["default/database"]
+    assert not said["default/other"]
+    assert "Read-only file system" in command(node, "logs", "database").stdout
+    assert "read-only to processes" in command(node, "why", "database").stdout
+
+
+def test_an_operator_may_open_them(node: LiveNode) -> None:
+    node.flags = [*node.flags, "--host-files", "writable"]
+    try:
+        node.write(writer(node))
+        node.start()
+        assert reported(node, "main") >= set(HOST)
+    finally:
+        for path in NEW:
+            Path(path).unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from jettison.values import frozen
 _Pid = Annotated[int, Meta(ge=1, le=2**22)]
 _Count = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-_LARGE = 16_384
+_LARGE = 65_536
 _Number = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 
 

@@ -128,7 +128,10 @@ def test_slices_of_pods_are_units_with_their_limits_until_the_pods_end(
     containerd.launcher = systemd.as_scope("containerd-again")
     containerd.start()
     node.write(box("late", SLEEP, container=LIMITS))
-    started = lambda: [fact["pod"] for fact in node.facts("container_started")]  # noqa: E731
+
+    def started() -> list[str]:
+        return [str(fact["pod"]) for fact in node.facts("container_started")]
+
     node.wait(lambda: "default/late" in started(), "a pod after that")
     assert started().count("default/calm") == 1
     assert f"{kubepods}-burstable-pod{_uid(node, 'late')}.slice" in systemd.slices()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -17,8 +19,9 @@ import pytest
 from jettison.errors import StartError, WriteError
 from jettison.runtimes.host.cgroups.places import CgroupPlace, Place
 from jettison.runtimes.host.processes import processes
+from jettison.runtimes.host.processes.becoming import HEADER
 from jettison.runtimes.host.processes.forking import HERE
-from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.orders import Launch, StartOrder
 from jettison.runtimes.host.processes.processes import Forking, Process
 from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.specs.security import SecuritySpec
@@ -152,6 +155,21 @@ def test_what_cannot_be_started_says_why(tmp_path: Path, has_starter: bool, comm
     play(tmp_path, has_starter, scenario)
 
 
+@pytest.mark.parametrize("data", [marshal.dumps({"command": ("true",)}), b"\xff", b""])
+def test_an_order_of_another_version_is_refused_with_what_to_do(
+    tmp_path: Path, has_starter: bool, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package was upgraded under an agent that runs: the process from which it starts others is of the new one."""
+    order = StartOrder(struct.pack(HEADER, len(data)) + data, ())
+    monkeypatch.setattr(processes, "order_of", lambda _launch, _door: order)
+
+    async def scenario(ways: Ways) -> None:
+        with pytest.raises(StartError, match="restart the agent: Jettison was replaced while it runs"):
+            await ways.spawn(sh("exit 0"))
+
+    play(tmp_path, has_starter, scenario)
+
+
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path, has_starter: bool) -> None:
     async def scenario(ways: Ways) -> None:
         with pytest.raises(StartError, match="no such file"):
@@ -257,7 +275,10 @@ def test_without_descriptors_nothing_starts_and_nothing_leaks(tmp_path: Path, ha
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         outcomes = set()
         for spare in range(16):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + spare, limits[1]))
+            # The limit is one of numbers, and some below the highest may be free.
+            free = os.dup(0)
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free + spare, limits[1]))
             try:
                 process = await ways.spawn(sh("exec sleep 60"))
                 process.signal(signal.SIGKILL)
@@ -360,7 +381,7 @@ from pathlib import Path
 from jettison.runtimes.host.cgroups.families import Families
 from jettison.runtimes.host.cgroups.places import FamilyPlace
 from jettison.runtimes.host.processes.forking import HERE
-from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.orders import Launch, StartOrder
 from jettison.runtimes.host.processes.processes import Forking, Process
 from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.processes.processes import spawn
@@ -394,7 +415,7 @@ import asyncio, os, signal
 from pathlib import Path
 from jettison.runtimes.host.cgroups.places import Door
 from jettison.runtimes.host.processes.forking import HERE
-from jettison.runtimes.host.processes.orders import Launch
+from jettison.runtimes.host.processes.orders import Launch, StartOrder
 from jettison.runtimes.host.processes.processes import Forking, Process
 from jettison.runtimes.host.processes.starter import Starter
 from jettison.runtimes.host.processes.processes import Entrance, enter

@@ -55,6 +55,8 @@ _MASK = 0o022
 _TAKE_TERMINAL = 0x540E
 # A name was not found in one directory of the search path: look in the next.
 _ELSEWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
+# A silent end would look like that of a program that was started.
+_NOT_UNDERSTOOD = "restart the agent: Jettison was replaced while it runs, and its order is one of another version"
 # /proc/self/stat counted from the field behind the name.
 _START_TICKS = 19
 
@@ -98,6 +100,8 @@ def become(channel: int) -> NoReturn:
         os.write(channel, WHOLE_COMPLAINT + str(error.strerror).encode("utf-8", "replace"))
     except OSError as error:
         os.write(channel, COMPLAINT + f"{where}{reason(error)}".encode("utf-8", "replace"))
+    except (AttributeError, EOFError, TypeError, ValueError) as error:
+        os.write(channel, COMPLAINT + f"{_NOT_UNDERSTOOD}: {error}".encode("utf-8", "replace"))
     finally:
         os._exit(127)
 

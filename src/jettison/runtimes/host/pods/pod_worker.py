@@ -53,7 +53,7 @@ from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeC
 
 _SECOND_NS = 10**9
 _SWEEP = "sweep"
-# Seconds for which an eviction holds up the loop until its record is written, which takes a tenth of that.
+# Seconds for which an eviction holds up the loop at most until its record is written.
 _IN_PLACE = 0.0005
 # Seconds after which signals wait for a record no longer: a disk that hangs must not keep a pod alive.
 _LONGEST_WAIT = 0.05

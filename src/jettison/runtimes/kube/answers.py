@@ -96,8 +96,8 @@ class AnswerReader:
         async for lines in _lines(response):
             events = [decode(_EVENT, line, "watch") for line in lines]
             yield [
-                (events[place].type or "", _object(lines[place], events[place]))
-                for place in newest_states(each.told for each in events)
+                (kind, _object(lines[place], events[place]))
+                for place, kind in newest_states(each.told for each in events)
             ]
 
     async def refusal(self, response: HttpResponse) -> ApiError:
@@ -105,24 +105,22 @@ class AnswerReader:
         return refusal(response.status, await response.whole())
 
 
-def newest_states(told: Iterable[tuple[str, str, str]]) -> list[int]:
-    """Which events, given by kind, namespace and name, are to be told: of several states of one object that came
-    together only the last one matters, and an eviction makes two of them. That it came, and that it went, is told in
-    any case.
+def newest_states(told: Iterable[tuple[str, str, str]]) -> list[tuple[int, str]]:
+    """Which events, given by kind, namespace and name, are to be told, and as what: of several states of one object
+    that came together only the last one matters, and an eviction makes two of them. That it came, and that it went, is
+    told in any case.
     """
-    kept: dict[int, None] = {}
+    kept: dict[int, str] = {}
     places: dict[tuple[str, str], int] = {}
     for place, (kind, namespace, name) in enumerate(told):
-        kept[place] = None
         if kind in (BOOKMARK, _ERROR):
+            kept[place] = kind
             continue
-        key = namespace, name
-        before = places.pop(key, None)
-        if kind == _MODIFIED and before is not None:
-            del kept[before]
+        before = places.pop((namespace, name), None)
+        kept[place] = kept.pop(before) if kind == _MODIFIED and before is not None else kind
         if kind != DELETED:
-            places[key] = place
-    return list(kept)
+            places[namespace, name] = place
+    return list(kept.items())
 
 
 def _object(line: bytes, event: _Event) -> Document:

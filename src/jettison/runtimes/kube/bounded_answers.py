@@ -242,7 +242,7 @@ class BoundedAnswers(AnswerReader):
                 if (event := await _event(piece)) is not None:
                     told.append(event)
             if told:
-                yield [told[place] for place in newest_states(map(_named, told))]
+                yield [(kind, told[place][1]) for place, kind in newest_states(map(_named, told))]
 
     async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused, as far as it takes no more than 16 KiB to say so."""

@@ -59,7 +59,8 @@ class BoxSubject:
     async def run(self, runtime: Hosting, name: str, behaviour: Behaviour) -> Pod:
         programs = {
             # Ended by SIGTERM because it is not process 1 of its namespace.
-            Behaviour.CALM: "touch /shared/ready; exec sleep 600",
+            # Without `touch`, which would be a second process for a moment after the file is there.
+            Behaviour.CALM: ": > /shared/ready; exec sleep 600",
             Behaviour.DEAF: "trap '' TERM; touch /shared/ready; while :; do sleep 0.1; done",
             Behaviour.HUNGRY: f"touch /shared/ready; (head -c {104 << 20} /dev/zero; sleep 600) | tail",
         }

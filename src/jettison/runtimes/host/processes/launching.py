@@ -211,7 +211,7 @@ class Launcher:
         # itself inside itself.
         hidden = [] if layer is None else [layer.directory]
         hidden += [
-            point.base for point in points if directory.is_relative_to(point.target) and point.base != str(directory)
+            point.base for point in points if directory.is_relative_to(point.target) and point.base != point.target
         ]
         points += [MountPoint(str(directory.with_name(_STAGING)), each, is_read_only=True) for each in hidden]
         for mount in spec.mounts:
@@ -231,7 +231,8 @@ class Launcher:
         """Its writable directory, also where one of the others is in its way, and what is in it."""
         taken = [PurePath("/", mount.path) for mount in self._spec.mounts]
         scratch = [
-            MountPoint(str(directory / name), place)
+            # A node that is tried out below /tmp shares it with its pods, as do the programs and files beside it.
+            MountPoint(place if directory.is_relative_to(place) else str(directory / name), place)
             for place, name in _SCRATCH.items()
             if not any(PurePath(place).is_relative_to(path) for path in taken)
         ]

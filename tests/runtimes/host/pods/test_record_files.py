@@ -227,10 +227,12 @@ def test_broken_files_are_put_aside_and_reported_once(tmp_path: Path) -> None:
         (tmp_path / "other.json").write_text('{"uid": "another-pod", "document": {}}')
         (tmp_path / "hostile.json").write_text('{"uid": "../../etc/passwd", "document": {}}')
         (tmp_path / "deep.json").write_text('{"uid": "deep", "document": ' + '{"a":' * 5000 + "0" + "}" * 5001)
+        (tmp_path / "circle.json").symlink_to(tmp_path / "circle.json")
+        (tmp_path / "nowhere.json").symlink_to(tmp_path / "gone")
         (tmp_path / "uid-1.json.tmp").write_text("half")
         found = files.load()
         assert found.records == (RECORD,)
-        assert len(found.broken) == 6
+        assert len(found.broken) == 8
         assert any("it speaks of pod `another-pod`" in why for why in found.broken)
         assert not files.load().broken
         assert files.load().records == (RECORD,)

@@ -204,6 +204,11 @@ class RecordFiles:
             lines = data.rstrip(b"\n").split(b"\n")
         except ManifestError as error:  # a pipe, a directory, or more than all that we ever write
             lines, why = [], str(error)
+        except OSError as error:
+            if not path.is_symlink():
+                raise
+            # One that leads nowhere, or in a circle.
+            lines, why = [], f"a link, {kernel_files.reason(error)}"
         for line in reversed(lines):
             found = self._decode(line, path.name.removesuffix(_SUFFIX))
             if isinstance(found, PodRecord):

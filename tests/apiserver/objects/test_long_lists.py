@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.objects.validation.mistakes import MOST_CHARACTERS, MOST_MISTAKES
-from jettison.apiserver.objects.validation.placement import validate_gates, validate_spread
+from jettison.apiserver.objects.validation.pod.placement import validate_gates, validate_spread
 from jettison.apiserver.objects.validation.resources import _validate_claims
 from jettison.apiserver.objects.validation.small_kinds import validate_node_status
 from tests.apiserver.served import Served

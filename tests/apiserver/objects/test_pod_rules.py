@@ -8,8 +8,8 @@ import pytest
 
 from jettison.apiserver.objects.defaults import default_pod, merge_label_keys
 from jettison.apiserver.objects.schema import read_document
-from jettison.apiserver.objects.validation.pod_statuses import validate_pod_status
-from jettison.apiserver.objects.validation.pods import (
+from jettison.apiserver.objects.validation.pod.pod_statuses import validate_pod_status
+from jettison.apiserver.objects.validation.pod.pods import (
     validate_ephemeral_update,
     validate_pod,
     validate_resize,

@@ -57,8 +57,8 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_metadata_update,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, refusal
-from jettison.apiserver.objects.validation.pod_statuses import validate_pod_status
-from jettison.apiserver.objects.validation.pods import (
+from jettison.apiserver.objects.validation.pod.pod_statuses import validate_pod_status
+from jettison.apiserver.objects.validation.pod.pods import (
     validate_ephemeral_update,
     validate_pod,
     validate_pod_update,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.metadata import label_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, invalid, required
-from jettison.apiserver.objects.validation.placement import validate_tolerations
+from jettison.apiserver.objects.validation.pod.placement import validate_tolerations
 from jettison.apiserver.objects.validation.resources import validate_requirements
 from jettison.apiserver.objects.warnings import OLD_NODE_LABELS
 from jettison.engine.numbers.quantity import parse

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import address_warnings, network_warnings
 from jettison.apiserver.objects.validation.metadata import label_name
-from jettison.apiserver.objects.validation.systems import containers_of
+from jettison.apiserver.objects.validation.pod.systems import containers_of
 from jettison.engine.labels.syntax import label_value_complaints
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.numbers.strconv import quote

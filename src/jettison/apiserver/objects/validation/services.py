@@ -13,7 +13,6 @@ from jettison.apiserver.objects.validation.addresses import (
     validate_address,
     validate_range,
 )
-from jettison.apiserver.objects.validation.containers import one_of, port_or_name
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import (
     Mistake,
@@ -24,6 +23,7 @@ from jettison.apiserver.objects.validation.mistakes import (
     too_many,
     unsupported,
 )
+from jettison.apiserver.objects.validation.pod.containers import one_of, port_or_name
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
 
 Json = dict[str, Any]

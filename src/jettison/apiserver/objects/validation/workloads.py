@@ -16,9 +16,9 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_selector,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
-from jettison.apiserver.objects.validation.pod_specs import validate_pod_spec
+from jettison.apiserver.objects.validation.pod.pod_specs import validate_pod_spec
+from jettison.apiserver.objects.validation.pod.volume_sources import validate_claim_spec
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
-from jettison.apiserver.objects.validation.volume_sources import validate_claim_spec
 from jettison.engine.labels.selectors import MatchExpression, SelectorObject, select
 from jettison.errors import InputError
 

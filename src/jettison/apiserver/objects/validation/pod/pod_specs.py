@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import validate_address
-from jettison.apiserver.objects.validation.containers import AroundContainer, one_of, validate_containers
 from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import NameRule, label_name, subdomain_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import (
@@ -19,16 +18,17 @@ from jettison.apiserver.objects.validation.mistakes import (
     required,
     too_long,
 )
-from jettison.apiserver.objects.validation.placement import (
+from jettison.apiserver.objects.validation.pod.containers import AroundContainer, one_of, validate_containers
+from jettison.apiserver.objects.validation.pod.placement import (
     validate_affinity,
     validate_gates,
     validate_spread,
     validate_tolerations,
 )
+from jettison.apiserver.objects.validation.pod.security import validate_host_users, validate_pod_security
+from jettison.apiserver.objects.validation.pod.systems import containers_of, validate_host_processes, validate_system
+from jettison.apiserver.objects.validation.pod.volumes import usable_volumes, validate_volumes
 from jettison.apiserver.objects.validation.resources import validate_pod_requirements, validate_requirements
-from jettison.apiserver.objects.validation.security import validate_host_users, validate_pod_security
-from jettison.apiserver.objects.validation.systems import containers_of, validate_host_processes, validate_system
-from jettison.apiserver.objects.validation.volumes import usable_volumes, validate_volumes
 from jettison.engine.numbers.quantity import parse
 from jettison.engine.pods.pod import HUGEPAGES_PREFIX, aggregate
 from jettison.manifests.pods import pod_from

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
-from jettison.apiserver.objects.validation.volume_sources import FOREIGN_SOURCES, Check, needs
+from jettison.apiserver.objects.validation.pod.volume_sources import FOREIGN_SOURCES, Check, needs
 from jettison.engine.labels.syntax import label_key_complaints
 from jettison.engine.numbers.quantity import parse
 

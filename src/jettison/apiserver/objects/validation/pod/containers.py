@@ -19,15 +19,15 @@ from jettison.apiserver.objects.validation.mistakes import (
     too_many,
     unsupported,
 )
-from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, validate_requirements
-from jettison.apiserver.objects.validation.security import validate_container_security
-from jettison.apiserver.objects.validation.volumes import (
+from jettison.apiserver.objects.validation.pod.security import validate_container_security
+from jettison.apiserver.objects.validation.pod.volumes import (
     PULL_POLICIES,
     descending_path,
     field_reference,
     no_backsteps,
     resource_reference,
 )
+from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, validate_requirements
 from jettison.values import frozen
 
 Json = dict[str, Any]

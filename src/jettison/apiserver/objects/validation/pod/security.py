@@ -16,8 +16,8 @@ from jettison.apiserver.objects.validation.mistakes import (
     too_long,
     unsupported,
 )
-from jettison.apiserver.objects.validation.systems import containers_of, validate_windows_options
-from jettison.apiserver.objects.validation.volumes import descending_path
+from jettison.apiserver.objects.validation.pod.systems import containers_of, validate_windows_options
+from jettison.apiserver.objects.validation.pod.volumes import descending_path
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ from jettison.apiserver.objects.validation.mistakes import (
     too_long,
     unsupported,
 )
-from jettison.apiserver.objects.validation.pods import validate_annotations_update
-from jettison.apiserver.objects.validation.security import validate_ids
+from jettison.apiserver.objects.validation.pod.pods import validate_annotations_update
+from jettison.apiserver.objects.validation.pod.security import validate_ids
 from jettison.engine.labels.syntax import label_key_complaints
 
 Json = dict[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.containers import validate_blanks
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required
-from jettison.apiserver.objects.validation.placement import gates_of, validate_tolerations
-from jettison.apiserver.objects.validation.pod_specs import validate_pod_spec
-from jettison.apiserver.objects.validation.pod_updates import (
+from jettison.apiserver.objects.validation.pod.containers import validate_blanks
+from jettison.apiserver.objects.validation.pod.placement import gates_of, validate_tolerations
+from jettison.apiserver.objects.validation.pod.pod_specs import validate_pod_spec
+from jettison.apiserver.objects.validation.pod.pod_updates import (
     ephemeral_difference,
     restored_affinity,
     spec_difference,

@@ -111,14 +111,14 @@ class Served:
         return self.loop.run_until_complete(work)
 
     def keep_house(self) -> None:
-        """One round of what the server does by itself."""
+        """What the server does by itself, twice: the first round may remove the last thing that held a namespace."""
 
-        async def once() -> None:
-            keeping = asyncio.create_task(Housekeeping(self.store, self.clock).run())
-            await asyncio.sleep(0.02)
-            keeping.cancel()
+        async def rounds() -> None:
+            housekeeping = Housekeeping(self.store, self.clock)
+            for _ in range(2):
+                await housekeeping.round()
 
-        self.run(once())
+        self.run(rounds())
 
     async def ask(
         self,

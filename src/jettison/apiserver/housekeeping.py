@@ -48,9 +48,7 @@ class Housekeeping:
             while True:
                 self._wake.clear()
                 try:
-                    self._empty_all()
-                    self._drop_old_events()
-                    await self._store.settled()
+                    await self.round()
                 except ApiError:
                     # The disk refuses, as every client is told; the next round tries again.
                     _log.exception("housekeeping failed")
@@ -60,6 +58,12 @@ class Housekeeping:
         finally:
             for resource in (*_CONTENT, NAMESPACES):
                 self._store.unfollow(resource, self._notice)
+
+    async def round(self) -> None:
+        """Look through everything once; returns when what it changed is on the disk."""
+        self._empty_all()
+        self._drop_old_events()
+        await self._store.settled()
 
     def _notice(self, change: Change) -> None:
         namespace, name = change.stored.key

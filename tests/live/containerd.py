@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jettison.errors import RuntimeFailure
+from jettison.errors import ContainerRuntimeError, RuntimeFailure
 from jettison.runtimes.cri.client import CriClient
 from tests.live import debian
 
@@ -161,10 +161,17 @@ class Containerd:
         self.process = None
 
     async def _clear(self) -> None:
-        client = CriClient(self.socket)
-        for each in await client.sandboxes({}):
-            await client.stop_sandbox(each.id)
-            await client.remove_sandbox(each.id)
+        """Repeated, because containerd refuses to remove a container whose removal is still under way."""
+        client, deadline = CriClient(self.socket), time.monotonic() + _START_SECONDS
+        while left := await client.sandboxes({}):
+            for each in left:
+                try:
+                    await client.stop_sandbox(each.id)
+                    await client.remove_sandbox(each.id)
+                except ContainerRuntimeError:
+                    if time.monotonic() > deadline:
+                        raise
+                    await asyncio.sleep(0.1)
         client.close()
 
     async def _until_ready(self) -> None:

@@ -457,11 +457,32 @@ def test_answers_that_are_not_read_hold_up_their_own_user_only() -> None:
     async def work() -> None:
         answers = Answers(Share(all=1000, one_user=300, reserve=200))
         viewer, evictor, admin = (User(name, (), name) for name in ("viewer", "evictor", "admin"))
-        with answers.holding(viewer, 400):
-            waiting = asyncio.create_task(answers.room(viewer))
-            for other in (evictor, admin):
-                await asyncio.wait_for(answers.room(other), 60)
-            assert not waiting.done()
+        answers.hold(viewer, 400)
+        waiting = asyncio.create_task(answers.room(viewer))
+        for other in (evictor, admin):
+            await asyncio.wait_for(answers.room(other), 60)
+        assert not waiting.done()
+        answers.release(viewer, 400)
         await asyncio.wait_for(waiting, 60)
+
+    run(work())
+
+
+def test_large_answers_of_a_user_are_made_one_after_the_other() -> None:
+    async def work() -> None:
+        answers = Answers()
+        making: list[str] = []
+
+        async def make(user: User, seen: list[list[str]]) -> None:
+            async with answers.turn(user):
+                making.append(user.name)
+                await asyncio.sleep(0)
+                seen.append(sorted(making))
+                making.remove(user.name)
+
+        viewer, evictor = (User(name, (), name) for name in ("viewer", "evictor"))
+        seen: list[list[str]] = []
+        await asyncio.gather(*(make(user, seen) for user in (viewer, viewer, evictor, viewer)))
+        assert seen == [["evictor", "viewer"], ["evictor"], ["viewer"], ["viewer"]]
 
     run(work())

@@ -205,3 +205,52 @@ def test_a_continued_list_is_of_the_version_it_began_with(api: Served) -> None:
 def test_what_clients_accept(api: Served, accept: str, code: int) -> None:
     answer = api.get(POD_PATH, accept=accept)
     assert (answer.code, answer.headers["content-type"]) == (code, "application/json")
+
+
+@pytest.mark.parametrize(
+    ("accept", "query"),
+    [
+        ("application/json", ""),
+        ("application/json", "&pretty=true"),
+        ("application/yaml", ""),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", "&includeObject=Object"),
+        ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ""),
+    ],
+)
+def test_lists_that_wait_for_the_same_version_are_not_all_made_at_once(api: Served, accept: str, query: str) -> None:
+    """Each has 4 MB, and their clients read nothing: after 32 MB the others of this user wait."""
+    metadata = {"annotations": {"text": "x" * 200_000}}
+    for number in range(20):
+        api.pod(f"p{number}", ready=None, phase="Pending", metadata=metadata)
+    version = api.store.version + 1
+    begun: list[object] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        begun.append(message["status"])
+        await asyncio.Event().wait()
+
+    async def work() -> int:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/v1/pods",
+            "query_string": f"resourceVersion={version}{query}".encode(),
+            "headers": [(b"accept", accept.encode()), (b"authorization", b"Bearer viewer")],
+        }
+        lists = [asyncio.create_task(api.app(dict(scope), receive, send)) for _ in range(30)]
+        await asyncio.sleep(0.1)
+        # The version that they wait for.
+        await api.ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+        former = -1
+        while former != len(begun):
+            former = len(begun)
+            await asyncio.sleep(0.5)
+        for each in lists:
+            each.cancel()
+        await asyncio.gather(*lists, return_exceptions=True)
+        return former
+
+    assert api.run(work()) == 9

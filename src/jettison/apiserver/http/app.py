@@ -122,29 +122,39 @@ class Application:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        user = ANONYMOUS
+        user, held = ANONYMOUS, 0
         try:
             request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
             try:
                 response = await self._serve(request, scope, receive, send)
+                if response is None:
+                    return
+                if response.draw is not None or response.size > _PIECE_BYTES:
+                    user = request.user
+                    response = await self._make(request, response)
+                    held = response.size
+                else:
+                    response = await _written(request, response)
             except ApiError as error:
-                response = _failure(error)
-            if response is None:
-                return
-            user = request.user
-            response = await _written(request, response)
+                response = await _written(request, _failure(error))
             if request.warnings:
                 headers = [*response.headers, *_warning_headers(request.warnings)]
                 response = replace(response, headers=headers)
         except Exception as error:  # noqa: BLE001  one request must not end the server
             _log.exception("`%s %s` failed", scope["method"], scope["path"])
             response = _failure(internal_error(f"{type(error).__name__}: {error}"))
-        size = response.size
-        if size <= _PIECE_BYTES:
-            await _send(send, response, size)
-            return
-        with self._answers.holding(user, size):
-            await _send(send, response, size)
+        try:
+            await _send(send, response)
+        finally:
+            if held:
+                self._answers.release(user, held)
+
+    async def _make(self, request: Request, response: Response) -> Response:
+        """A large answer, when the user has its turn; it is held until it is sent."""
+        async with self._answers.turn(request.user):
+            response = await _written(request, response.drawn())
+            self._answers.hold(request.user, response.size)
+        return response
 
     async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """The answer; None if it was streamed."""
@@ -380,8 +390,9 @@ async def _written(request: Request, response: Response) -> Response:
     return response
 
 
-async def _send(send: Send, response: Response, size: int) -> None:
+async def _send(send: Send, response: Response) -> None:
     headers = [*response.headers]
+    size = response.size
     # An answer without content says nothing about it.
     if response.code != 204:
         headers += [

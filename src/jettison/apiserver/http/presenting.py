@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,13 +25,25 @@ encode = msgspec.json.Encoder().encode
 
 @frozen
 class Response:
-    """An answer that is no stream. A list has the stored bodies as its `parts`: they are not copied for each client."""
+    """An answer that is no stream. A list has the stored bodies as its `parts`: most are not copied for each client.
+
+    A list is drawn later (`draw` gives its parts), when its user has its turn: a hundred clients of one user that wait
+    for the same version would otherwise have a hundred drawings at once.
+    """
 
     code: int
     body: bytes
     content_type: str = JSON
     headers: Sequence[tuple[bytes, bytes]] = field(default=())
     parts: Sequence[bytes] = field(default=())
+    draw: Callable[[], Sequence[bytes]] | None = None
+
+    def drawn(self) -> Response:
+        """With its content."""
+        if self.draw is None:
+            return self
+        first, *rest = self.draw()
+        return replace(self, body=first, parts=rest, draw=None)
 
     @property
     def size(self) -> int:
@@ -98,20 +111,31 @@ def show_page(request: Request, resource: Resource, page: Page, now_ns: int) -> 
     form = form_of(request)
     match form.shape:
         case forms.TABLE:
-            objects = [item.object for item in page.items]
-            return Response(200, _table(request, resource, objects, page.metadata, now_ns))
+            tables.check_include(request.parameter("includeObject"))
+            return Response(200, b"", draw=partial(_page_table, request, resource, page, now_ns))
         case forms.METADATA:
             raise not_of_this_shape(resource.group, resource.kind, form.shape)
         case forms.METADATA_LIST:
-            inner = resource.inner_annotation
-            items = [metadata_of(_owned(item), form.api_version, inner) for item in page.items] or None
-            head = {"kind": form.shape, "apiVersion": form.api_version, "metadata": page.metadata}
-            return Response(200, encode({**head, "items": items}))
+            return Response(200, b"", draw=partial(_page_metadata, form.api_version, resource, page))
+    return Response(200, b"", draw=partial(_page_objects, resource, page))
+
+
+def _page_objects(resource: Resource, page: Page) -> list[bytes]:
     start = encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata})
     parts: list[bytes] = []
     for item in page.items:
         parts += (b",", _item(resource, item))
-    return Response(200, start[:-1] + b',"items":[', parts=(*parts[1:], b"]}"))
+    return [start[:-1] + b',"items":[', *parts[1:], b"]}"]
+
+
+def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -> list[bytes]:
+    return [_table(request, resource, [item.object for item in page.items], page.metadata, now_ns)]
+
+
+def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[bytes]:
+    items = [metadata_of(_owned(item), api_version, resource.inner_annotation) for item in page.items] or None
+    head = {"kind": forms.METADATA_LIST, "apiVersion": api_version, "metadata": page.metadata}
+    return [encode({**head, "items": items})]
 
 
 def _owned(stored: Stored) -> Json:

@@ -114,6 +114,44 @@ def test_on_a_full_disk_nothing_is_cut(small_disk: Path) -> None:
     assert [file.name for file in small_disk.iterdir()] == ["0.log"]
 
 
+def test_what_was_never_written_is_not_copied(tmp_path: Path) -> None:
+    """A container owns its log: `truncate -s 1T /dev/stdout` takes it no space at all."""
+    log = tmp_path / "0.log"
+    log.write_bytes(b"begin\n")
+    os.truncate(log, 2**34)
+    with log.open("ab") as file:
+        file.write(b"end\n")
+    logs.rotate(log)
+    copy = tmp_path / "0.log.1"
+    assert copy.read_bytes().replace(b"\0", b"") == b"begin\nend\n"
+    assert copy.stat().st_size < 2**20
+    assert log.stat().st_size == 0
+    assert not (tmp_path / "0.log.times").exists()
+    assert not (tmp_path / "0.log.1.times").exists()
+
+
+def test_a_container_that_writes_faster_than_its_log_is_copied_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(b"x" * 2**20)
+    copy_range = os.copy_file_range
+    written = 0
+
+    def outrun(source: int, target: int, count: int, **places: int) -> int:
+        nonlocal written
+        copied = copy_range(source, target, count, **places)
+        with log.open("ab") as file:
+            written += file.write(b"x" * min(copied, 4 * 2**20))
+        assert written < 2**27
+        return copied
+
+    monkeypatch.setattr(os, "copy_file_range", outrun)
+    logs.rotate(log)
+    assert (tmp_path / "0.log.1").stat().st_size == 12 * 2**20
+    assert log.stat().st_size == 0
+
+
 def test_a_log_that_is_gone_cannot_be_rotated(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="no such file"):
         logs.rotate(tmp_path / "0.log")

@@ -103,10 +103,12 @@ def rotate(path: Path, most_files: int = MOST_FILES) -> None:
     try:
         source = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            _copy(source, copy)
+            is_whole = _copy(source, copy)
             # Without it the last lines have the time of the copy, which is not worth a complaint.
             with suppress(OSError):
                 log_times.note(str(path))
+            if not is_whole:
+                Path(log_times.times_file(path)).unlink(missing_ok=True)
             _shift(path, copy, most_files)
             os.ftruncate(source, 0)
         finally:
@@ -122,15 +124,42 @@ def files_of(path: Path) -> Iterator[Path]:
     yield from (file for file in (*rotated, path) if file.exists())
 
 
-def _copy(source: int, target: Path) -> None:
-    # Until there is nothing new: a container that writes meanwhile is followed up to the last few microseconds.
+def _copy(source: int, target: Path) -> bool:
+    """False: the log has holes, which are left out, so that marks of its length do not fit the copy.
+
+    A container owns its log, and can make it as long as it likes without writing: a hole of 3 GiB that was copied as
+    zeros took 38 s and 3 GiB of the node's disk.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(target, flags, mode=_FILE_MODE)
     try:
-        while os.copy_file_range(source, descriptor, _COPIED_AT_ONCE):
-            continue
+        place = copied = 0
+        # Until there is nothing new: a container that writes meanwhile is followed up to the last few microseconds.
+        # One that writes faster than this reads is given up when there is as much again.
+        begun, most = os.fstat(source).st_size, 0
+        while (data := _next_data(source, place)) is not None:
+            length = min(os.lseek(source, data, os.SEEK_HOLE) - data, _COPIED_AT_ONCE)
+            length = os.copy_file_range(source, descriptor, length, offset_src=data)
+            if not length:
+                break
+            place = data + length
+            copied += length
+            if place >= begun:
+                most = most or 2 * copied + _COPIED_AT_ONCE
+                if copied >= most:
+                    break
+        return place == copied
     finally:
         os.close(descriptor)
+
+
+def _next_data(source: int, place: int) -> int | None:
+    try:
+        return os.lseek(source, place, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
 
 
 def _shift(path: Path, copy: Path, most_files: int) -> None:

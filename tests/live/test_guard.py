@@ -26,6 +26,7 @@ from jettison.node.settings import NodeSettings
 from jettison.runtimes.adopted.rules import GuardRules
 from jettison.runtimes.adopted.rules_file import parse_rules, shipped_rules
 from jettison.runtimes.adopted.settings import AdoptedSettings
+from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.janitor import fresh_name
 from tests.live import engines
@@ -224,6 +225,36 @@ def test_bare_cgroups_go_by_the_rules_of_the_operator(tmp_path: Path) -> None:
         assert (deaf.wait(PATIENCE), important.poll()) == (-signal.SIGKILL, None)
         important.kill()
         important.wait()
+
+
+def test_a_workload_that_is_dead_has_ended_though_its_parent_has_not_noticed(tmp_path: Path) -> None:
+    """Until it is reaped, which an engine under load takes a while for, the pids controller counts it on."""
+    mounts, top = discover(), f"jettison-{fresh_name()}"
+    place = Cgroup(mounts, f"{top}/leak")
+    place.create()
+    entrances = [str(each) for each in place.entrances]
+    enter = f"[open(each, 'w').write('0') for each in {entrances!r}]"
+    hold = "held = bytearray(b'x') * (170 << 20); time.sleep(3600)"
+    leak = subprocess.Popen([sys.executable, "-I", "-S", "-c", f"import time; {enter}; {hold}"])
+    pids = place.directory("pids")
+    assert pids is not None
+
+    async def scenario() -> None:
+        async with guarding(tmp_path, top, rules=parse_rules(f"cgroups: ['{top}/*']", "r")) as (guard, told):
+            await until(lambda: told.evicted() == ["leak"], "the eviction")
+            assert (pids / "pids.current").read_text().strip() == "1"
+            assert [(each.phase, each.reason) for each in guard.statuses()] == [("Failed", "Evicted")]
+            assert not (await guard.runtime.observe()).pods
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        leak.kill()
+        leak.wait()
+        deadline = time.monotonic() + PATIENCE
+        while not Cgroup(mounts, top).remove():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_one_that_comes_back_is_left_alone_for_a_while_and_nothing_goes_in_its_place(tmp_path: Path) -> None:

@@ -46,9 +46,8 @@ from jettison.runtimes.adopted.inventory import Inventory
 from jettison.runtimes.adopted.pods import AdoptedPod
 from jettison.runtimes.adopted.rules import GuardRules, Stop
 from jettison.runtimes.adopted.settings import AdoptedSettings
-from jettison.runtimes.adopted.stopping import Stopper, StoppingPod, grace_ns, load, save
+from jettison.runtimes.adopted.stopping import Stopper, StoppingPod, grace_ns, living, load, save
 from jettison.runtimes.linux import proc
-from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy, discover
 from jettison.runtimes.linux.cgroups.usage import UsageReader
 from jettison.runtimes.linux.files.kernel_files import PROC
@@ -177,10 +176,11 @@ class AdoptedRuntime:
             await self._look()
         pair = self._memory_pair()
         node = self._node()._replace(memory=pair.node)
-        pods = [each for each in self._inventory.pods if self._is_alive(each)]
+        counts = {each.pod.uid: self._living(each) for each in self._inventory.pods}
+        pods = [each for each in self._inventory.pods if counts[each.pod.uid]]
         self._disks.want({path: is_log for pod in pods for each in pod.workloads for path, is_log in _targets(each)})
         await self._disks.refresh()
-        usages = {each.pod.uid: self._usage(each) for each in pods}
+        usages = {each.pod.uid: self._usage(each, counts[each.pod.uid]) for each in pods}
         layout = self._filesystems.layout
         snapshot = Snapshot(self._clock.steady_ns(), node, [each.pod for each in pods], usages, layout)
         self._alarms.observed(pair)
@@ -216,7 +216,7 @@ class AdoptedRuntime:
             known.hurry(order, now_ns)
             return known
         adopted = next((each for each in self._inventory.pods if each.pod.uid == uid), None)
-        if adopted is None or not self._is_alive(adopted):
+        if adopted is None or not self._living(adopted):
             raise PodGone(f"there is no `{order.pod}` to be stopped")
         if adopted.is_protected:
             raise EvictionRefused(f"`{order.pod}` is protected")
@@ -306,7 +306,7 @@ class AdoptedRuntime:
         stopping = self._stopping.get(uid)
         if stopping is not None:
             return stopping.stopped_ns is not None
-        return not any(each.pod.uid == uid and self._is_alive(each) for each in self._inventory.pods)
+        return not any(each.pod.uid == uid and self._living(each) for each in self._inventory.pods)
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, and workloads that came or ended."""
@@ -314,13 +314,13 @@ class AdoptedRuntime:
 
     def statuses(self) -> Sequence[PodStatus]:
         """Everything that runs, and what was evicted last and has not come back."""
-        running = [self._status(each) for each in self._inventory.pods if self._is_alive(each)]
+        running = [self._status(each) for each in self._inventory.pods if self._living(each)]
         back = {each.pod.uid for each in running}
         return [*running, *(status for uid, status in self._evicted.items() if uid not in back)]
 
     def subject(self) -> NodeSubject:
         """What there is to measure in detail. A pod of several containers has no cgroup of its own."""
-        pods = [_pod_subject(each) for each in self._inventory.pods if self._is_alive(each)]
+        pods = [_pod_subject(each) for each in self._inventory.pods if self._living(each)]
         return NodeSubject(StatsSubject(self._settings.cgroup), {KUBELET: StatsSubject(None, (os.getpid(),))}, pods)
 
     def pods(self) -> Sequence[AdoptedPod]:
@@ -403,13 +403,8 @@ class AdoptedRuntime:
         stopping = self._stopping.get(adopted.pod.uid)
         return stopping is not None and stopping.stopped_ns is None
 
-    def _is_alive(self, adopted: AdoptedPod) -> bool:
-        return any(self._tasks(each.cgroup) for each in adopted.workloads)
-
-    def _tasks(self, cgroup: str) -> int:
-        """One cheap number where the same name is known to the pids controller, which it need not be."""
-        tasks = self._reader.tasks(cgroup)
-        return cgroup_tree.count_processes(self._memory_tree.mount_point / cgroup) if tasks is None else tasks
+    def _living(self, adopted: AdoptedPod) -> int:
+        return living(self._memory_tree, adopted)
 
     def _status(self, adopted: AdoptedPod) -> PodStatus:
         return PodStatus(
@@ -445,16 +440,13 @@ class AdoptedRuntime:
         processes = ProcessStats(self._clock.steady_ns(), self._host.most_tasks(), self._host.tasks())
         return NodeStats(self._settings.node_name, fs=node, image_fs=images, container_fs=layers, processes=processes)
 
-    def _usage(self, adopted: AdoptedPod) -> PodUsage:
+    def _usage(self, adopted: AdoptedPod, processes: int) -> PodUsage:
         containers = [
             self._container(workload, container.name)
             for workload, container in zip(adopted.workloads, adopted.pod.containers, strict=True)
         ]
         sizes = [size for each in containers for size in (each.rootfs_bytes, each.logs_bytes) if size is not None]
         memory = [each.working_set for each in containers if each.working_set is not None]
-        processes = sum(
-            cgroup_tree.count_processes(self._memory_tree.mount_point / each.cgroup) for each in adopted.workloads
-        )
         return PodUsage(sum(memory) if memory else None, processes, sum(sizes) if sizes else None, containers, [])
 
     def _container(self, workload: AdoptedWorkload, name: str) -> ContainerUsage:

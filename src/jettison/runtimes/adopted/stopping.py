@@ -116,6 +116,15 @@ def grace_ns(adopted: AdoptedPod, order: Eviction) -> int:
     return runtime_grace(grace) * _NANO
 
 
+def living(memory: Hierarchy, adopted: AdoptedPod) -> int:
+    """How many processes of the pod live: the one answer to whether it has ended.
+
+    Not the number of the pids controller, which counts the dead until their parent has reaped them: an engine under
+    load takes a while for that.
+    """
+    return sum(cgroup_tree.count_processes(memory.mount_point / each.cgroup) for each in adopted.workloads)
+
+
 class Stopper:
     """Carries out stops. What it cannot do in the way of its kind it does through the cgroup, and says so."""
 
@@ -176,7 +185,7 @@ class Stopper:
     async def _see_it_through(self, stopping: StoppingPod) -> None:
         own_time = 0 if stopping.adopted.way is Stop.CGROUP or stopping.order.is_at_once else _ENGINE_TIME
         killed_ns: int | None = None
-        while any(self._is_alive(workload) for workload in stopping.adopted.workloads):
+        while living(self._memory, stopping.adopted):
             now_ns = self._clock.monotonic_ns()
             is_due = now_ns >= stopping.until_ns + round(own_time * _NANO)
             if is_due:
@@ -188,9 +197,6 @@ class Stopper:
                 for workload in stopping.adopted.workloads:
                     self._kill(stopping, workload)
             await asyncio.sleep(_PAUSE)
-
-    def _is_alive(self, workload: AdoptedWorkload) -> bool:
-        return bool(cgroup_tree.count_processes(self._memory.mount_point / workload.cgroup))
 
     def _kill(self, stopping: StoppingPod, workload: AdoptedWorkload) -> None:
         try:

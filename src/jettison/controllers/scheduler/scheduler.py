@@ -103,7 +103,7 @@ class Scheduler:
         if self._vain_since != self._queue.happenings:
             self._vain_since = self._queue.happenings
             self._vain.clear()
-        message = self._vain.get(pod.wants)
+        message = self._vain.get(pod.wants) if self._vain else None
         if message is not None and not self._world.cluster.nomination_of(pod.key):
             if await self._write_status(pod, UNSCHEDULABLE, message, ""):
                 self._tell(pod, pod, "FailedScheduling", message, WARNING)

@@ -52,7 +52,7 @@ class World:
         if self.cluster.nomination_of(pod.key) not in ("", node):
             self._queue.stir()
         self._assumed[pod.key] = pod.uid
-        self.cluster.put(replace(pod, node=node))
+        self.cluster.put(pod.on(node))
 
     def forget(self, pod: PlaceablePod) -> None:
         """It was not bound."""
@@ -82,7 +82,9 @@ class World:
             self._gone(key)
         elif pod.node:
             self._placed(pod)
-        elif self._assumed.get(key) != pod.uid:
+        elif self._assumed.get(key) == pod.uid:
+            self.cluster.put(pod.on(self.cluster.place_of(key)))
+        else:
             self._unplaced(pod)
 
     def _pod_changed(self, change: Change) -> None:
@@ -92,18 +94,24 @@ class World:
             self.take(change.new)
 
     def _is_refreshed(self, change: Change) -> bool:
-        """Whether it was a pod on a node of which only the status or the coming end has changed, and is up to date."""
-        if change.old is None or change.new is None or change.old.get("spec") is not change.new.get("spec"):
+        """Whether it is a pod that is known on its node, and the change is one of the status, the coming end of it, or
+        the binding that we assumed; then it is up to date.
+        """
+        if change.old is None or change.new is None or has_ended(change.new):
             return False
         load = self.cluster.load(node_name_of(change.new))
         known = load.pods.get(change.key) if load else None
-        if known is None or has_ended(change.new) or change.differs(_identity):
+        if known is None or change.differs(_identity) or not _wants_the_same(change.old, change.new):
             return False
         if change.differs(_passing) or known.is_terminating != is_terminating(change.new):
             self._placed(refreshed(known, change.new))
+        elif change.key in self._assumed:
+            self._placed(known)
         return True
 
     def _node_changed(self, change: Change) -> None:
+        if change.is_resync:
+            return
         name = change.newest["metadata"]["name"]
         if change.new is None:
             self.cluster.drop_node(name)
@@ -122,7 +130,8 @@ class World:
         self._assumed.pop(pod.key, None)
         if self.pending.pop(pod.key, None) is not None:
             self._queue.remove(pod.key)
-        self.cluster.put(pod)
+        if known is not pod:
+            self.cluster.put(pod)
         if known is not None and known.claim != pod.claim:
             self._queue.stir()
 
@@ -156,6 +165,12 @@ class World:
 def _identity(document: Document) -> object:
     metadata = document["metadata"]
     return metadata["uid"], metadata.get("labels"), metadata.get("ownerReferences")
+
+
+def _wants_the_same(old: Document, new: Document) -> bool:
+    """Whether the spec is the same but for the node. To compare takes a hundredth of reading it again."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    return before is after or {**before, "nodeName": ""} == {**after, "nodeName": ""}
 
 
 def _passing(document: Document) -> object:

@@ -42,7 +42,7 @@ class Subject:
     @property
     def whole(self) -> Subject:
         """The object without the part of it: limits are per object."""
-        return replace(self, field_path="")
+        return replace(self, field_path="") if self.field_path else self
 
 
 @frozen

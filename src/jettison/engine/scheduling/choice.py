@@ -200,7 +200,11 @@ def _liked(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
 
 
 def _spread(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:
-    return spread_scores([company(pod, load) for load in loads]) if pod.group else []
+    if not pod.group:
+        return []
+    companies = [company(pod, load) for load in loads]
+    found = spread_scores(Counter(companies))
+    return [found[each] for each in companies]
 
 
 def company(pod: PlaceablePod, load: NodeLoad) -> Company:
@@ -208,26 +212,24 @@ def company(pod: PlaceablePod, load: NodeLoad) -> Company:
     return load.groups.get(pod.group, 0), load.offer.labels.get(ZONE_LABEL)
 
 
-def spread_scores(companies: Sequence[Company]) -> list[int]:
+def spread_scores(companies: Mapping[Company, int]) -> dict[Company, int]:
     """The system's default constraints: a skew of 3 between hosts, and of 5 between zones. The weight is included.
 
-    Of a thousand nodes few differ here, so each different one is computed once.
+    Of a thousand nodes few differ here, so it is told how many nodes there are of each kind.
     """
-    different = Counter(companies)
     zones: dict[str, int] = {}
-    for (count, zone), times in different.items():
+    for (count, zone), times in companies.items():
         # Nodes without a zone are one zone together, which counts as one of them and crowds none.
         zones[zone or ""] = zones.get(zone or "", 0) + count * times
-    host_weight, zone_weight = math.log(len(companies) + 2), math.log(len(zones) + 2)
+    host_weight, zone_weight = math.log(sum(companies.values()) + 2), math.log(len(zones) + 2)
     crowds = {}
-    for count, zone in different:
+    for count, zone in companies:
         crowd = count * host_weight + _HOST_SKEW - 1
         if zone is not None:
             crowd += zones[zone] * zone_weight + _ZONE_SKEW - 1
         crowds[count, zone] = math.floor(crowd + 0.5)
     least, most = min(crowds.values()), max(crowds.values())
-    found = {each: _SPREAD_WEIGHT * (BEST * (most + least - crowd) // most) for each, crowd in crowds.items()}
-    return [found[each] for each in companies]
+    return {each: _SPREAD_WEIGHT * (BEST * (most + least - crowd) // most) for each, crowd in crowds.items()}
 
 
 def _own(pod: PlaceablePod, loads: Sequence[NodeLoad]) -> list[int]:

@@ -78,6 +78,27 @@ class PlaceablePod:
     def __str__(self) -> str:
         return "/".join(self.key)
 
+    def on(self, node: str) -> PlaceablePod:
+        """The same pod on that node. Not by `replace`, which takes four times as long: every binding comes here."""
+        return PlaceablePod(
+            self.key,
+            self.uid,
+            self.priority,
+            self.claim,
+            self.tolerations,
+            self.affinity,
+            self.labels,
+            self.group,
+            node,
+            self.nominated_node,
+            self.scheduler,
+            self.gates,
+            self.may_preempt,
+            self.is_terminating,
+            self.is_preempted,
+            self.started_ns,
+        )
+
     @property
     def wants(self) -> Hashable:
         """All that decides whether a node will do: of two pods that want the same, both are refused or none."""

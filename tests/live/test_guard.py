@@ -63,8 +63,8 @@ def _cleared(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def holding(mebibytes: int) -> list[str]:
-    """A command that takes this much memory and keeps it."""
-    return ["/bin/dd", "if=/dev/zero", "of=/dev/null", f"bs={mebibytes}M", "count=100000000"]
+    """A command that takes this much memory and waits: its `dd` has read that much and writes it into a full pipe."""
+    return ["/bin/sh", "-c", f"dd if=/dev/zero bs={mebibytes}M count=1 | sleep 3600"]
 
 
 @dataclass
@@ -157,7 +157,7 @@ def test_a_stop_that_a_hanging_engine_does_not_carry_out_is_finished_through_the
 
     async def scenario() -> None:
         async with guarding(tmp_path, engine.cgroup, engine.socket) as (guard, told):
-            engine.run("growing", ["/bin/sh", "-c", f"trap : TERM; sleep 2; exec {' '.join(holding(170))}"])
+            engine.run("growing", ["/bin/sh", "-c", f"trap : TERM; sleep 2; {holding(170)[-1]}"])
             await until(lambda: any(each.pod.name == "growing" for each in guard.statuses()), "the container")
             engine.hold()
             try:

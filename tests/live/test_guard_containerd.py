@@ -33,7 +33,7 @@ from jettison.runtimes.workloads import WorkloadSource
 from tests.builders import MI
 from tests.janitor import fresh_name
 from tests.live.containerd import IMAGE, Containerd, write_image
-from tests.live.test_guard import PATIENCE, until
+from tests.live.test_guard import PATIENCE, holding, until
 from tests.runtimes.test_contract import GUARDING_CONTRACT, RULES, Behaviour, phase_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -116,10 +116,6 @@ async def guarding(
     )
     async with Guard(GuardSettings(node, adopted), told) as guard:
         yield guard, told
-
-
-def holding(mebibytes: int) -> list[str]:
-    return ["/bin/dd", "if=/dev/zero", "of=/dev/null", f"bs={mebibytes}M", "count=100000000"]
 
 
 @pytest.mark.parametrize("enforces", [False, True], ids=["observe", "enforce"])

@@ -20,6 +20,7 @@ from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, TokenEntry,
 from jettison.apiserver.access.authorization import Authorizer, denied
 from jettison.apiserver.access.roles import ROLES, Access
 from jettison.apiserver.objects.resources import RESOURCES, Resource
+from jettison.apiserver.storage.indexes import Lookup
 from jettison.apiserver.storage.stored import Stored
 from jettison.clock import SystemClock
 from jettison.errors import InputError
@@ -43,8 +44,10 @@ class NothingStored:
         del resource, namespace, name
         return None
 
-    def list(self, resource: Resource, namespace: str | None = None) -> tuple[list[Stored], int]:
-        del resource, namespace
+    def list(
+        self, resource: Resource, namespace: str | None = None, lookup: Lookup | None = None
+    ) -> tuple[list[Stored], int]:
+        del resource, namespace, lookup
         return [], 1
 
     def is_set_aside(self, resource: Resource, namespace: str, name: str) -> bool:

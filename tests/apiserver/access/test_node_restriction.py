@@ -465,3 +465,30 @@ def test_a_node_tells_of_events_and_asks_about_others(api: Served, node: Json) -
     answer = as_node(api, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", question)
     assert (answer.code, answer.body["status"]) == (201, {"allowed": True})
     del node
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/default/secrets/mine",
+        "/api/v1/namespaces/default/configmaps/mine",
+        "/api/v1/namespaces/default/serviceaccounts/mine",
+    ],
+)
+def test_what_a_node_may_read_is_found_among_its_own_pods(
+    api: Served, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request looked at all pods of the namespace: 18 ms with 1,000 of them, in which no other was answered."""
+    for number in range(30):
+        api.pod(f"p{number}", node="n1" if number % 10 == 0 else "n2", ready=None, phase="Pending")
+    listed: list[int] = []
+    all_of = api.store.list
+
+    def noted(*what: Any) -> Any:
+        found = all_of(*what)
+        listed.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(api.store, "list", noted)
+    assert api.get(path, token="node").code == 403
+    assert listed == [3]

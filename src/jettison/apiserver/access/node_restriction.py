@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from jettison.apiserver.access.roles import Access
 from jettison.apiserver.http.statuses import not_found
 from jettison.apiserver.objects.resources import NODES, PODS, Resource
+from jettison.apiserver.storage.indexes import Lookup
 from jettison.apiserver.storage.stored import Stored
 from jettison.engine.labels.syntax import is_administrators_label
 from jettison.engine.numbers.strconv import quote
@@ -48,6 +49,8 @@ _REFERRING_SOURCES: Final = {
     "podCertificate": "podcertificates",
 }
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+# The same that lists with this field selector have.
+_BY_NODE: Final = "field spec.nodeName"
 
 
 class StoredObjects(Protocol):
@@ -56,8 +59,10 @@ class StoredObjects(Protocol):
     def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         """One object."""
 
-    def list(self, resource: Resource, namespace: str | None = None) -> tuple[list[Stored], int]:
-        """All of a namespace."""
+    def list(
+        self, resource: Resource, namespace: str | None = None, lookup: Lookup | None = None
+    ) -> tuple[list[Stored], int]:
+        """All of a namespace that satisfy the lookup."""
 
     def is_set_aside(self, resource: Resource, namespace: str, name: str) -> bool:
         """Whether it is there, and damaged."""
@@ -134,9 +139,13 @@ class NodeRestriction:
         return "" if is_used else _unrelated(node)
 
     def _pods_of(self, node: str, namespace: str) -> Iterator[Json]:
-        """Without mirrors: the node writes them itself, and could grant itself any account or secret."""
-        pods, _ = self._objects.list(PODS, namespace)
-        return (each.object for each in pods if _node_of(each.object) == node and not is_mirror(each.object))
+        """Without mirrors: the node writes them itself, and could grant itself any account or secret.
+
+        By the index of lists: to look at all pods took 18 ms of every such request with 1,000 pods, and 30 clients of
+        one node held up all others for half a second.
+        """
+        pods, _ = self._objects.list(PODS, namespace, Lookup(_BY_NODE, _node_of, node))
+        return (each.object for each in pods if not is_mirror(each.object))
 
     def token_refusal(self, node: str, user: str, namespace: str, spec: Json) -> str:
         """Why the node may not have this token: it must be for a pod of its own, and for an audience of that pod."""

@@ -69,6 +69,24 @@ def test_a_child_inherits_nothing_but_its_limits() -> None:
     assert (found["memory"], found["seconds"], found["core"]) == (MEMORY, 7, 0)
 
 
+LIMITED = f"""
+import resource, sys
+from jettison.runtimes.linux.aside import Aside
+resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+with Aside("{PROGRAMS}:describe") as child:
+    child.send(b"?")
+    sys.stdout.buffer.write(child.receive(10_000))
+"""
+
+
+def test_a_child_of_a_limited_process_stays_within_its_limits() -> None:
+    """As after `ulimit -v` and `ulimit -n`, which an ordinary user cannot raise."""
+    ran = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert msgspec.json.decode(ran.stdout)["memory"] == min(MEMORY, 2**29)
+
+
 PROTECTED = f"""
 import os, sys
 from jettison.agent.self_protection import go_first, lock_memory

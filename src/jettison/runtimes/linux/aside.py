@@ -125,11 +125,18 @@ class Aside:
         """
         set_oom_score_adj(self._pid, _FIRST_TO_GO)
         seconds = self.processor_seconds
-        resource.prlimit(self._pid, resource.RLIMIT_CPU, (seconds, seconds + 1))
-        resource.prlimit(self._pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.prlimit(self._pid, resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+        self._lower(resource.RLIMIT_CPU, seconds, seconds + 1)
+        self._lower(resource.RLIMIT_AS, MEMORY, MEMORY)
+        self._lower(resource.RLIMIT_NOFILE, _DESCRIPTORS, _DESCRIPTORS)
         # What it reads may be secret.
-        resource.prlimit(self._pid, resource.RLIMIT_CORE, (0, 0))
+        self._lower(resource.RLIMIT_CORE, 0, 0)
+
+    def _lower(self, limit: int, soft: int, hard: int) -> None:
+        """Of the child, never above what holds already (`ulimit -v`): only root could raise that."""
+        most = resource.prlimit(self._pid, limit)[1]
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.prlimit(self._pid, limit, (soft, hard))
 
 
 def spawn_interpreter(statement: str, channel: int, *, is_deaf: bool = False) -> int:

@@ -28,6 +28,7 @@ _CONTENT: Final[tuple[Resource, ...]] = tuple(
 EVENT_LIFETIME_NS: Final = 3600 * 10**9
 """How long an event is kept; as in Kubernetes."""
 _EVENT_ROUND_SECONDS: Final = 60.0
+_EVENT_TIMES: Final = ("lastTimestamp", "eventTime")
 
 
 class Housekeeping:
@@ -133,10 +134,13 @@ class Housekeeping:
             self._store.remove(NAMESPACES, *current.key, last)
 
     def _drop_old_events(self) -> None:
+        """By the times that its client wrote, as far as they have come: one of the year 9999 would keep it for ever."""
+        now_ns = self._clock.now_ns()
         for item in self._store.list(EVENTS)[0]:
-            times = [item.object.get(key) for key in ("lastTimestamp", "eventTime")]
-            latest = max((parse_time(each) for each in (*times, item.metadata["creationTimestamp"]) if each), default=0)
-            if latest + EVENT_LIFETIME_NS < self._clock.now_ns() and self._store.head(EVENTS, *item.key) is not None:
+            texts = (*(item.object.get(key) for key in _EVENT_TIMES), item.metadata["creationTimestamp"])
+            times = [time_ns for each in texts if each and (time_ns := parse_time(each)) <= now_ns]
+            latest = max(times, default=0)
+            if latest + EVENT_LIFETIME_NS < now_ns and self._store.head(EVENTS, *item.key) is not None:
                 self._store.remove(EVENTS, *item.key)
 
 

@@ -492,3 +492,16 @@ def test_what_a_node_may_read_is_found_among_its_own_pods(
     monkeypatch.setattr(api.store, "list", noted)
     assert api.get(path, token="node").code == 403
     assert listed == [3]
+
+
+def test_the_mirrors_of_a_node_do_not_fill_the_memory(api: Served, node: Json) -> None:
+    large = container(env=[{"name": "A", "value": "x" * 500_000}])
+    api.pod("of-the-cluster", **large)
+    codes = []
+    for number in range(69):
+        made = as_node(api, "POST", PODS, mirror(node, metadata={"name": f"m{number}-n1"}, **large))
+        codes.append(made.code)
+    # 67 of 500 kB are just below 32 MiB, with what else a pod has just above.
+    assert codes == [201] * 67 + [403] * 2
+    assert 'node "n1" has mirror pods of more than 33554432 bytes' in made.message
+    assert as_node(api, "DELETE", f"{PODS}/m0-n1").code == 200

@@ -45,6 +45,7 @@ from jettison.apiserver.objects.writing import (
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
+from jettison.apiserver.verbs.event_shares import EventShares
 from jettison.apiserver.verbs.listing import check_list, read_page, resource_version, wait_for_version, watched_version
 from jettison.apiserver.verbs.patching import (
     check_applied,
@@ -90,6 +91,7 @@ class Objects:
         self.authorizer = authorizer
         self.admission = Admission(store, clock, has_accounts=has_accounts)
         self._deletions = Deletions(store)
+        self._event_shares = EventShares(store)
 
     async def read(self, request: Request, target: Target) -> Response:
         """GET of an object, not older than the version that the client has seen."""
@@ -155,6 +157,8 @@ class Objects:
         if options.is_dry_run:
             return show_value(request, resource, value, self.clock.now_ns(), 201, managed=managed)
         written = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
+        if resource.storage == EVENTS.storage:
+            self._event_shares.add(request.user, written)
         stored = await self.store.durable(written)
         return show_object(request, resource, stored, self.clock.now_ns(), 201)
 

@@ -389,6 +389,25 @@ def test_what_comes_in_quick_succession_is_told_together_and_the_first_at_once(a
     assert api.run(work()) == [1, 5]
 
 
+def test_few_watchers_are_told_more_at_once(api: Served) -> None:
+    for number in range(20):
+        api.pod(f"p{number:02d}")
+
+    async def work() -> list[int]:
+        pace = WatchPace(piece_bytes=2000, seconds=0)
+        watchers = [await open_watch(api, pace=pace) for _ in range(watch.FEW_WATCHERS)]
+        streams = [watcher.chunks(20) for watcher in watchers]
+        # Each counts from its first piece on.
+        sizes = [len(await anext(stream)) for stream in streams]
+        for watcher in watchers:
+            watcher.close()
+        return sizes
+
+    alone, *_, last = api.run(work())
+    assert alone > (watch.FEW_WATCHERS - 1) * 2000
+    assert 2000 <= last <= 2000 * 4 // 3
+
+
 def test_a_client_that_leaves_is_forgotten(api: Served) -> None:
     async def work() -> None:
         scope = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import NamedTuple
 
 from jettison.engine.labels.field_selectors import FieldSelector
 from jettison.values import frozen
@@ -21,8 +22,7 @@ _COUNTED = "count firstTimestamp lastTimestamp message series"
 _SMALL, _STATUS, _POD = 64 * 1024, 128 * 1024, 512 * 1024
 
 
-@frozen
-class Access:
+class Access(NamedTuple):
     """What a client asks to do: a verb on a resource, or on a plain path where `resource` is empty.
 
     A list or watch of the one object that a field selector names has that object's name.

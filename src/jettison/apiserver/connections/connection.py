@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
@@ -18,9 +18,6 @@ from jettison.apiserver.connections.endpoint import keep_alive
 from jettison.apiserver.connections.exchange import Exchange
 from jettison.apiserver.connections.limits import ConnectionPatience, is_tunnel
 from jettison.apiserver.connections.quotas import ConnectionQuotas
-
-if TYPE_CHECKING:
-    from uvicorn._types import HTTPScope
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""
@@ -254,7 +251,7 @@ class GuardedProtocol(HttpToolsProtocol):
             "query_string": address.query or b"",
             "headers": self.headers,
         }
-        self.scope = cast("HTTPScope", scope)
+        self.scope = scope  # type: ignore[assignment]
         before, is_kept = self.cycle, version != "1.0" and self.parser.should_keep_alive()
         self.cycle = exchange = Exchange(self, scope, keep_alive=is_kept, waits_for_continue=self.expect_100_continue)
         if before is None or before.response_complete:
@@ -266,7 +263,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._answered = exchange
-        self.tasks.add(self.loop.create_task(exchange.run(self.app)))
+        exchange.task = task = self.loop.create_task(exchange.run(self.app))
+        self.tasks.add(task)
 
     def on_body(self, body: bytes) -> None:
         """What follows a refused head belongs to no request; what follows an answer is ignored, up to a limit."""

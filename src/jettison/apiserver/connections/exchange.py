@@ -52,13 +52,15 @@ class Exchange:
 
     __slots__ = (
         *("_connection", "_event", "_head", "_is_chunked", "_is_told", "_left", "_parts", "_size", "_waits"),
-        *("disconnected", "keep_alive", "more_body", "response_complete", "response_started", "scope"),
+        *("disconnected", "keep_alive", "more_body", "response_complete", "response_started", "scope", "task"),
     )
 
     def __init__(
         self, connection: Carrier, scope: MutableMapping[str, Any], *, keep_alive: bool, waits_for_continue: bool
     ) -> None:
         self.scope = scope
+        # In which it is answered.
+        self.task: asyncio.Task[None] | None = None
         self.keep_alive = keep_alive
         self.disconnected = self.response_started = self.response_complete = False
         self.more_body = True
@@ -112,7 +114,8 @@ class Exchange:
             await self._fail("Exception in ASGI application\n", error)
         finally:
             # A callback of the task would be one more turn of the loop for each request.
-            self._connection.tasks.discard(asyncio.current_task())
+            if self.task is not None:
+                self._connection.tasks.discard(self.task)
 
     async def _fail(self, complaint: str, error: BaseException | None = None) -> None:
         self._connection.logger.error(complaint, exc_info=error)

@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 from weakref import WeakValueDictionary
 
@@ -121,8 +121,7 @@ class Count:
             self._by_user.pop(user, None)
 
 
-@frozen
-class Caller:
+class Caller(NamedTuple):
     """Whose share a request counts against: a user's, or that of the unauthenticated clients at an address."""
 
     name: str
@@ -262,7 +261,7 @@ class Answers:
 
 
 class _Deadlines:
-    """`with` them, a task has so many seconds, and then a TimeoutError, as with `asyncio.timeout`.
+    """A task has so many seconds between `begin` and `end`, and is cancelled then.
 
     All have the same time, so the task that came first is the first whose time is up, and one timer serves all. A timer
     for each request would be armed and cancelled a thousand times a second, and never rings.
@@ -275,7 +274,8 @@ class _Deadlines:
         self._late: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def __enter__(self) -> None:
+    def begin(self) -> asyncio.Task[Any]:
+        """For the task that calls, which is the answer."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
@@ -283,16 +283,21 @@ class _Deadlines:
         self._tasks[task] = deadline, task.cancelling()
         if self._timer is None:
             self._timer = loop.call_at(deadline, self._ring)
+        return task
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        _, cancelled = self._tasks.pop(task, (0.0, 0))
+    def are_why(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the task was cancelled because its time was up, and by nothing else; it may go on then."""
+        if task not in self._late:
+            return False
+        self._late.discard(task)
+        return task.uncancel() <= self._tasks[task][1]
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """The work is done, or has failed."""
+        del self._tasks[task]
         if task in self._late:
             self._late.discard(task)
-            # A task that something else has cancelled as well ends as cancelled.
-            if task.uncancel() <= cancelled and kind is asyncio.CancelledError:
-                raise TimeoutError from error
+            task.uncancel()
 
     def _ring(self) -> None:
         self._timer = None
@@ -409,13 +414,17 @@ class Limits:
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 
+        task = self._deadlines.begin()
         try:
-            with self._deadlines:
-                await self._app(scope, receive, noting_send)
-        except TimeoutError:
+            await self._app(scope, receive, noting_send)
+        except asyncio.CancelledError:
+            if not self._deadlines.are_why(task):
+                raise
             # An answer that has begun can only be broken off, which uvicorn does when nothing follows.
             if not is_started:
                 await _refuse(send, _timed_out())
+        finally:
+            self._deadlines.end(task)
 
 
 def _head_bytes(scope: Scope) -> int:

@@ -160,7 +160,7 @@ class Application:
         """The answer; None if it was streamed."""
         if request.path == "*" and request.method == "OPTIONS":
             return Response(200, b"", PLAIN)  # as Go's server does, without authentication
-        if request.is_cut_off:
+        if request.target is None and request.is_cut_off:
             where = request.path + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
             why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {where}"
             return Response(500, f"Internal Server Error: {quote(where)}: {why}\n".encode(), PLAIN)
@@ -172,12 +172,14 @@ class Application:
         if request.is_watch:
             await self._watch(request, receive, send)
             return None
-        if request.target is not None and request.target.subresource == "log" and request.verb == "get":
-            return await self._log(request, request.target, receive, send)
-        if request.target is not None and request.target.subresource in STREAMS and request.verb in ("get", "create"):
-            return await self._streams.serve(request, request.target, scope, receive, send)
-        if request.target is not None and request.target.subresource == "proxy":
-            return await self._proxy(request, request.target, scope, receive, send)
+        target = request.target
+        if target is not None and target.subresource:
+            if target.subresource == "log" and request.verb == "get":
+                return await self._log(request, target, receive, send)
+            if target.subresource in STREAMS and request.verb in ("get", "create"):
+                return await self._streams.serve(request, target, scope, receive, send)
+            if target.subresource == "proxy":
+                return await self._proxy(request, target, scope, receive, send)
         return await self._respond(request, scope, receive)
 
     async def _proxy(

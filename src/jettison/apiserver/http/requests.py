@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from jettison.apiserver.access.auth import ANONYMOUS, User
@@ -63,10 +62,10 @@ _KNOWN_VERSIONS: Final = frozenset(GROUP_VERSIONS)
 DRY_RUN_ALL: Final = "All"
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER: Final = 128
+_NO_SELECTOR: Final = FieldSelector()
 
 
-@frozen
-class Target:
+class Target(NamedTuple):
     """What a path names: a collection, an object (with a name) or a part of one (with a subresource)."""
 
     resource: Resource
@@ -159,7 +158,7 @@ class Request:
         target = self.target
         if target is None:
             return Access(self.verb, path=self.path)
-        resource, name, selector = target.resource, target.name, FieldSelector()
+        resource, name, selector = target.resource, target.name, _NO_SELECTOR
         # The older paths of watches do not know of this: Kubernetes takes no selector into account there.
         if self.verb in ("list", "watch") and not target.is_watched and "fieldSelector" in self.parameters:
             selector = _field_selector(self.parameter("fieldSelector"))
@@ -180,7 +179,7 @@ def _field_selector(text: str) -> FieldSelector:
     try:
         return parse_field_selector(text)
     except InputError:
-        return FieldSelector()
+        return _NO_SELECTOR
 
 
 def _one_name(selector: FieldSelector) -> str:
@@ -215,9 +214,9 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
         watched = _parse_rest(group, version, rest[1:])
         if watched.subresource or _WATCH not in watched.resource.verbs:
             raise unknown_path()
-        return replace(watched, is_watched=True)
+        return watched._replace(is_watched=True)
     # Behind `proxy` is a path of another server's, whatever it looks like. Elsewhere a slash at the end means nothing.
-    steps = _steps_to_proxy(group, rest)
+    steps = _steps_to_proxy(group, rest) if _PROXY in rest else 0
     if not steps and not rest[-1]:
         rest = rest[:-1]
     if "" in (rest[:steps] if steps else rest):

@@ -382,7 +382,10 @@ class Store:
             managed = previous.managed if previous is not None else ()
         if previous is not None and previous.object == value and previous.managed == managed:
             return previous
-        if not self.reserve.look() and not is_for_removal and not _is_leaving(previous):
+        if self._open is None:
+            # What comes after the first write of a batch becomes durable with it, or is refused with it.
+            self.reserve.look()
+        if self.reserve.is_full and not is_for_removal and not _is_leaving(previous):
             raise self.reserve.refusal()
         if over is not None and over is previous and self._open is not None and self._open.holds(over.version):
             stored = Stored.unencoded(resource.storage, (namespace, name), over.version, value, managed)

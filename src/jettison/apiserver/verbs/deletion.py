@@ -168,6 +168,17 @@ class Deletions:
             return self._dismiss(resource, namespace, name, options, admit)
         if found is None:
             raise not_found(resource, name)
+        return self.delete_found(resource, found, options, now_ns, admit)
+
+    def delete_found(
+        self,
+        resource: Resource,
+        found: Stored,
+        options: DeleteOptions,
+        now_ns: int,
+        admit: Callable[[Json], None] | None = None,
+    ) -> Deleted:
+        """The same for an object that the caller has read from the head or put there; the options were checked."""
         check_preconditions(resource, found, options)
         value = found.object
         if admit is not None:

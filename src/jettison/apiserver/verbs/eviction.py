@@ -78,8 +78,7 @@ class Settings:
         return self.switches.strict_evictions
 
 
-@frozen
-class Order:
+class Order(NamedTuple):
     """A checked request: which pod, and how to delete it."""
 
     namespace: str
@@ -244,9 +243,10 @@ class Evictions:
         """Write the reason on the pod, then delete it: a client that sees the deletion also sees the reason."""
         if not order.is_dry_run:
             check_preconditions(PODS, found, options, take_empty=True)
-            marked = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns), is_for_removal=True)
-            options = at_version(options, str(marked.version))
-        self._deletions.delete(PODS, order.namespace, order.name, options, now_ns)
+            found = self._store.put(PODS, *found.key, _with_condition(found.object, now_ns), is_for_removal=True)
+            options = at_version(options, str(found.version))
+        options.check()
+        self._deletions.delete_found(PODS, found, options, now_ns)
 
     def _guarding(self, pod: ApiPod) -> Iterator[Budget]:
         """The budgets that select the pod. Those that are being deleted count, those that make no sense do not."""

@@ -83,7 +83,7 @@ class NodeStreams:
 
     def _streamed(self, request: Request, target: Target) -> NodeQuestion:
         # A WebSocket begins with GET, and what it does is no reading.
-        self._authorizer.check(request.user, replace(request.access, verb="create"))
+        self._authorizer.check(request.user, request.access._replace(verb="create"))
         ports = _ports(request) if target.subresource == "portforward" else []
         found = self._store.get(PODS, target.namespace, target.name)
         if found is None:

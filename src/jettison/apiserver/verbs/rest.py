@@ -7,7 +7,6 @@ durable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.access.authorization import Authorizer
@@ -125,7 +124,7 @@ class Objects:
         """Store a new object. To make one by PUT or PATCH takes the right to create it, too."""
         resource, namespace = target.resource, target.namespace
         if request.verb != "create":
-            self.authorizer.check(request.user, replace(request.access, verb="create"))
+            self.authorizer.check(request.user, request.access._replace(verb="create"))
         if resource is NEW_EVENTS:
             value = stored_event(value)
         name = called(value["metadata"])

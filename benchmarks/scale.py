@@ -9,6 +9,7 @@ the plain list, 500 pods bound a second, a drain plan within 2 s.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the server is that of the live tests
 
+import jettison
 from benchmarks.footprint import cpu_seconds, rss_mb
 from benchmarks.harness.load import Server, Watchers, drive, drive_watched
 from tests.live.served import Served, end, start
@@ -42,6 +44,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1_000, help="that hold them [1000]")
     parser.add_argument("--unbound", type=int, default=2_000, help="for the scheduler [2000]")
     options = parser.parse_args()
+    # An installed package comes with bytecode, which is a fifth of a start.
+    compileall.compile_dir(Path(jettison.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "state"
         with served_by(folder, "--controllers=-") as served:
@@ -104,20 +108,27 @@ def pod(name: str, app: str, node: str = "") -> Json:
 
 
 def measure_lists(served: Served) -> Iterator[tuple[str, bool]]:
-    """Each as the middle of several, because the first one makes an index."""
-    server = _server(served)
-    path = "/api/v1/pods"
-    plain = _middle_ms(server, server.request("GET", path))
+    """Each as the middle of several, because the first one makes an index. They take turns: what else the machine does
+    then slows all of them.
+    """
+    server, path = _server(served), "/api/v1/pods"
+    whole = server.request("GET", path)
+    requests = {
+        "plain": whole,
+        "list by node name": server.request("GET", f"{path}?fieldSelector=spec.nodeName%3Dnode-0007"),
+        "list by label": server.request("GET", f"{path}?labelSelector=app%3Dapp-7"),
+        "table of all pods": whole.replace(b"\r\nHost", f"\r\nAccept: {_TABLE}\r\nHost".encode(), 1),
+    }
+    waits: dict[str, list[float]] = {name: [] for name in requests}
+    for _ in range(_LOOKS):
+        for name, request in requests.items():
+            waits[name].append(drive(server, [request], 1, code=200).wait_ms(0))
+    plain, by_node, by_label, table = (sorted(each)[_LOOKS // 2] for each in waits.values())
     yield f"{'plain list of all pods':<40}{plain:8.1f} ms", True
-    for what, query in (
-        ("node name", "fieldSelector=spec.nodeName%3Dnode-0007"),
-        ("label", "labelSelector=app%3Dapp-7"),
-    ):
-        took = _middle_ms(server, server.request("GET", f"{path}?{query}"))
-        yield _row(f"list by {what}", took, plain, took <= _LOOKUP_BAR_MS, f"{_LOOKUP_BAR_MS:.0f} ms")
-    request = server.request("GET", path).replace(b"\r\nHost", f"\r\nAccept: {_TABLE}\r\nHost".encode(), 1)
-    took = _middle_ms(server, request)
-    yield _row("table of all pods", took, plain, took <= _TABLE_BAR * plain, f"{_TABLE_BAR:.0f} times the list")
+    for name, took in (("list by node name", by_node), ("list by label", by_label)):
+        yield _row(name, took, plain, took <= _LOOKUP_BAR_MS, f"{_LOOKUP_BAR_MS:.0f} ms")
+    is_met = table <= _TABLE_BAR * plain
+    yield _row("table of all pods", table, plain, is_met, f"{_TABLE_BAR:.0f} times the list")
     yield f"{'memory with all lists in it':<40}{rss_mb(served.process.pid):8.1f} MB", True
 
 
@@ -169,10 +180,6 @@ def measure_scheduler(folder: Path, count: int) -> tuple[str, bool]:
     text = f"{'pods bound by the scheduler':<40}{rate:8.0f} a second, {rate / floor:.2f} of binding by hand"
     costs = f"processor time of each: server {each_ms[0]:.2f} ms, scheduler {each_ms[1]:.2f} ms"
     return f"{text} {_verdict(rate >= _BIND_BAR, f'{_BIND_BAR} a second')}; {costs}", rate >= _BIND_BAR
-
-
-def _middle_ms(server: Server, request: bytes) -> float:
-    return drive(server, [request] * _LOOKS, 1, code=200).wait_ms(0.5)
 
 
 def _row(name: str, took: float, plain: float, is_met: bool, bar: str) -> tuple[str, bool]:

@@ -5,7 +5,8 @@ A pod's status is no field of the pod: it is put together from phase, conditions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jettison.engine.numbers.durations import SECOND_NS
@@ -34,7 +35,8 @@ def _at(value: Json, path: str) -> object:
 
 
 # A table of 10,000 pods asks for a quarter of a million fields, most of them of the object itself. So each of these
-# looks there first, and takes the path apart only where it is one: no field of Kubernetes has a dot in its name.
+# looks there first, and takes the path apart only where it is one: no field of Kubernetes has a dot in its name. What
+# most pods do not have is looked for with `in` before it is read, which takes a tenth of the time.
 
 
 def part(value: Json, path: str) -> Json:
@@ -46,11 +48,16 @@ def part(value: Json, path: str) -> Json:
 
 
 def parts(value: Json, path: str) -> list[Json]:
-    """The objects of the list there, whatever else it holds left out."""
+    """The objects of the list there, whatever else it holds left out. It may be that very list: read it only."""
     found = value.get(path)
     if found is None and "." in path:
         found = _at(value, path)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not isinstance(found, list):
+        return []
+    for each in found:
+        if not isinstance(each, dict):
+            return [each for each in found if isinstance(each, dict)]
+    return found
 
 
 def text(value: Json, path: str) -> str:
@@ -80,8 +87,9 @@ def holds_condition(value: Json, kind: str) -> bool:
     return found.get("status") == "True"
 
 
+@lru_cache(maxsize=1024)
 def age(timestamp: str, now_ns: int) -> str:
-    """Since a time as objects carry it; `<unknown>` without one."""
+    """Since a time as objects carry it; `<unknown>` without one. Many rows of a table are of the same second."""
     if not timestamp:
         return UNKNOWN
     try:
@@ -138,21 +146,18 @@ class _Init(NamedTuple):
     reason: str
     ready: int
     seen: list[Json]
+    # All side-cars of the pod, by name.
+    sidecars: Collection[str]
 
 
-_NO_INIT = _Init("", 0, [])
+_NO_INIT = _Init("", 0, [], ())
 
 
 def pod_cells(pod: Json, now_ns: int) -> list[object]:
     """A pod's row, wide columns included."""
     metadata, spec, status = part(pod, "metadata"), part(pod, "spec"), part(pod, "status")
-    asked = parts(spec, "initContainers") if "initContainers" in spec else []
-    sidecars = {text(each, "name") for each in asked if each.get("restartPolicy") == "Always"}
-    init = _NO_INIT
-    if "initContainerStatuses" in status:
-        init = _initialization(parts(status, "initContainerStatuses"), len(asked), sidecars)
-    reason, ready = init.reason, init.ready
-    counted = init.seen
+    has_init = "initContainers" in spec or "initContainerStatuses" in status
+    reason, ready, counted, sidecars = _initialization(spec, status) if has_init else _NO_INIT
     if not reason or holds_condition(pod, "Initialized"):
         statuses = parts(status, "containerStatuses")
         counted = [*(each for each in counted if text(each, "name") in sidecars), *statuses] if counted else statuses
@@ -165,17 +170,16 @@ def pod_cells(pod: Json, now_ns: int) -> list[object]:
                 reason = failure or ("NotReady" if running else reason)
         ready += running
     total = len(parts(spec, "containers")) + len(sidecars)
-    addresses = [text(each, "ip") for each in parts(status, "podIPs")] if "podIPs" in status else []
     return [
         text(metadata, "name"),
         f"{ready}/{total}",
-        (_ending(status) if text(metadata, "deletionTimestamp") else "") or reason,
+        ("deletionTimestamp" in metadata and text(metadata, "deletionTimestamp") and _ending(status)) or reason,
         _restarts(counted, now_ns),
         age(text(metadata, "creationTimestamp"), now_ns),
-        (addresses[0] if addresses else text(status, "podIP")) or _NONE,
-        text(spec, "nodeName") or _NONE,
-        text(status, "nominatedNodeName") or _NONE,
-        (_gates(pod, parts(spec, "readinessGates")) if "readinessGates" in spec else "") or _NONE,
+        _address(status) or _NONE,
+        ("nodeName" in spec and text(spec, "nodeName")) or _NONE,
+        ("nominatedNodeName" in status and text(status, "nominatedNodeName")) or _NONE,
+        ("readinessGates" in spec and _gates(pod, parts(spec, "readinessGates"))) or _NONE,
     ]
 
 
@@ -183,11 +187,19 @@ def _pod_reason(status: Json) -> str:
     for each in parts(status, "conditions"):
         if each.get("reason") == "SchedulingGated" and each.get("type") == "PodScheduled":
             return "SchedulingGated"
-    return text(status, "reason") or text(status, "phase")
+    return ("reason" in status and text(status, "reason")) or text(status, "phase")
 
 
-def _initialization(statuses: list[Json], asked: int, sidecars: set[str]) -> _Init:
+def _address(status: Json) -> str:
+    if "podIPs" in status and (addresses := parts(status, "podIPs")):
+        return text(addresses[0], "ip")
+    return text(status, "podIP") if "podIP" in status else ""
+
+
+def _initialization(spec: Json, pod_status: Json) -> _Init:
     """Up to the first init container that has neither ended well nor, as a side-car, started."""
+    asked, statuses = parts(spec, "initContainers"), parts(pod_status, "initContainerStatuses")
+    sidecars = {text(each, "name") for each in asked if each.get("restartPolicy") == "Always"}
     ready = 0
     for index, status in enumerate(statuses):
         ended = part(status, "state.terminated")
@@ -202,9 +214,9 @@ def _initialization(statuses: list[Json], asked: int, sidecars: set[str]) -> _In
         elif waiting and waiting != "PodInitializing":
             reason = waiting
         else:
-            reason = f"{index}/{asked}"
-        return _Init(f"Init:{reason}", ready, statuses[: index + 1])
-    return _Init("", ready, statuses)
+            reason = f"{index}/{len(asked)}"
+        return _Init(f"Init:{reason}", ready, statuses[: index + 1], sidecars)
+    return _Init("", ready, statuses, sidecars)
 
 
 def _end_reason(ended: Json) -> str:

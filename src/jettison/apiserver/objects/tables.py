@@ -77,7 +77,7 @@ def _no_conditions(value: Json) -> dict[str, Any]:
 
 
 def _pod_conditions(pod: Json) -> dict[str, Any]:
-    phase = text(pod, "status.phase")
+    phase = text(part(pod, "status"), "phase")
     if phase not in _ENDS:
         return {}
     return {"conditions": [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDS[phase]}]}

@@ -3,13 +3,14 @@
 A listener on the loopback notes when the first bytes of a TLS handshake come, and how much processor time the command
 has taken by then; it answers none, and the command is ended. Of several starts the one with the least processor time
 counts: the others had to share the machine. The bar is 0.25 s, in which the time of a quiet machine is processor time;
-kubectl takes 0.15 s.
+kubectl takes 0.15 s. `relieve` stays, so it starts twice (`node/process/handover.py`), and has 0.3 s for both.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import compileall
 import os
 import socket
 import subprocess
@@ -19,11 +20,14 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import jettison
 from jettison.apiserver.access.certificates import self_signed
 
 _AUTHORITY = base64.b64encode(self_signed("bench")).decode()
 _BAR_SECONDS = 0.25
+_STAYING_BAR_SECONDS = 0.3
 _PATIENCE_SECONDS = 60.0
+_STAYING = "relieve"
 _COMMANDS = {
     "cordon": ["cordon", "n1"],
     "drain": ["drain", "n1"],
@@ -35,6 +39,7 @@ _COMMANDS = {
     "next --node": ["next", "--node", "n1"],
     "lint --node": ["lint", "--node", "n1"],
     "record --node": ["record", "recording", "--node", "n1"],
+    _STAYING: ["relieve", "--node", "n1", "--state-dir", "state"],
 }
 _BARE = """
 import asyncio, os, socket, ssl, time
@@ -55,6 +60,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="start of commands against a cluster")
     parser.add_argument("--starts", type=int, default=7, help="of each command [7]")
     starts = parser.parse_args().starts
+    # An installed package comes with bytecode; without it a fifth of what is measured were the compiler's.
+    compileall.compile_dir(Path(jettison.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bare = min(first_bytes(["-c", _BARE], folder) for _ in range(starts))
@@ -65,7 +72,7 @@ def main() -> int:
 
 def _tell(title: str, words: list[str], folder: Path, starts: int, bare: Start) -> bool:
     best = min(first_bytes(["-m", "jettison", *words, "--kubeconfig", "kubeconfig"], folder) for _ in range(starts))
-    is_met = best.processor <= _BAR_SECONDS
+    is_met = best.processor <= (_STAYING_BAR_SECONDS if title == _STAYING else _BAR_SECONDS)
     print(
         f"{title:<16}{best.processor:7.3f} s of processor time to the first request, {best.passed:.3f} s passed; "
         f"{best.processor / bare.processor:5.2f} times that  {'ok' if is_met else 'TOO SLOW'}"

@@ -188,3 +188,19 @@ def test_the_first_request_waits_for_few_modules(
     assert len(names) <= REQUEST_BUDGETS[words], sorted(names)
     late = ("jettison.agent.journal", "jettison.engine.node.decide", "jettison.simulator")
     assert not [name for name in names if name.startswith(late)]
+
+
+RELIEF = {
+    # The command line, which is read first, and the process that stays: each with what it has no use for.
+    "jettison.cli.cluster.relieve": ("http", "jettison.agent.journal", "jettison.cli.inspect"),
+    "jettison.node.relief": ("click", "jettison.node.node", "jettison.membership", "jettison.runtimes.host.runtime"),
+}
+
+
+@pytest.mark.parametrize("module", RELIEF)
+def test_relief_loads_neither_its_report_nor_a_runtime_that_starts_pods(
+    module: str, environment: dict[str, str]
+) -> None:
+    """It starts twice, and stands beside a kubelet."""
+    names = run(f"import sys, {module}\nprint(*sys.modules)", environment).split()
+    assert not [name for name in names if name.startswith(RELIEF[module])]

@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without a command, show the list of commands; some versions of click call that an error."""
-        return super().parse_args(ctx, args or ["--help"])
+        return super().parse_args(ctx, args or ([] if self.invoke_without_command else ["--help"]))
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """In the order of the table."""

@@ -1,4 +1,6 @@
-"""Guards a node until it is told to stop: all that `jettison up` is once its command line has been read.
+"""Watches a node until it is told to stop, and reloads what it may: what `up`, `guard`, `node` and `relieve` share.
+
+Which runtime is watched is not known here: relief beside a kubelet loads none that starts pods.
 
 At SIGHUP the command line and the files that it names are read again, and what can change while a node runs does. They
 are read by the program itself in a process of its own, exactly as at the start: a file with a mistake, or a
@@ -18,16 +20,10 @@ from jettison.agent.journal.policy_records import SettingChange, policy_changes,
 from jettison.agent.sinks.log import LogSink
 from jettison.engine.numbers.quantity import Quantity
 from jettison.errors import JettisonError
-from jettison.node.node import Node
 from jettison.node.process.frame import greet, until_told
 from jettison.node.process.handover import read_again
 from jettison.node.settings import NodeSettings
 from jettison.node.watch import Watch
-
-
-def carry_out(settings: NodeSettings) -> None:
-    """Returns when it was told to stop."""
-    watch_until_told(settings, lambda log: Node(settings, log, owns_process=True))
 
 
 def watch_until_told(settings: NodeSettings, make: Callable[[LogSink], Watch]) -> None:

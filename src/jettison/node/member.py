@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from urllib.parse import urlsplit
 
 from jettison.agent.sinks.log import LogSink
@@ -17,7 +16,6 @@ from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION
 from jettison.clock import SystemClock
 from jettison.engine.config.allocatable import node_allocatable
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import ApiError, RuntimeFailure
 from jettison.membership.api_objects import ApiObjects
 from jettison.membership.member import Guarded, Member
 from jettison.membership.missing_pods import CONFIRM_SECONDS
@@ -28,7 +26,7 @@ from jettison.node.guarding import Reloader, say_where
 from jettison.node.kubelet.certificate import IssuedCertificates
 from jettison.node.kubelet.port import KubeletOffer, KubeletPort
 from jettison.node.node import Node
-from jettison.node.process.frame import Tell, greet, until_told
+from jettison.node.process.frame import Tell, greet, knock, until_told
 from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
@@ -38,10 +36,7 @@ _OURS = "+jettison"
 """How the version of our own API ends. It may call nodes on the loopback, where no other machine reaches them."""
 
 _CERTIFICATE_FILE = "serving.pem"
-_KNOCK_SECONDS = 2.0
 _LOOKUP_SECONDS = 2.0
-# What is loaded by others when they first need it.
-_LATE = ("importlib.readers", "encodings.ascii", "encodings.idna")
 
 
 def carry_out(settings: MemberSettings) -> None:
@@ -96,19 +91,6 @@ def _called_address(found: str) -> str:
         probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])
     return found
-
-
-async def knock(client: KubeClient) -> str:
-    """The first request loads code, whether it is answered or not; that must not happen once an agent is ready.
-
-    Returns the version of the API; empty where it does not answer.
-    """
-    for name in _LATE:
-        import_module(name)
-    with suppress(ApiError, RuntimeFailure, TimeoutError):
-        async with asyncio.timeout(_KNOCK_SECONDS):
-            return str((await client.request("GET", "/version")).get("gitVersion", ""))
-    return ""
 
 
 async def _images(node: Node) -> Sequence[NodeImage]:

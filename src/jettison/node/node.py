@@ -27,6 +27,7 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import Quantity
 from jettison.events import Sink
 from jettison.node.container_runtime import Containers, find_containers
+from jettison.node.guarding import watch_until_told
 from jettison.node.process.frame import ended
 from jettison.node.settings import NodeSettings
 from jettison.node.watch import Watch
@@ -199,3 +200,8 @@ class Node(Watch):
 
 def _count(statuses: Sequence[PodStatus]) -> str:
     return "1 pod" if len(statuses) == 1 else f"{len(statuses) or 'no'} pods"
+
+
+def carry_out(settings: NodeSettings) -> None:
+    """All that `jettison up` is once its command line has been read; returns when it was told to stop."""
+    watch_until_told(settings, lambda log: Node(settings, log, owns_process=True))

@@ -21,8 +21,7 @@ from jettison.engine.numbers.quantity import parse
 from jettison.errors import ApiError, InputError, JettisonError, ObservationError, QuantityError, RuntimeFailure
 from jettison.node.cluster_settings import ReliefSettings, Settings
 from jettison.node.guarding import Reloader, say_where
-from jettison.node.member import knock
-from jettison.node.process.frame import greet, until_told
+from jettison.node.process.frame import greet, knock, until_told
 from jettison.node.watch import Watch
 from jettison.relief.policy import kubelet_thresholds, relief_policy
 from jettison.relief.runtime import KubeletNode, ReliefRuntime

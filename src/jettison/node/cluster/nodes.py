@@ -16,10 +16,10 @@ from jettison.events import Sink
 from jettison.node.cluster_settings import ClusterSettings
 from jettison.node.guarding import Reloader
 from jettison.node.kubelet.port import KubeletPort
-from jettison.node.member import knock, own_address, run_member
+from jettison.node.member import own_address, run_member
 from jettison.node.node import Node
 from jettison.node.process.child_process import ChildProcess, OtherProcess
-from jettison.node.process.frame import Tell, greet, until_told
+from jettison.node.process.frame import Tell, greet, knock, until_told
 from jettison.node.process.protection import HostProtection
 from jettison.node.settings import NodeSettings
 from jettison.runtimes.kube.bounded_answers import BoundedAnswers

@@ -28,7 +28,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LEFT_OUT = ("ssl", "_ssl", "_hashlib", "typing_extensions")
 _LOADED_WITHOUT = ("asyncio", "hashlib", "msgspec")
 _RUNS = {
-    "NodeSettings": "guarding",
+    "NodeSettings": "node",
     "GuardSettings": "guard",
     "ReliefSettings": "relief",
     "MemberSettings": "member",

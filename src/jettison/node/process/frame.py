@@ -13,21 +13,28 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, TextIO
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from jettison import events
 from jettison.agent.sinks.log import LogSink
 from jettison.clock import SystemClock
-from jettison.errors import JettisonError
+from jettison.errors import ApiError, JettisonError, RuntimeFailure
 from jettison.node.process.entry import SIGNALS
+
+if TYPE_CHECKING:
+    from jettison.runtimes.kube.client import KubeClient
 
 Work = Callable[[LogSink], Coroutine[Any, Any, None]]
 Reload = Callable[[], Coroutine[Any, Any, None]]
 Tell = Callable[[str], None]
 
 _LOOK_FOR_GARBAGE_AT: Final = 10_000
+_KNOCK_SECONDS: Final = 2.0
+# What is loaded by others when they first need it.
+_LATE: Final = ("importlib.readers", "encodings.ascii", "encodings.idna")
 
 
 def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> None:
@@ -43,6 +50,20 @@ def calm_garbage_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(_LOOK_FOR_GARBAGE_AT)
+
+
+async def knock(client: KubeClient) -> str:
+    """The first request loads code, whether it is answered or not; that must not happen once an agent is ready.
+
+    Returns the version of the API; empty where it does not answer.
+    """
+    version = ""
+    with suppress(ApiError, RuntimeFailure, TimeoutError):
+        async with asyncio.timeout(_KNOCK_SECONDS):
+            version = str((await client.request("GET", "/version")).get("gitVersion", ""))
+    for name in _LATE:
+        import_module(name)
+    return version
 
 
 @contextmanager

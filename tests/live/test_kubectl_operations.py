@@ -127,18 +127,23 @@ def test_wait_for_a_condition_and_for_the_end(served: Served, kubectl: Kubectl) 
 
 def test_watch_prints_a_row_for_every_change(served: Served, kubectl: Kubectl) -> None:
     make(served, kubectl, "web", is_ready=False)
-    with kubectl.start("get", "pods", "-w", "--request-timeout=4s") as watching:
-        time.sleep(1.5)
-        become_ready(served, kubectl, "web")
-        printed = rows(watching.communicate(timeout=40)[0])
-    assert [row[:2] for row in printed] == [["NAME", "READY"], ["web", "0/1"], ["web", "1/1"]]
+    with kubectl.start("get", "pods", "-w") as watching:
+        assert watching.stdout is not None
+        try:
+            printed = [watching.stdout.readline() for _ in range(2)]
+            for is_ready in (True, False):
+                become_ready(served, kubectl, "web", is_ready=is_ready)
+                printed.append(watching.stdout.readline())
+        finally:
+            watching.kill()
+    assert [row.split()[:2] for row in printed] == [["NAME", "READY"], ["web", "0/1"], ["web", "1/1"], ["web", "0/1"]]
 
 
-def become_ready(served: Served, kubectl: Kubectl, name: str) -> None:
+def become_ready(served: Served, kubectl: Kubectl, name: str, *, is_ready: bool = True) -> None:
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}"
     _, pod = served.call("GET", path)
-    pod["status"]["conditions"][0]["status"] = "True"
-    pod["status"]["containerStatuses"][0]["ready"] = True
+    pod["status"]["conditions"][0]["status"] = str(is_ready)
+    pod["status"]["containerStatuses"][0]["ready"] = is_ready
     assert served.call("PUT", f"{path}/status", pod)[0] == 200
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.live.kubectl import Kubectl
 from tests.live.node_play import played_node, until
 from tests.live.served import Served, serving
-from tests.live.workloads import DEPLOYMENT, read, rows
+from tests.live.workloads import DEPLOYMENT, images, listed, read, rows
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -32,22 +32,18 @@ def _numbers(kubectl: Kubectl, what: str) -> list[list[str]]:
     return [line.split() for line in history if line[:1].isdigit()]
 
 
-def _images(kubectl: Kubectl) -> set[str]:
-    return {each["spec"]["containers"][0]["image"] for each in read(kubectl, "pods", "-l", "app=web")["items"]}
-
-
 @pytest.mark.parametrize(
     ("what", "manifest", "owner"),
     [("sts/web", _STATEFUL_SET, "statefulset.apps/web"), ("ds/web", _DAEMON_SET, "daemonset.apps/web")],
 )
-def test_history_and_undo(kubectl: Kubectl, what: str, manifest: str, owner: str) -> None:
+def test_history_and_undo(served: Served, kubectl: Kubectl, what: str, manifest: str, owner: str) -> None:
     kubectl("apply", "-f", "-", stdin=manifest)
     kubectl("rollout", "status", what)
     # A revision remembers the annotations of the moment when it was made.
     kubectl("annotate", what, "kubernetes.io/change-cause=second")
     kubectl("set", "image", what, "main=registry.example/web:2")
     kubectl("rollout", "status", what)
-    until(lambda: _images(kubectl) == {"registry.example/web:2"})
+    until(lambda: images(listed(served, kubectl, "pods")) == {"registry.example/web:2"})
     assert _numbers(kubectl, what) == [["1", "<none>"], ["2", "second"]]
     assert "registry.example/web:1" in kubectl("rollout", "history", what, "--revision=1")
     table = rows(kubectl("get", "controllerrevisions"))
@@ -56,16 +52,17 @@ def test_history_and_undo(kubectl: Kubectl, what: str, manifest: str, owner: str
 
     assert kubectl("rollout", "undo", what).endswith("rolled back\n")
     kubectl("rollout", "status", what)
-    until(lambda: _images(kubectl) == {"registry.example/web:1"})
+    until(lambda: images(listed(served, kubectl, "pods")) == {"registry.example/web:1"})
     assert [each[0] for each in _numbers(kubectl, what)] == ["2", "3"]
     kubectl("rollout", "undo", what, "--to-revision=2")
     kubectl("rollout", "status", what)
-    until(lambda: _images(kubectl) == {"registry.example/web:2"})
+    until(lambda: images(listed(served, kubectl, "pods")) == {"registry.example/web:2"})
     assert [each[0] for each in _numbers(kubectl, what)] == ["3", "4"]
     assert "unable to find specified revision" in kubectl.fails("rollout", "undo", what, "--to-revision=9")
 
     kubectl("delete", what)
-    until(lambda: not read(kubectl, "controllerrevisions,pods")["items"])
+    until(lambda: not listed(served, kubectl, "controllerrevisions") + listed(served, kubectl, "pods"))
+    assert read(kubectl, "controllerrevisions,pods")["items"] == []
 
 
 def test_an_eviction_does_not_spread_a_canary(kubectl: Kubectl, served: Served) -> None:
@@ -81,11 +78,11 @@ def test_an_eviction_does_not_spread_a_canary(kubectl: Kubectl, served: Served) 
     assert served.call("POST", path, body)[0] == 201
 
     def back() -> bool:
-        pods = {each["metadata"]["name"]: each for each in read(kubectl, "pods")["items"]}
+        pods = {each["metadata"]["name"]: each for each in listed(served, kubectl, "pods")}
         return "web-0" in pods and pods["web-0"]["metadata"]["uid"] != before["metadata"]["uid"]
 
     until(back)
     pods = sorted(read(kubectl, "pods")["items"], key=lambda each: str(each["metadata"]["name"]))
     assert [each["spec"]["containers"][0]["image"][-1] for each in pods] == ["1", "2"]
     kubectl("delete", "sts/web")
-    until(lambda: not read(kubectl, "pods")["items"])
+    until(lambda: not listed(served, kubectl, "pods"))

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from jettison.errors import InputError, ObservationError, RuntimeFailure, ServeE
 from jettison.events import Emit
 from jettison.node.card import read_card
 from jettison.node.settings import CRI, HOST, NodeSettings, checked_endpoint
+from jettison.runtimes.host.cgroups.kubepods import has_pods
 from jettison.runtimes.host.specs.spec import ImageOffer
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ USUAL_SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.s
 # There where systemd is process 1.
 _SYSTEMD = Path("/run/systemd/system")
 _PATIENCE = 5.0
+# The same where its answer decides what kind of cgroups a new node has. One that has just been started takes seconds;
+# one that was ended refuses at once.
+_FIRST_PATIENCE = 30.0
+_UNKNOWN_DRIVER = (
+    ". Its cgroup driver is not known, so cgroups are made without systemd; cgroupDriver in the configuration says "
+    "which it has"
+)
 _LOAD_SECONDS = 1800
 _MOST_NAMES, _LONGEST_NAME = 64, 512
 # The one in which containerd keeps what CRI sees.
@@ -40,6 +49,8 @@ class Containers(NamedTuple):
     driver: CriDriver | None = None
     offer: ImageOffer | None = None
     lack: str = ""
+    # Whether the node's cgroups are slices of systemd.
+    uses_slices: bool = False
 
 
 async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
@@ -48,55 +59,77 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
     A runtime whose socket is there and that does not answer is not given up where it is one of several kinds: it may
     be starting. Its pods wait for it.
     """
-    socket = _socket(settings)
+    socket, running = _socket(settings), _slices_of_pods(settings)
     if settings.runtime == HOST or socket is None:
-        return Containers()
+        return Containers(uses_slices=bool(running))
     if importlib.util.find_spec("h2") is None:
-        return _refused(settings, "containers need h2, which is not installed: pip install 'jettison[cri]'")
+        return _refused(settings, running, "containers need h2, which is not installed: pip install 'jettison[cri]'")
     # Loaded only where it is needed: it costs 2 MB.
     from jettison.runtimes.cri.client import CriClient  # noqa: PLC0415
     from jettison.runtimes.cri.driver import CriDriver  # noqa: PLC0415
     from jettison.runtimes.cri.messages import CRIO  # noqa: PLC0415
 
     client, name, lack = CriClient(socket), f"container runtime `{socket}`", ""
+    before = _slices_before(settings) if running is None else running
+    is_first = before is None and _SYSTEMD.is_dir() and settings.runtime != CRI
     try:
-        version = await client.version(_PATIENCE)
+        version = await client.version(_FIRST_PATIENCE if is_first else _PATIENCE)
         name = f"{version.name} {version.version}"
     except RuntimeFailure as failure:
         if settings.runtime == CRI:
             client.close()
             raise ServeError(f"--runtime cri: {failure}") from failure
-        lack = f"{failure}; pods with images wait for it"
-    driver = CriDriver(client, name, settings.node_cgroup, emit)
+        lack = f"{failure}; pods with images wait for it{_UNKNOWN_DRIVER if is_first else ''}"
+    driver, told = CriDriver(client, name, settings.node_cgroup, emit), None
     if not lack:
         try:
-            await driver.look_at_cgroups()
+            told = await client.uses_systemd()
             await driver.look_at_network()
         except RuntimeFailure as failure:
             lack = f"{failure}; whether pods can have a network of their own is looked at again"
-    if not driver.knows_cgroups:
-        # As they were: pods of the last agent may run in them, and after a boot the runtime comes later than we do.
-        driver.uses_systemd = _SYSTEMD.is_dir() and _used_slices(settings)
-    elif driver.uses_systemd and not _SYSTEMD.is_dir():
+    if told and not _SYSTEMD.is_dir():
         client.close()
         advice = 'cgroup_manager = "cgroupfs"' if version.name == CRIO else "SystemdCgroup = false"
-        return _refused(settings, f"{name} leaves cgroups to systemd, which does not run here: set {advice}")
+        return _refused(settings, running, f"{name} leaves cgroups to systemd, which does not run here: set {advice}")
+    driver.uses_systemd = bool(before if told is None or running is not None else told)
+    if told is not None:
+        driver.compare_cgroups(uses_systemd=told)
     driver.open()
-    return Containers(driver, ImageOffer(settings.runtime == CRI, settings.allow_privileged), lack)
+    offer = ImageOffer(settings.runtime == CRI, settings.allow_privileged)
+    return Containers(driver, offer, lack, driver.uses_systemd)
 
 
-def _used_slices(settings: NodeSettings) -> bool:
+def _slices_of_pods(settings: NodeSettings) -> bool | None:
+    """Whether pods of the last agent live in slices; None where none lives.
+
+    They decide, whatever the runtime has by now: in cgroups of the other kind they would not be found, so they would be
+    measured no more, and an eviction would leave processes behind.
+    """
+    kinds = (are_slices for are_slices in (False, True) if has_pods(replace(settings, uses_slices=are_slices)))
+    return next(kinds, None)
+
+
+def _slices_before(settings: NodeSettings) -> bool | None:
+    """What to go by as long as the runtime does not tell; None where that is not known.
+
+    As it was, because after a boot the runtime comes later than we do; else as the operator says, as for a kubelet.
+    """
     try:
         card = read_card(settings.node_state)
     except ObservationError:
-        return False
-    return card is not None and card.uses_slices
+        card = None
+    config = settings.policy.config
+    if card is not None:
+        return card.uses_slices and _SYSTEMD.is_dir()
+    if "cgroupDriver" in config.origins:
+        return config.cgroup_driver == "systemd" and _SYSTEMD.is_dir()
+    return None
 
 
-def _refused(settings: NodeSettings, why: str) -> Containers:
+def _refused(settings: NodeSettings, running: bool | None, why: str) -> Containers:
     if settings.runtime == CRI:
         raise ServeError(why)
-    return Containers(lack=f"{why}; pods with images run as processes")
+    return Containers(lack=f"{why}; pods with images run as processes", uses_slices=bool(running))
 
 
 def _socket(settings: NodeSettings) -> Path | None:

@@ -63,8 +63,8 @@ class Node(Watch):
     async def _open_runtime(self) -> HostRuntime:
         settings = self.settings
         self._containers = await find_containers(settings, self.emit)
-        driver, offer, lack = self._containers
-        settings = replace(settings, uses_slices=driver is not None and driver.uses_systemd)
+        driver, offer, lack, uses_slices = self._containers
+        settings = replace(settings, uses_slices=uses_slices)
         try:
             runtime = await HostRuntime.open(
                 settings,

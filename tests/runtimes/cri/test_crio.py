@@ -166,8 +166,7 @@ def test_the_driver_of_cgroups_is_asked_for(tmp_path: Path, driver: int) -> None
     """0 is systemd's, and a field with 0 is not on the wire."""
 
     async def look(of: CriDriver) -> bool:
-        await of.look_at_cgroups()
-        return of.uses_systemd
+        return await of.client.uses_systemd()
 
     found, _ = asked(tmp_path, {"RuntimeConfig": {"linux": {"cgroup_driver": driver}}}, look)
     assert found is (driver == 0)

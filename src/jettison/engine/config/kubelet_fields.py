@@ -146,7 +146,6 @@ FIELDS: tuple[Field, ...] = (
         Kind.TEXT,
         "cgroupfs",
         zero_is_unset=True,
-        unheeded="the container runtime is asked for its driver; without one, cgroups are made without systemd",
     ),
     Field(
         "image_gc_high_threshold",

@@ -61,9 +61,12 @@ _MARGIN_SECONDS = 1
 _NETWORK = "NetworkReady"
 _MADE_AT_ONCE = 8
 # By whether the node's are slices of systemd.
-_MISFITS = (
-    "the container runtime leaves cgroups to systemd, and those of this node were made without: restart the agent",
-    "the container runtime makes cgroups itself, and those of this node are slices of systemd: restart the agent",
+_MISFITS = tuple(
+    f"the container runtime {differs}: restart the agent when none of its pods runs"
+    for differs in (
+        "leaves cgroups to systemd, and those of this node were made without",
+        "makes cgroups itself, and those of this node are slices of systemd",
+    )
 )
 # In the order of their numbers.
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -182,15 +185,10 @@ class CriDriver(CriStore):
         self._handed[stored.id] = asyncio.get_running_loop().time()
         return FoundImage(image, stored.id, stored.user, stored.user_name, config.stop_signal)
 
-    async def look_at_cgroups(self) -> None:
-        """Whether they are systemd's. Raises ContainerRuntimeError and UnreachableError."""
-        self.uses_systemd = await self.client.uses_systemd()
+    def compare_cgroups(self, *, uses_systemd: bool) -> None:
+        """What the runtime has told: another one may have come, or one that was silent at the start."""
         self.knows_cgroups = True
-
-    async def _compare_cgroups(self) -> None:
-        """Another runtime may have come, or one that was not there at the start. Raises as above."""
-        is_fit = await self.client.uses_systemd() == self.uses_systemd
-        self.knows_cgroups = True
+        is_fit = uses_systemd == self.uses_systemd
         was_fit, self._misfit = not self._misfit, "" if is_fit else _MISFITS[self.uses_systemd]
         if self._misfit and was_fit:
             self._emit(events.ActionFailed("run containers", self._misfit))
@@ -370,7 +368,7 @@ class CriDriver(CriStore):
                 await self.client.version(_PING_SECONDS)
                 await self.look_at_network()
                 if self._lost or not self.knows_cgroups:
-                    await self._compare_cgroups()
+                    self.compare_cgroups(uses_systemd=await self.client.uses_systemd())
             except RuntimeFailure as failure:
                 if not self._lost:
                     self._emit(events.ContainerRuntimeLost(self.name, str(failure)))

@@ -96,11 +96,7 @@ def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: P
     memory = mounts.holding("memory")
     if memory is None:
         return NoGround("the memory controller is not mounted")
-    names = CgroupNames(are_slices=settings.uses_slices)
-    # Slices are systemd's, and stand at the root.
-    base = "" if settings.uses_slices else delegated_cgroup(mounts, proc) or ""
-    own = names.top(settings.node_cgroup)
-    node = f"{base}/{own}" if base else own
+    names, base, node = node_names(settings, mounts, proc)
     try:
         if base and memory.is_unified:
             _make_room(mounts, base)
@@ -112,6 +108,15 @@ def find_cgroup_parent(settings: HostSettings, root: Path = CGROUP_ROOT, proc: P
         claimed.release()
         return NoGround(f"no memory controller in `{memory.mount_point / node}`: no cgroup above passes it on")
     return CgroupParent(mounts, base, node, claimed, names)
+
+
+def node_names(settings: HostSettings, mounts: CgroupMounts, proc: Path = PROC) -> tuple[CgroupNames, str, str]:
+    """How cgroups of the node are called, what it is made below, and its own cgroup."""
+    names = CgroupNames(are_slices=settings.uses_slices)
+    # Slices are systemd's, and stand at the root.
+    base = "" if settings.uses_slices else delegated_cgroup(mounts, proc) or ""
+    own = names.top(settings.node_cgroup)
+    return names, base, f"{base}/{own}" if base else own
 
 
 def _make_room(mounts: CgroupMounts, base: str) -> None:

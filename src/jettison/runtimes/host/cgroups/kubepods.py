@@ -24,12 +24,14 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.numbers.quantity import ZERO
 from jettison.engine.pods.pod import CPU, MEMORY, Container, Pod, Qos, limits, requests
 from jettison.errors import WriteError
-from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent
+from jettison.runtimes.host.cgroups.cgroup_parent import KUBEPODS, CgroupParent, node_names
 from jettison.runtimes.host.cgroups.oom import FollowedCgroup, OomWatch
 from jettison.runtimes.host.cgroups.places import CgroupPlace, OomScores, Place
 from jettison.runtimes.host.settings import HostSettings, checked_uid
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.limits import UNLIMITED, Limits
+from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, discover
+from jettison.runtimes.linux.cgroups.names import CgroupNames
 
 if TYPE_CHECKING:
     from jettison.runtimes.linux.systemd import SliceUnits
@@ -192,13 +194,30 @@ class Kubepods:
         return self._of_class(next((qos for qos in _QOS if qos == pod.qos), Qos.BEST_EFFORT))
 
     def _of_class(self, qos: Qos) -> str:
-        return self._names.child(self.name, _QOS[qos]) if _QOS[qos] else self.name
+        return _of_class(self._names, self.name, qos)
 
     def _pods(self) -> Iterator[str]:
-        for qos in _QOS:
-            for name in sorted(Cgroup(self.mounts, self._of_class(qos)).children()):
-                if self._names.own(name).startswith(_POD):
-                    yield name
+        return _pods(self.mounts, self._names, self.name)
+
+
+def has_pods(settings: HostSettings) -> bool:
+    """Whether a process lives in a pod of the node, in cgroups of the kind that the settings ask for."""
+    mounts = discover()
+    names, _, node = node_names(settings, mounts)
+    return settings.uses_cgroups and any(
+        Cgroup(mounts, name).processes() for name in _pods(mounts, names, names.child(node, KUBEPODS))
+    )
+
+
+def _of_class(names: CgroupNames, kubepods: str, qos: Qos) -> str:
+    return names.child(kubepods, _QOS[qos]) if _QOS[qos] else kubepods
+
+
+def _pods(mounts: CgroupMounts, names: CgroupNames, kubepods: str) -> Iterator[str]:
+    for qos in _QOS:
+        for name in sorted(Cgroup(mounts, _of_class(names, kubepods, qos)).children()):
+            if names.own(name).startswith(_POD):
+                yield name
 
 
 def kubepods_limits(machine: MachineCapacity, policy: Policy) -> Limits:

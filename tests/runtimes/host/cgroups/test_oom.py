@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from jettison.events import OutOfMemoryKill
 from jettison.runtimes.host.cgroups.oom import OomWatch
 from tests.builders import container, pod
@@ -60,6 +62,30 @@ def test_a_kill_that_no_alarm_told_of_is_found_before_the_cgroup_goes(tmp_path: 
             pod_place.unwatch()
             assert pod_place.remove()
             assert made.facts == [OutOfMemoryKill(SMALL, "c", 1)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_kill_whose_cgroup_the_runtime_has_removed_is_told_once(tmp_path: Path, *, is_seen: bool) -> None:
+    """Its runtime says that the container died of it."""
+
+    async def scenario() -> None:
+        with node(settings(tmp_path)) as made:
+            made.kubepods.of_pod(SMALL).create()
+            place = made.kubepods.of_box(SMALL, "c", "0123")
+            place.create()
+            with running(place, GREEDY):
+                if is_seen:
+                    await until(lambda: bool(made.facts))
+            while not place.remove():
+                await asyncio.sleep(0.002)
+            place.tell_kill()
+            place.tell_kill()
+            await asyncio.sleep(0.3)  # the alarm of a removed cgroup rings
+            place.unwatch()
+            assert made.facts == [OutOfMemoryKill(SMALL, "c", 1)]
+            made.oom.close()
 
     asyncio.run(scenario())
 

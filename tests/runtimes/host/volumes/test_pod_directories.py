@@ -56,6 +56,12 @@ class Difficult:
     def kill(self) -> frozenset[int]:
         return self._place.kill()
 
+    def watch(self) -> None:
+        self._place.watch()
+
+    def tell_kill(self) -> None:
+        self._place.tell_kill()
+
     def unwatch(self) -> None:
         self._place.unwatch()
 

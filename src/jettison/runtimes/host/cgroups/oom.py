@@ -4,7 +4,8 @@ On version 1 a cgroup's alarm rings when it or a cgroup above it hit a limit, be
 where the victim lived; so every container has an alarm, and its count is looked at again some milliseconds later. When
 the machine as a whole runs out nothing rings on version 1: then `sweep`, which watches the machine's own count, finds
 the container; a victim outside of pods is named by the kernel's log. Counts only grow, so nothing is reported twice and
-nothing is lost as long as the count is read before the cgroup is removed.
+nothing is lost as long as the count is read before the cgroup is removed. A container runtime removes the cgroup of a
+dead container at once; it has noted the kill itself, and its word counts where the count was lost.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class _Followed:
     container: str
     alarm: OomAlarm | None
     kills: int
+    is_told: bool = False
 
 
 class OomWatch:
@@ -71,6 +73,15 @@ class OomWatch:
                 self._look(name)
                 self._close(self._followed.pop(name))
 
+    def missed(self, cgroup: str, pod: Pod, container: str) -> None:
+        """The container died of a kill; its runtime may have removed the cgroup, and the count with it, by now."""
+        self._look(cgroup)
+        followed = self._followed.get(cgroup)
+        if followed is None or not followed.is_told:
+            self._tell(pod, container, 1)
+            if followed is not None:
+                followed.is_told = True
+
     def sweep(self) -> None:
         """Look at all, about 12 µs each, if a process was killed on this machine since the last time."""
         kills = self._machine_kills()
@@ -94,7 +105,7 @@ class OomWatch:
         if followed is None or followed.alarm is None:
             return
         if followed.alarm.consume() is None:
-            self._close(self._followed.pop(cgroup))  # the cgroup is gone, and a dead alarm would ring without an end
+            self._close(followed)  # the cgroup is gone, and a dead alarm would ring without an end
             return
         self._look(cgroup)
         loop = asyncio.get_running_loop()
@@ -108,8 +119,11 @@ class OomWatch:
         kills = memcg_events.oom_kills(self._mounts, cgroup)
         if kills is None or kills <= followed.kills:
             return
-        fresh, followed.kills = kills - followed.kills, kills
-        self._emit(OutOfMemoryKill(followed.pod, followed.container, fresh))
+        fresh, followed.kills, followed.is_told = kills - followed.kills, kills, True
+        self._tell(followed.pod, followed.container, fresh)
+
+    def _tell(self, pod: Pod, container: str, kills: int) -> None:
+        self._emit(OutOfMemoryKill(pod, container, kills))
         self._ring()
 
     def _is_ours(self, cgroup: str) -> bool:
@@ -143,6 +157,11 @@ class FollowedCgroup:
         """The cgroup exists. A pod's own holds no process that could be killed."""
         if self.container is not None:
             self.watch.follow(self.cgroup, self.pod, self.container)
+
+    def missed(self) -> None:
+        """The container died of a kill, which may have been too quick for us."""
+        if self.container is not None:
+            self.watch.missed(self.cgroup, self.pod, self.container)
 
     def end(self) -> None:
         """The cgroup is about to be removed, with what is below."""

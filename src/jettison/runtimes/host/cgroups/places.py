@@ -66,6 +66,12 @@ class Place(Protocol):
     def create(self) -> None:
         """Make it, with its limits. Harmless when it is there."""
 
+    def watch(self) -> None:
+        """Something is about to run in it that the kernel could kill. May be said more than once."""
+
+    def tell_kill(self) -> None:
+        """A container died here of a kill by the kernel: say so, unless that was said."""
+
     def unwatch(self) -> None:
         """It is about to be removed: the last chance to look what the kernel has killed in it."""
 
@@ -141,6 +147,9 @@ class Watcher(Protocol):
     def begin(self) -> None:
         """It exists. May be said more than once."""
 
+    def missed(self) -> None:
+        """A container died in it of a kill, which may not have been seen."""
+
     def end(self) -> None:
         """It is about to be removed: the last chance to look."""
 
@@ -185,6 +194,16 @@ class CgroupPlace:
         if self._slices is not None:
             self._slices.hold(self.name, self._limits)
 
+    def watch(self) -> None:
+        """Its count of kills, and the alarm for that."""
+        if self._watcher is not None:
+            self._watcher.begin()
+
+    def tell_kill(self) -> None:
+        """As a fact."""
+        if self._watcher is not None:
+            self._watcher.missed()
+
     def unwatch(self) -> None:
         """Containers are watched from their first process on."""
         if self._watcher is not None:
@@ -197,8 +216,7 @@ class CgroupPlace:
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
         """The kernel keeps the list; but from now on there is something that it could kill."""
-        if self._watcher is not None:
-            self._watcher.begin()
+        self.watch()
 
     def processes(self) -> frozenset[int]:
         """In any hierarchy."""
@@ -252,8 +270,14 @@ class FamilyPlace:
     def create(self) -> None:
         """There is nothing to be made."""
 
-    def unwatch(self) -> None:
+    def watch(self) -> None:
         """What the kernel kills goes unnoticed."""
+
+    def tell_kill(self) -> None:
+        """No container runtime has containers here."""
+
+    def unwatch(self) -> None:
+        """There was no watch."""
 
     @property
     def door(self) -> Door:

@@ -143,6 +143,7 @@ class BoxLauncher:
         self.box = BoxRecord(made.id, _stop_signal(image.stop_signal), made.cgroup)
         self.place = self._place_of(made.cgroup)
         await self._directories.services.make(self.place)
+        self.place.watch()
         await note(None)
         pid = await runtime.start(made.id)
         process = self._held(pid)
@@ -196,13 +197,16 @@ class BoxLauncher:
 
         The runtime removes the cgroup of a dead container, and the count of kills with it, within milliseconds.
         """
-        if self.box is None or is_end_known(exit_code, is_oom=is_oom, is_killed=is_killed):
-            return exit_code, is_oom
         runtime = self._directories.services.boxes
-        end = None if runtime is None else await runtime.end_of(self.box.id, _END_SECONDS)
-        if end is None:
-            return exit_code, is_oom
-        return end.exit_code if exit_code is None else exit_code, is_oom or end.is_oom
+        if self.box is None or is_end_known(exit_code, is_oom=is_oom, is_killed=is_killed) or runtime is None:
+            end = None
+        else:
+            end = await runtime.end_of(self.box.id, _END_SECONDS)
+        if end is not None:
+            exit_code, is_oom = end.exit_code if exit_code is None else exit_code, is_oom or end.is_oom
+        if is_oom:
+            self.place.tell_kill()
+        return exit_code, is_oom
 
     def discard(self) -> None:
         """The run is over, and nothing of it is wanted but its log."""

@@ -71,7 +71,8 @@ class LyingRuntime:
         if isinstance(found, tuple):
             http.send_headers(number, [("grpc-status", str(found[0])), ("grpc-message", found[1])], end_stream=True)
             return
-        answer = encode(MESSAGES, f"{method}Response", found)
+        kind = f"{method}Response"
+        answer = encode(MESSAGES, kind if kind in MESSAGES else "Nothing", found)
         framed = b"\0" + len(answer).to_bytes(4, "big") + answer
         for at in range(0, len(framed), 16384):
             http.send_data(number, framed[at : at + 16384])

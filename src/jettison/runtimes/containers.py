@@ -210,8 +210,8 @@ class ContainerRuntime(ImageStore, Protocol):
     async def create(self, sandbox: ReadySandbox, order: SandboxOrder, box: BoxOrder) -> MadeBox:
         """A new container. Nothing of it runs yet."""
 
-    async def start(self, box: str) -> int:
-        """Run it; returns the number of its main process, which may have ended by now: then 0."""
+    async def start(self, box: str) -> int | None:
+        """Run it; returns the number of its main process: 0 where it has ended by now, None where it is not told."""
 
     async def end_of(self, box: str, seconds: float) -> BoxEnd | None:
         """How it ended; None where that does not come out within this time. Raises nothing."""

@@ -100,6 +100,18 @@ def test_a_container_is_made_with_the_name_of_its_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "info", "pid"),
+    [(RUNNING, {"info": '{"pid": 7}'}, 7), (RUNNING, {}, None), (RUNNING, {"info": "none"}, None), (EXITED, {}, 0)],
+)
+def test_a_runtime_may_keep_the_number_of_a_process_to_itself(
+    tmp_path: Path, state: int, info: dict[str, str], pid: int | None
+) -> None:
+    """It is in what a runtime adds for people to read, and CRI does not ask for it."""
+    answers: dict[str, Lie] = {"StartContainer": {}, "ContainerStatus": {"status": {"state": state}, "info": info}}
+    assert asked(tmp_path, answers, lambda driver: driver.start(BOX))[0] == pid
+
+
+@pytest.mark.parametrize(
     ("state", "code", "reason", "end"),
     [
         (EXITED, 3, "Error", BoxEnd(3, is_oom=False)),

@@ -232,12 +232,15 @@ class CriDriver(CriStore):
             made = await _translated(making, "cannot create the container")
         return MadeBox(made, cgroup_name(runtime.name, made, is_scope=self.uses_systemd))
 
-    async def start(self, box: str) -> int:
-        """The number of its main process; 0 where it has ended by now."""
+    async def start(self, box: str) -> int | None:
+        """The number of its main process; 0 where it has ended by now.
+
+        None where it runs and the runtime does not tell: CRI leaves that to what a runtime adds for people to read.
+        """
         async with self._making:
             await _translated(self.client.start_container(box), "cannot start the container")
         status = await _translated(self.client.status(box), "cannot find the container's process")
-        return status.pid if status is not None and status.state == RUNNING else 0
+        return (status.pid or None) if status is not None and status.state == RUNNING else 0
 
     async def end_of(self, box: str, seconds: float) -> BoxEnd | None:
         """The books follow the kernel after some milliseconds. CRI-O may know the end before it knows the code: -1."""

@@ -146,7 +146,7 @@ class BoxLauncher:
         self.place.watch()
         await note(None)
         pid = await runtime.start(made.id)
-        process = self._held(pid)
+        process = self.find() if pid is None else self._held(pid)
         return process if process is not None else EndedProcess()
 
     def _undo(self, started: asyncio.Future[Process | EndedProcess]) -> None:
@@ -159,7 +159,10 @@ class BoxLauncher:
         self.discard()
 
     def find(self) -> Process | EndedProcess | None:
-        """The main process of a container that an earlier agent was about to start; None where there was no such."""
+        """The main process, which is the oldest, where its number is not known; None where there is no container.
+
+        An earlier agent may have been about to start it, and a runtime may not tell the number.
+        """
         if self.box is None:
             return None
         found = []

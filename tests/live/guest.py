@@ -72,17 +72,19 @@ class Guest:
         timeout: float = 60,
         memory_mib: int = 512,
         disk_mib: int = 0,
+        more: bytes = b"",
     ) -> GuestResult:
         """Boot, run `script` as root beside `files` in `/work`, with the checkout's `jettison` importable; power off.
 
         Boot and power-off take 5–8 s; of 512 MiB some 330 are available when the script starts. A disk is
         `/dev/nvme0n1` and full of zeros: all other files lie in memory, where the kernel has no cache to drop.
+        `more` is an archive that is unpacked over all others.
         """
         with tempfile.TemporaryDirectory(prefix="jettison-guest-") as name:
             scratch = Path(name)
             shutil.copyfile(self.base, scratch / "initrd")
             with (scratch / "initrd").open("ab") as initrd:
-                initrd.write(_cargo(script, files or {}))
+                initrd.write(_cargo(script, files or {}) + more)
             _boot(self._command(scratch, memory_mib) + _disk(scratch, disk_mib), scratch, timeout)
             return _result(scratch)
 

@@ -90,6 +90,11 @@ class Watching:
             "metadata": {"name": name, "uid": name},
             "spec": {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container]},
         }
+        self.write(document)
+
+    def write(self, document: dict[str, Any]) -> None:
+        """A manifest, at once or not at all."""
+        name = document["metadata"]["name"]
         (self._manifests / f"{name}.new").write_text(json.dumps(document))
         (self._manifests / f"{name}.new").rename(self._manifests / f"{name}.json")
 
@@ -113,14 +118,22 @@ class Watching:
 
 
 @asynccontextmanager
-async def guarded(name: str, policy: Policy, memory: int | None = None) -> AsyncIterator[Watching]:
-    """A node of its own, which ends with its pods and reports what is left of it."""
+async def guarded(
+    name: str, policy: Policy, memory: int | None = None, *, endpoint: str = "", ends: bool = True
+) -> AsyncIterator[Watching]:
+    """A node of its own, which ends with its pods, unless told otherwise, and reports what is left of it."""
     directory = Path("/tmp") / name
     manifests = directory / "manifests"
-    manifests.mkdir(parents=True)
+    manifests.mkdir(parents=True, exist_ok=True)
     heard = Heard()
     settings = NodeSettings(
-        name, directory, directory / "files", node_memory=memory, policy=policy, manifests=(manifests,)
+        name,
+        directory,
+        directory / "files",
+        node_memory=memory,
+        policy=policy,
+        manifests=(manifests,),
+        cri_endpoint=endpoint,
     )
     node = await Node(settings, heard, owns_process=True).open()
     running = asyncio.create_task(node.run())
@@ -129,7 +142,8 @@ async def guarded(name: str, policy: Policy, memory: int | None = None) -> Async
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await node.stop_pods()
+        if ends:
+            await node.stop_pods()
         await node.close()
         left = [str(path) for path in (CGROUPS / "jettison").rglob("*") if path.is_dir()]
         report(**{f"{name}_facts": heard.facts, f"{name}_left": left})

@@ -122,14 +122,14 @@ def base(busybox: Path) -> bytes:
     return bytes(archive)
 
 
-def distributions() -> list[importlib.metadata.Distribution]:
-    """What the project requires at run time, and what that requires; extras and development tools stay outside."""
+def distributions(extra: str = "") -> list[importlib.metadata.Distribution]:
+    """What the project requires at run time, with this extra, and what that requires; development tools stay out."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = ["jettison"]
     while waiting:
         distribution = importlib.metadata.distribution(waiting.pop())
         for requirement in map(Requirement, distribution.requires or ()):
-            needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            needed = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
             if needed and requirement.name not in found:
                 found[requirement.name] = importlib.metadata.distribution(requirement.name)
                 waiting.append(requirement.name)
@@ -144,15 +144,22 @@ def _add_python(archive: Archive) -> None:
     archive.tree(STDLIB, stdlib)
     binaries = [executable, *(path for path in wanted(stdlib) if path.suffix == ".so")]
     for distribution in distributions():
-        for file in distribution.files or ():
-            path = Path(str(distribution.locate_file(file))).resolve()
-            if ".." not in file.parts and not _UNWANTED_FILES.fullmatch(file.name) and path.is_file():
-                archive.file(f"site/{file}", path)
-                binaries += [path] if ".so" in path.suffixes else []
-    _add_libraries(archive, binaries)
+        binaries += add_distribution(archive, distribution)
+    add_libraries(archive, binaries)
 
 
-def _add_libraries(archive: Archive, binaries: Iterable[Path]) -> None:
+def add_distribution(archive: Archive, distribution: importlib.metadata.Distribution) -> list[Path]:
+    """Below `/site`; returns its compiled parts."""
+    binaries = []
+    for file in distribution.files or ():
+        path = Path(str(distribution.locate_file(file))).resolve()
+        if ".." not in file.parts and not _UNWANTED_FILES.fullmatch(file.name) and path.is_file():
+            archive.file(f"site/{file}", path)
+            binaries += [path] if ".so" in path.suffixes else []
+    return binaries
+
+
+def add_libraries(archive: Archive, binaries: Iterable[Path]) -> None:
     """Put all libraries into the loader's default folder: wherever they came from, they are found without a cache."""
     listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     for name, path in dict(re.findall(r"^\t(\S+) => (/\S+) ", listing, re.MULTILINE)).items():

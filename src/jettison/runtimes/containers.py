@@ -122,6 +122,8 @@ class BoxLimits:
     cpu_quota_us: int = 0
     cpu_period_us: int = 0
     oom_score_adj: int = 0
+    # Whether all of it dies when the kernel has to kill in it. Not asked for where the kernel has cgroups of version 1.
+    is_killed_as_one: bool = False
 
 
 @frozen

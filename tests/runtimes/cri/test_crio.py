@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from jettison.errors import RuntimeFailure, StartError
-from jettison.runtimes.containers import BoxEnd, BoxOrder, FoundImage, MadeBox, ReadySandbox, SandboxOrder
+from jettison.runtimes.containers import BoxEnd, BoxLimits, BoxOrder, FoundImage, MadeBox, ReadySandbox, SandboxOrder
 from jettison.runtimes.cri.client import CriClient
 from jettison.runtimes.cri.driver import CriDriver, cgroup_name
 from jettison.runtimes.cri.messages import EXITED, RUNNING
@@ -97,6 +97,34 @@ def test_a_container_is_made_with_the_name_of_its_image(tmp_path: Path) -> None:
     assert made == MadeBox(BOX, f"crio-{BOX}")
     (request,) = [request for method, request in runtime.asked if method == "CreateContainer"]
     assert request["config"]["image"] == {"image": IMAGE, "user_specified_image": "docker.io/local/box:1"}
+
+
+@pytest.mark.parametrize(("is_killed_as_one", "unified"), [(False, {}), (True, {"memory.oom.group": "1"})])
+def test_what_dies_as_one_is_said_by_cri(tmp_path: Path, is_killed_as_one: bool, unified: dict[str, str]) -> None:
+    """As a kubelet says it; only for cgroups of version 2, which alone have such a file."""
+    order = SandboxOrder("default", "p", "u", "jettison/n/kubepods/podu", "/logs")
+    limits = BoxLimits(is_killed_as_one=is_killed_as_one)
+
+    async def create(driver: CriDriver) -> MadeBox:
+        box = BoxOrder("c", 0, FoundImage("docker.io/local/box:1", IMAGE), "c/0.cri", limits=limits)
+        return await driver.create(ReadySandbox("s"), order, box)
+
+    _, runtime = asked(tmp_path, {"CreateContainer": {"container_id": BOX}}, create)
+    (request,) = [request for method, request in runtime.asked if method == "CreateContainer"]
+    assert request["config"]["linux"]["resources"]["unified"] == unified
+
+
+def test_a_container_is_stopped_before_it_is_removed(tmp_path: Path) -> None:
+    """By the books of a runtime it may run on for a moment after its death, and containerd removes none that runs."""
+
+    async def discard(driver: CriDriver) -> None:
+        driver.open()
+        driver.discard(BOX)
+        await driver.close()
+
+    _, runtime = asked(tmp_path, {"StopContainer": {}, "RemoveContainer": {}}, discard)
+    orders = [(method, request["container_id"]) for method, request in runtime.asked if "Container" in method]
+    assert orders == [("StopContainer", BOX), ("RemoveContainer", BOX)]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ _HANDED_SECONDS = 300.0
 # How long a runtime may take to delete layers that it has taken off its books; measured up to 1 s.
 _DELETION_SECONDS = 2.0
 
+_AS_ONE = {"memory.oom.group": "1"}
+
 # As Docker and the kubelet have them: what of /proc and /sys a container neither sees nor writes.
 _MASKED = (
     "/proc/asound",
@@ -322,7 +324,7 @@ class CriDriver(CriStore):
             await self._has_work.wait()
             for kind, name in list(self._unwanted):
                 try:
-                    await (self._clear_pod_in_turn(name) if kind == "pod" else self.client.remove_container(name))
+                    await (self._clear_pod_in_turn(name) if kind == "pod" else self._clear_container(name))
                 except UnreachableError:
                     self._is_doubtful.set()
                     break
@@ -350,6 +352,11 @@ class CriDriver(CriStore):
         if turn is None:
             turn = self._turns[uid] = asyncio.Lock()
         return turn
+
+    async def _clear_container(self, box: str) -> None:
+        """Stopped first: containerd removes none that runs by its books, which follow the kernel after a moment."""
+        await self.client.stop_container(box)
+        await self.client.remove_container(box)
 
     async def _clear_pod_in_turn(self, uid: str) -> None:
         async with self._turn(uid):
@@ -451,6 +458,8 @@ def _resources(box: BoxOrder) -> Message:
         "cpu_shares": limits.cpu_shares,
         "memory_limit_in_bytes": limits.memory,
         "oom_score_adj": limits.oom_score_adj,
+        # By the runtime, as for a kubelet: systemd undoes what is only written into the cgroup of its scope.
+        "unified": _AS_ONE if limits.is_killed_as_one else {},
     }
 
 

@@ -87,7 +87,7 @@ class SliceUnits:
         self._watch(unit, self._pool.submit(hold_slice, unit, properties, self._systemd))
 
     def drop(self, cgroup: str) -> bool:
-        """Let systemd forget the slice, whose cgroup is gone. False until it has: ask again."""
+        """Let systemd stop the slice, in which no process lives, and forget it. False until it has: ask again."""
         unit = _unit(cgroup)
         leaving = self._leaving.get(unit)
         if leaving is None:

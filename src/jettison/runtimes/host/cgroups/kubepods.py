@@ -67,11 +67,13 @@ class Kubepods:
         self.node = cgroup_parent.node
         self._names = cgroup_parent.names
         self.name = self._names.child(cgroup_parent.node, KUBEPODS)
+        # Below this the kernel refuses; a pod that should be better protected gets the best there is.
         self._scores = OomScores(memory_capacity, lowest_score)
         self._most_pids_per_pod = most_pids_per_pod
-        # Below this the kernel refuses; a pod that should be better protected gets the best there is.
         # A program of several processes rarely survives the loss of one, and then it hangs instead of being restarted.
-        self._kills_as_one = kills_as_one
+        # None where the kernel cannot, which is with version 1.
+        memory = self.mounts.holding("memory")
+        self._kills_as_one = kills_as_one if memory is not None and memory.is_unified else None
         # Of the node and of its pods together.
         self._limits: dict[str, Limits] = {}
 

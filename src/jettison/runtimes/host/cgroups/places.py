@@ -240,8 +240,8 @@ class CgroupPlace:
         return await _empty(self, timeout, kill)
 
     def remove(self) -> bool:
-        """All levels, all hierarchies."""
-        return self.cgroup.remove() and (self._slices is None or self._slices.drop(self.name))
+        """All levels, all hierarchies. systemd comes first: it looks for the cgroups of what it stops."""
+        return (self._slices is None or self._slices.drop(self.name)) and self.cgroup.remove()
 
 
 class FamilyPlace:

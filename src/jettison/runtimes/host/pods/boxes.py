@@ -316,6 +316,7 @@ class BoxLauncher:
             quota,
             limits.cpu_period_us if quota else 0,
             score or 0,
+            bool(limits.is_killed_as_one),
         )
 
 

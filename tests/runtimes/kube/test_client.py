@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
+from jettison.runtimes.kube import answers
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
@@ -299,7 +300,9 @@ def test_retry_after_is_obeyed_ten_times_and_then_told() -> None:
     assert not any(b"secret" in request for request in requests)
 
 
-@pytest.mark.parametrize("header", [b"Retry-After: soon", b"Retry-After: -1", b"X: y"])
+@pytest.mark.parametrize(
+    "header", [b"Retry-After: soon", b"Retry-After: -1", b"X: y", b"Retry-After: 3601", b"Retry-After: " + b"9" * 5000]
+)
 def test_without_a_number_nothing_is_repeated(header: bytes) -> None:
     async def scene(client: KubeClient) -> None:
         with pytest.raises(ApiError):
@@ -310,17 +313,23 @@ def test_without_a_number_nothing_is_repeated(header: bytes) -> None:
 
 def test_a_broken_read_is_repeated_and_a_broken_write_is_not() -> None:
     async def reading(client: KubeClient) -> None:
-        assert await client.get(PODS, "p", "default") == {"kind": "Pod"}
+        assert await client.get(PODS, "p", "default") == {"metadata": {"name": "p"}}
 
     async def writing(client: KubeClient) -> None:
         with pytest.raises(RuntimeFailure, match=r"the connection to the server .* broke"):
             await client.create(PODS, pod("p"), "default")
 
-    assert len(talk_to_rude([b"", answer(200, b'{"kind":"Pod"}')], reading)) == 2
+    assert len(talk_to_rude([b"", answer(200, b'{"metadata":{"name":"p"}}')], reading)) == 2
     assert len(talk_to_rude([b""], writing)) == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"a":', b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"[]", b"<html>", b'{"a":', b"\xff", b"{}", b'{"metadata":null}', b'{"metadata":{"name":5}}'),
+        *(b'{"metadata":{"name":"p"},"spec":[]}', b'{"metadata":{"name":"p","labels":"x"}}'),
+    ],
+)
 def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> None:
     async def scene(client: KubeClient) -> None:
         with pytest.raises(InputError, match="GET /api/v1/namespaces/default/pods/p"):
@@ -341,3 +350,41 @@ def test_a_refusal_in_a_strange_form_is_still_a_refusal(body: bytes) -> None:
         assert len(str(raised.value)) < 2000
 
     talk_to_rude([answer(418, body)], scene)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"items":[1]}', b'{"items":5}', b'{"metadata":[]}', b'{"items":[{"metadata":null}]}', b'{"items":[{}]}']
+)
+def test_a_list_of_something_else_is_an_error_of_ours(body: bytes) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(InputError, match="GET /api/v1/namespaces/default/pods"):
+            await client.list(PODS, "default")
+
+    talk_to_rude([answer(200, body)], scene)
+
+
+def test_a_list_that_never_ends_is_given_up() -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(InputError, match="the server sends the same part of the list again"):
+            await client.list(PODS, "default")
+
+    page = b'{"metadata":{"continue":"again"},"items":[{"metadata":{"name":"p"}}]}'
+    assert len(talk_to_rude([answer(200, page)] * 3, scene)) == 2
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LARGEST_OBJECT", "_LARGEST_PAGE", "_LARGEST_REFUSAL"):
+        monkeypatch.setattr(answers, name, 10_000)
+
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(InputError, match=r"GET .*: the server sends more than 10000 bytes"):
+            await client.get(PODS, "p", "default")
+        with pytest.raises(InputError, match=r"GET .*: the server sends more than 10000 bytes"):
+            await client.list(PODS, "default")
+        with pytest.raises(InputError, match="an error: the server sends more than 10000 bytes"):
+            await client.get(PODS, "p", "default")
+        with pytest.raises(InputError, match="watch: the server sends an event of more than 10000 bytes"):
+            await anext(client.watch(PODS))
+
+    endless = b" " * 100_000
+    talk_to_rude([answer(200, endless), answer(200, endless), answer(500, endless), answer(200, endless)], scene)

@@ -63,7 +63,7 @@ def answer(body: bytes, *headers: bytes, code: int = 200) -> bytes:
 async def fetch(client: HttpClient, request: HttpRequest = GET) -> bytes:
     response = await client.send(request)
     try:
-        return await response.whole()
+        return b"".join([chunk async for chunk in response.chunks()])
     finally:
         response.close()
 

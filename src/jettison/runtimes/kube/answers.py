@@ -25,6 +25,13 @@ _ERROR: Final = "ERROR"
 _MANAGED: Final = b'"managedFields":'
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
+# What is longer comes from no API: an object has 3 MB at most, and a page of a list 500 objects. Without a bound, a
+# server that never stops sending would take all memory.
+_LARGEST_OBJECT: Final = 64 * 1024 * 1024
+_LARGEST_PAGE: Final = 512 * 1024 * 1024
+_LARGEST_REFUSAL: Final = 1024 * 1024
+_PARTS: Final = ("spec", "status")
+_MAPS: Final = ("labels", "annotations")
 # What a proxy in between answers has no Status; then the code must say it.
 _REASONS: Final = {
     400: "BadRequest",
@@ -65,6 +72,12 @@ class _Event(Wire):
         return self.type or "", metadata.namespace or "", metadata.name or ""
 
 
+class _List(Wire):
+    items: list[Document] | None = None
+    metadata: Document | None = None
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
 _NO_METADATA: Final = _Metadata()
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
@@ -84,12 +97,12 @@ class AnswerReader:
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
-        return decode(_DOCUMENT, await response.whole(), source)
+        return decode(_DOCUMENT, await _whole(response, _LARGEST_OBJECT, source), source)
 
     async def page(self, response: HttpResponse, source: str) -> Page:
         """A list, or a part of one."""
-        found = await self.document(response, source)
-        return Page(found.get("items") or [], found.get("metadata") or {})
+        found = decode(_LIST, await _whole(response, _LARGEST_PAGE, source), source)
+        return Page(found.items or [], found.metadata or {})
 
     async def events(self, response: HttpResponse) -> AsyncIterator[ToldEvents]:
         """What a watch tells, as it comes together."""
@@ -102,7 +115,7 @@ class AnswerReader:
 
     async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused."""
-        return refusal(response.status, await response.whole())
+        return refusal(response.status, await _whole(response, _LARGEST_REFUSAL, "an error"))
 
 
 def newest_states(told: Iterable[tuple[str, str, str]]) -> list[tuple[int, str]]:
@@ -135,15 +148,43 @@ def _object(line: bytes, event: _Event) -> Document:
     return document
 
 
+def checked(document: Document, source: str) -> Document:
+    """The object, if it is one: with a name, and with objects where every kind has them. Raises ManifestError."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ManifestError(f"{source}: the server sends no object with a name")
+    for holder, keys in ((document, _PARTS), (metadata, _MAPS)):
+        for key in keys:
+            if not isinstance(holder.get(key), dict | None):
+                raise ManifestError(f"{source}: the server sends something else than an object as `{key}`")
+    return document
+
+
+async def _whole(response: HttpResponse, most_bytes: int, source: str) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.chunks():
+        size += len(chunk)
+        if size > most_bytes:
+            raise ManifestError(f"{source}: the server sends more than {most_bytes} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
 async def _lines(response: HttpResponse) -> AsyncIterator[list[bytes]]:
     """Whole ones, as they come together."""
     pieces: list[bytes] = []
+    size = 0
     async for chunk in response.chunks():
         first, *others = chunk.split(b"\n")
         pieces.append(first)
+        size += len(first)
+        if size > _LARGEST_OBJECT:
+            raise ManifestError(f"watch: the server sends an event of more than {_LARGEST_OBJECT} bytes")
         if others:
             whole = [line for line in (b"".join(pieces), *others[:-1]) if line]
             pieces = [others[-1]]
+            size = len(others[-1])
             if whole:
                 yield whole
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from jettison.errors import ApiError, ConnectionBroken, ManifestError
-from jettison.runtimes.kube.answers import AnswerReader, Page, status_error
+from jettison.runtimes.kube.answers import AnswerReader, Page, checked, status_error
 from jettison.runtimes.kube.kinds import PODS, Kind, sendable
 from jettison.runtimes.kube.kubeconfig import Access
 from jettison.values import frozen
@@ -30,6 +30,8 @@ Notice = Callable[[ApiError, int], None]
 """Told that the server asked for patience: why, and for how many seconds."""
 
 MOST_RETRIES: Final = 10
+_LONGEST_PATIENCE: Final = 3600
+_LONGEST_NUMBER: Final = 10
 CHUNK: Final = 500
 # The API server itself gives up after 60 s, and an eviction may take 34 of them.
 REQUEST_SECONDS: Final = 65.0
@@ -128,7 +130,8 @@ class KubeClient:
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Document:
         """One object."""
-        return await self.request("GET", kind.path(namespace, name, subresource))
+        path = kind.path(namespace, name, subresource)
+        return checked(await self.request("GET", path), f"GET {path}")
 
     async def list(
         self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", chunk: int = CHUNK
@@ -145,10 +148,12 @@ class KubeClient:
                     raise
                 items, token, params["limit"] = [], "", ""
                 continue
-            items += page.items
-            token = page.metadata.get("continue") or ""
+            items += (checked(each, f"GET {kind.path(namespace)}") for each in page.items)
+            former, token = token, _text(page.metadata, "continue")
             if not token:
-                return Listing(items, page.metadata.get("resourceVersion") or "")
+                return Listing(items, _text(page.metadata, "resourceVersion"))
+            if token == former:
+                raise ManifestError(f"GET {kind.path(namespace)}: the server sends the same part of the list again")
 
     async def watch(
         self, kind: Kind, since: str = "", namespace: str = "", *, labels: str = "", fields: str = ""
@@ -337,9 +342,19 @@ class KubeClient:
         return self._request(method, target, headers, content, patience, patience)
 
 
+def _text(metadata: Document, key: str) -> str:
+    """Empty where it is none."""
+    value = metadata.get(key)
+    return value if isinstance(value, str) else ""
+
+
 def _patience(response: HttpResponse) -> int | None:
-    """How long the server wants us to wait; None where it does not say, or says it otherwise than in seconds."""
+    """How long the server wants us to wait; None where it does not say, or says it otherwise than in seconds.
+
+    A client that is told to wait for a day is better told why.
+    """
     if response.status != 429 and response.status < 500:
         return None
     text = response.headers.get("retry-after", "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    is_number = text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER
+    return int(text) if is_number and int(text) <= _LONGEST_PATIENCE else None

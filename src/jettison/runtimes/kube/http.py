@@ -116,10 +116,6 @@ class HttpResponse:
         """Once. The connection is kept if all of the answer has come."""
         self._let_go()
 
-    async def whole(self) -> bytes:
-        """All of it."""
-        return b"".join([chunk async for chunk in self.chunks()])
-
     async def chunks(self) -> AsyncIterator[bytes]:
         """As they come, decompressed."""
         if self.headers.get("content-encoding", "").lower() != "gzip":

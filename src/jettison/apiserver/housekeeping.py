@@ -134,7 +134,7 @@ class Housekeeping:
             self._store.remove(NAMESPACES, *current.key, last)
 
     def _drop_old_events(self) -> None:
-        """By the times that its client wrote, as far as they have come: one of the year 9999 would keep it for ever."""
+        """By its times, but for those in the future: an event of the year 9999 would stay until then."""
         now_ns = self._clock.now_ns()
         for item in self._store.list(EVENTS)[0]:
             texts = (*(item.object.get(key) for key in _EVENT_TIMES), item.metadata["creationTimestamp"])

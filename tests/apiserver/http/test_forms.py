@@ -27,6 +27,7 @@ OFFERED = (
     "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 )
 REVIEW = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -200,3 +201,19 @@ values = st.recursive(
 @given(values)
 def test_yaml_says_what_json_said(value: object) -> None:
     assert yaml.safe_load(yaml_of(encode(value))) == value
+
+
+@pytest.mark.parametrize("include", ["", "None", "Object"])
+def test_a_table_is_one_document_however_many_rows_are_drawn_at_once(api: Served, include: str) -> None:
+    """None, fewer than are drawn at once, as many, and more."""
+    kind = {"": "PartialObjectMetadata", "Object": "ConfigMap", "None": None}[include]
+    names: list[str] = []
+    for count in (0, 1, 100, 101, 201):
+        for name in (f"c{number:03d}" for number in range(len(names), count)):
+            assert api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "1"}}).code == 201
+            names.append(name)
+        body = api.get(CONFIG_MAPS, query=f"includeObject={include}", accept=TABLE).body
+        assert list(body) == ["kind", "apiVersion", "metadata", "columnDefinitions", "rows"]
+        assert body["metadata"] == {"resourceVersion": str(api.store.version)}
+        assert [row["cells"][:2] for row in body["rows"]] == [[name, 1] for name in names]
+        assert all((row["object"] or {}).get("kind") == kind for row in body["rows"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,9 @@ from jettison.values import frozen
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
+_ROWS_AT_ONCE: Final = 100
+# How a list ends, and a table.
+_END: Final = b"]}"
 
 
 @frozen
@@ -125,11 +128,17 @@ def _page_objects(resource: Resource, page: Page) -> list[bytes]:
     parts: list[bytes] = []
     for item in page.items:
         parts += (b",", _item(resource, item))
-    return [start[:-1] + b',"items":[', *parts[1:], b"]}"]
+    return [start[:-1] + b',"items":[', *parts[1:], _END]
 
 
 def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -> list[bytes]:
-    return [_table(request, resource, [item.object for item in page.items], page.metadata, now_ns)]
+    """Some rows after the others, because those of 10,000 pods are 6 MB before they are bytes."""
+    include, api_version = request.parameter("includeObject"), form_of(request).api_version
+    parts = [_table(request, resource, (), page.metadata, now_ns)[: -len(_END)]]
+    for start in range(0, len(page.items), _ROWS_AT_ONCE):
+        objects = [item.object for item in page.items[start : start + _ROWS_AT_ONCE]]
+        parts += (encode(tables.rows(resource, objects, now_ns, include, api_version))[1:-1], b",")
+    return [*(parts[:-1] if page.items else parts), _END]
 
 
 def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[bytes]:

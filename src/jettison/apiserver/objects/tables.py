@@ -395,10 +395,27 @@ def render(
     has_columns: bool = True,
     api_version: str = _GROUP_VERSION,
 ) -> dict[str, Any]:
-    """A table. In a watch only the first one has columns; later events carry rows alone."""
+    """A table. In a watch only the first one has columns; later events carry rows alone. The rows come last."""
     check_include(include_object)
+    columns = _columns(PRINTERS.get(resource.qualified, PLAIN).columns) if has_columns else None
+    if columns is not None and resource.qualified == _SCALES:
+        # Only here the first column does not say that it holds names.
+        columns = [{**each, "format": ""} for each in columns]
+    head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
+    drawn = rows(resource, objects, now_ns, include_object, api_version)
+    return {**head, "columnDefinitions": columns, "rows": drawn}
+
+
+def rows(
+    resource: Resource,
+    objects: Iterable[Mapping[str, Any]],
+    now_ns: int,
+    include_object: str = "",
+    api_version: str = _GROUP_VERSION,
+) -> list[dict[str, Any]]:
+    """Some rows of a table, whose `includeObject` has been checked."""
     printer = PRINTERS.get(resource.qualified, PLAIN)
-    rows = [
+    return [
         {
             "cells": printer.cells(each, now_ns),
             **printer.conditions(each),
@@ -406,12 +423,6 @@ def render(
         }
         for each in objects
     ]
-    columns = _columns(printer.columns) if has_columns else None
-    if columns is not None and resource.qualified == _SCALES:
-        # Only here the first column does not say that it holds names.
-        columns = [{**each, "format": ""} for each in columns]
-    head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
-    return {**head, "columnDefinitions": columns, "rows": rows}
 
 
 def _row_object(

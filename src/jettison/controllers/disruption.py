@@ -258,10 +258,9 @@ class GuardedPods:
     """
 
     def __init__(self, pods: Cache) -> None:
-        self._view: View[PodView] = View(pods, checked_pod, _shelf, self._forget)
         # By namespace: where the pods with such labels are.
         self._shelves: dict[str, dict[str, Mapping[str, str]]] = {}
-        pods.listen(self._take)
+        self._view: View[PodView] = View(pods, checked_pod, self._shelf_for, self._forget)
 
     def matching(self, namespace: str, selector: LabelSelector) -> list[PodView]:
         """Those of the namespace that are selected."""
@@ -271,10 +270,17 @@ class GuardedPods:
                 found += self._view.group(shelf).values()
         return found
 
-    def _take(self, change: Change) -> None:
-        if change.new is not None and not change.is_resync and not is_mirror(change.new):
-            shelves = self._shelves.setdefault(change.key[0], {})
-            shelves[_shelf(change.new)] = change.new["metadata"].get("labels") or {}
+    def _shelf_for(self, pod: Document) -> str:
+        """Where the pod belongs, if need be a new one. No namespace has a blank in it."""
+        metadata = pod["metadata"]
+        namespace = metadata.get("namespace") or ""
+        if is_mirror(pod):
+            return f"{namespace} mirror"
+        labels = metadata.get("labels") or {}
+        # The pods of a workload have the same few.
+        shelf = (_remembered_shelf if len(labels) <= _FEW_LABELS else _shelf_of)(namespace, *labels.items())
+        self._shelves.setdefault(namespace, {})[shelf] = labels
+        return shelf
 
     def _forget(self, shelf: str) -> None:
         """Every Job has labels of its own: a shelf without pods must not stay."""
@@ -283,17 +289,6 @@ class GuardedPods:
         shelves.pop(shelf, None)
         if not shelves:
             self._shelves.pop(namespace, None)
-
-
-def _shelf(pod: Document) -> str:
-    """No namespace has a blank in it."""
-    metadata = pod["metadata"]
-    namespace = metadata.get("namespace") or ""
-    if is_mirror(pod):
-        return f"{namespace} mirror"
-    labels = (metadata.get("labels") or {}).items()
-    # The pods of a workload have the same few.
-    return (_remembered_shelf if len(labels) <= _FEW_LABELS else _shelf_of)(namespace, *labels)
 
 
 def _shelf_of(namespace: str, *labels: tuple[str, str]) -> str:

@@ -160,7 +160,7 @@ class NodeLifecycleController:
 
     def _placed(self, change: Change) -> Iterable[str]:
         """A pod that got onto a node which is not ready is not ready either, whatever it was told before."""
-        if change.new is None or change.is_resync or not change.differs(node_name_of):
+        if change.new is None or change.keeps_spec or not change.differs(node_name_of):
             return ()
         name = node_name_of(change.new)
         self._marked.discard(name)

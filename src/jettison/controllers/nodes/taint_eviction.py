@@ -53,7 +53,7 @@ class TaintEvictionController:
 
     def _touched(self, change: Change) -> Iterable[Key]:
         key = change.key
-        matters = change.new is None or change.is_resync or change.differs(_placement)
+        matters = change.is_resync or (not change.keeps_spec and change.differs(_placement))
         return (key,) if matters and (key in self._timers or self._taints(change.newest)) else ()
 
     def _tainted(self, change: Change) -> Iterable[Key]:

@@ -140,8 +140,11 @@ def _object(line: bytes, event: _Event) -> Document:
     """Without its managedFields: they are half of an object, and what follows the objects of a cluster uses none."""
     metadata = None if event.object is None else event.object.metadata
     if metadata is not None and (managed := bytes(metadata.managed_fields)):
-        # No text within the line has these bytes, because its quotes are escaped.
-        line = line.replace(_MANAGED + managed, _MANAGED + b"null", 1)
+        # No text within the line has these bytes, because its quotes are escaped. Where others come first, as in a
+        # template, all of it is decoded.
+        before, _, after = line.partition(_MANAGED)
+        if after.startswith(managed):
+            line = b"%s%snull%s" % (before, _MANAGED, after[len(managed) :])
     document: Document = decode(_DOCUMENT, line, "watch").get("object") or {}
     if metadata is not None:
         document["metadata"].pop("managedFields", None)

@@ -71,7 +71,8 @@ class Batch:
     def replace(self, stored: Stored) -> None:
         """Put it in the place of the write with its version."""
         place = stored.version - self.changes[0].stored.version
-        self.changes[place] = self.changes[place]._replace(stored=stored)
+        kind, _, previous = self.changes[place]
+        self.changes[place] = Change(kind, stored, previous)
 
     def holds(self, version: int) -> bool:
         """Whether the write of this version is one of them."""

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, read_object
 from jettison.apiserver.http.requests import Request, WriteOptions
-from jettison.apiserver.http.statuses import bad_request, not_found
+from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.objects.resources import BUDGETS, PODS
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.apiserver.storage.store import Store
@@ -268,18 +268,17 @@ class Evictions:
 
     def _spend(self, budget: Budget, spent: BudgetStatus, pod_name: str, now_ns: int) -> None:
         key = (budget.namespace, budget.name)
-        value = self._store.head(BUDGETS, *key)
-        known = self._known.get(key)
-        if value is None or known is None:
-            raise not_found(BUDGETS, budget.name)
-        old = value.object["status"]
+        # As it was judged, so it still is: nothing was awaited since.
+        known = self._known[key]
+        value = known.stored.object
+        old = value["status"]
         if spent.disruptions_allowed:
             # Only two fields differ, and there may be thousands of disrupted pods.
             disrupted = {**(old.get("disruptedPods") or {}), pod_name: time_text(now_ns)}
             status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
         else:
             status = {**old, **budget_status_data(spent)}
-        spending = {**value.object, "status": status}
+        spending = {**value, "status": status}
         over = self._spent.get(key)
         stored = self._store.put(BUDGETS, *key, spending, is_for_removal=True, over=over)
         self._spent[key] = stored

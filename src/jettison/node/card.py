@@ -44,6 +44,9 @@ class NodeCard:
     policy: dict[str, Any] | None = None
     # Whether its cgroups were slices of systemd: the next agent may find a container runtime that does not answer yet.
     uses_slices: bool = False
+    # The container runtime that it was told to use, empty where it was left to find one, and sockets of engines.
+    cri_endpoint: str = ""
+    sockets: tuple[str, ...] = ()
 
 
 _DECODER = msgspec.json.Decoder(NodeCard)

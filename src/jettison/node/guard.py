@@ -84,6 +84,10 @@ class Guard(Watch):
     def _image_dirs(self) -> StorageDirs:
         return self.runtime.places.named or super()._image_dirs()
 
+    def _stores(self) -> tuple[str, tuple[str, ...]]:
+        runtime = self._adopted.runtime
+        return "" if runtime is None else f"unix://{runtime}", tuple(map(str, self._adopted.sockets))
+
     def _guarded(self) -> str:
         pods = self.runtime.pods()
         kinds = Counter(each.workloads[0].kind for each in pods)

@@ -190,6 +190,10 @@ class Watch(ABC):
         """Whether its cgroups are systemd's."""
         return False
 
+    def _stores(self) -> tuple[str, tuple[str, ...]]:
+        """The container runtime, as it was named, and sockets of engines: what keeps images for it."""
+        return self.settings.cri_endpoint, ()
+
     def _places(self) -> list[str]:
         """Lines of the greeting about what else it has to run pods on."""
         return []
@@ -278,6 +282,7 @@ class Watch(ABC):
                 *self._image_dirs(),
                 policy_record(settings.policy),
                 self._uses_slices(),
+                *self._stores(),
             ),
         )
 

@@ -36,8 +36,8 @@ _PART_NAMES = {Part.ROOTFS: "layers", Part.LOGS: "logs", Part.VOLUMES: "volumes"
 
 
 @click.command()
-@cri_endpoint_option("The socket of the container runtime, to ask which images are unused. [default: the usual places]")
-@engine_sockets_option("The same, of an engine.")
+@cri_endpoint_option("The socket of the container runtime, to ask which images are unused. [default: the node's]")
+@engine_sockets_option("The same, of an engine. [default: the node's]")
 @watched_node_options
 @output_option
 def command(node: WatchedNode, cri_endpoint: str, sockets: tuple[Path, ...], output: str) -> None:
@@ -59,6 +59,8 @@ def command(node: WatchedNode, cri_endpoint: str, sockets: tuple[Path, ...], out
         policy = policy_from(card.policy)
     if pods is None:
         pods = _recorded(node, node_dir)
+    if not cri_endpoint and not sockets:
+        cri_endpoint, sockets = card.cri_endpoint, tuple(map(Path, card.sockets))
     unused = _unused_images(cri_endpoint, sockets, remarks) if places.named is not None else 0
     fills = report_disks(places, policy, pods, node.logs_dir, unused)
     emit(output, remarks, lambda: "\n\n".join(_text(each) for each in fills), lambda: _document(node.name, fills))

@@ -124,6 +124,11 @@ def test_an_exit_code_is_told_and_read(code: int) -> None:
     assert read_status(status_of(CommandEnd(code))) == CommandEnd(code)
 
 
+def test_why_a_command_did_not_run_is_passed_on_in_its_own_words() -> None:
+    """A container runtime begins as a kubelet does, and its error is told by one."""
+    assert read_status(status_of(CommandEnd(None, "no such program"))) == CommandEnd(None, "no such program")
+
+
 @pytest.mark.parametrize(
     "text",
     [

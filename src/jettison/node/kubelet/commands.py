@@ -10,7 +10,7 @@ import msgspec
 
 from jettison.errors import RuntimeFailure, StreamError
 from jettison.node.kubelet.channels import RESIZE, STDIN, Channels, SpdyChannels, WebSocketChannels, chosen_version
-from jettison.node.kubelet.inside import CommandEnd, Inside
+from jettison.node.kubelet.inside import EXEC_FAILED, CommandEnd, Inside
 from jettison.node.kubelet.stream_connection import StreamConnection
 from jettison.node.kubelet.upgrades import SPDY, StreamRequest
 
@@ -123,7 +123,7 @@ def status_of(outcome: CommandEnd) -> bytes:
                 "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
             }
         )
-    why = f"error executing command in container: {outcome.why}"
+    why = f"{EXEC_FAILED}{outcome.why}"
     return msgspec.json.encode(
         {
             "metadata": {},

@@ -456,6 +456,10 @@ class _Cause(msgspec.Struct):
     message: str = ""
 
 
+EXEC_FAILED: Final = "error executing command in container: "
+"""What a kubelet, and a container runtime, say before the reason why a command could not be run."""
+
+
 class _Details(msgspec.Struct):
     causes: list[_Cause] | None = None
 
@@ -479,7 +483,9 @@ def read_status(data: bytes) -> CommandEnd:
     code = next((each.message for each in causes if each.reason == "ExitCode"), "")
     if code.isascii() and code.isdigit() and len(code) < 5:
         return CommandEnd(int(code))
-    return CommandEnd(None, found.message or found.reason or "it failed")
+    # An internal error has its own words, without those that every such error begins with, as its cause.
+    why = next((each.message for each in causes if not each.reason), "") or found.message or found.reason
+    return CommandEnd(None, why.removeprefix(EXEC_FAILED) or "it failed")
 
 
 def _flags(wishes: Wishes) -> tuple[bool, bool, bool, bool]:

@@ -1,6 +1,6 @@
 """Containers on cgroup v2 alone, in the emulated machine: with the cgroupfs driver, then with systemd as process 1.
 
-A boot with containerd takes a minute of a processor, which is more than the suite has for it.
+A boot with containerd takes 100 s of a processor on a busy machine, which is more than the suite has for it.
 """
 
 from __future__ import annotations

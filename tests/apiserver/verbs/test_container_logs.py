@@ -34,7 +34,9 @@ NO_SOURCE = "no node of this server keeps logs"
             "at most one of `sinceTime` or `sinceSeconds` may be specified",
         ),
         ("sinceSeconds=soon", 400, 'strconv.ParseInt: parsing "soon": invalid syntax'),
-        ("sinceTime=yesterday", 400, "`sinceTime` is `yesterday`"),
+        ("sinceTime=yesterday", 400, 'cannot parse "yesterday" as "2006"'),
+        ("stream=Stdout", 422, "stream: Forbidden: may not be specified"),
+        ("tailLines=-1&limitBytes=0&stream=", 422, "limitBytes: Invalid value: 0: must be greater than 0, stream: "),
         ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
         # Fine as far as that goes: but there is no node to ask.
         ("timestamps=false", 503, NO_SOURCE),

@@ -6,13 +6,14 @@ and how it is refused.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any, Final
 
 from jettison.apiserver.http.requests import Request, Target, integer
 from jettison.apiserver.http.statuses import bad_request, not_found
+from jettison.apiserver.objects.go_times import time_complaint
 from jettison.apiserver.objects.resources import PODS
-from jettison.apiserver.objects.validation.mistakes import forbidden, invalid, refusal
+from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, refusal
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.log_query import LogQuery, LogSource
 from jettison.apiserver.verbs.node_client import (
@@ -24,7 +25,6 @@ from jettison.apiserver.verbs.node_client import (
     unavailable,
 )
 from jettison.clock import Clock
-from jettison.errors import ManifestError
 from jettison.manifests.times import exact_time_text, parse_time
 
 Json = dict[str, Any]
@@ -42,15 +42,17 @@ class ContainerLogs:
 
     def open(self, request: Request, target: Target) -> AsyncGenerator[bytes, None] | None:
         """What is to be sent; None for a pod without a node, which has written nothing. Raises ApiError, too."""
-        tail_lines, most_bytes = _amount(request, target, "tailLines", 0), _amount(request, target, "limitBytes", 1)
-        since_ns = _since_ns(request, target, self._clock)
+        amounts = {name: integer(request, name) for name in ("tailLines", "limitBytes", "sinceSeconds")}
+        since_ns = _since_ns(request, amounts["sinceSeconds"], self._clock)
+        if mistakes := list(_mistakes(request, amounts)):
+            raise refusal("", "PodLogOptions", target.name, mistakes)
         found = self._store.get(PODS, target.namespace, target.name)
         if found is None:
             raise not_found(PODS, target.name)
         query = LogQuery(
             request.parameter("container") or only_container(found.object),
-            tail_lines,
-            most_bytes,
+            amounts["tailLines"],
+            amounts["limitBytes"],
             request.is_set("previous"),
             request.is_set("follow"),
             since_ns,
@@ -66,25 +68,28 @@ class ContainerLogs:
         return self._source.read_log(found.object, query)
 
 
-def _amount(request: Request, target: Target, name: str, least: int) -> int | None:
-    number = integer(request, name)
-    if number is not None and number < least:
-        why = "must be greater than 0" if least else "must be greater than or equal to 0"
-        raise refusal("", "PodLogOptions", target.name, [invalid(name, number, why)])
-    return number
+def _mistakes(request: Request, amounts: Mapping[str, int | None]) -> Iterator[Mistake]:
+    tail_lines, most_bytes, seconds = amounts.values()
+    if tail_lines is not None and tail_lines < 0:
+        yield invalid("tailLines", tail_lines, "must be greater than or equal to 0")
+    if most_bytes is not None and most_bytes < 1:
+        yield invalid("limitBytes", most_bytes, "must be greater than 0")
+    if seconds is not None and request.parameter("sinceTime"):
+        # An empty name of a field is written so.
+        yield forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified")
+    elif seconds is not None and seconds < 1:
+        yield invalid("sinceSeconds", seconds, "must be greater than 0")
+    if "stream" in request.parameters:
+        yield forbidden("stream", "may not be specified")
 
 
-def _since_ns(request: Request, target: Target, clock: Clock) -> int | None:
-    seconds, moment = _amount(request, target, "sinceSeconds", 1), request.parameter("sinceTime")
-    if seconds is not None and moment:
-        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        raise refusal("", "PodLogOptions", target.name, [forbidden("", why)])
+def _since_ns(request: Request, seconds: int | None, clock: Clock) -> int | None:
+    moment = request.parameter("sinceTime")
+    if moment and (why := time_complaint(moment)):
+        raise bad_request(why)
     if seconds is not None:
         return clock.now_ns() - seconds * 10**9
-    try:
-        return parse_time(moment) if moment else None
-    except ManifestError as error:
-        raise bad_request(f"`sinceTime` is `{moment}`: {error}") from error
+    return parse_time(moment) if moment else None
 
 
 def containers_of(pod: Json) -> list[str]:

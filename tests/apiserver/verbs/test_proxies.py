@@ -206,7 +206,7 @@ def test_only_administrators_ask_pods(api: Served, user: str, path: str) -> None
         ("db:5432", 503, 'no endpoints available for service "db"'),
         ("https:db:pg", 503, 'no endpoints available for service "db"'),
         ("db:1", 503, 'no service port 1 found for service "db"'),
-        ("none", 404, 'endpoints "none" not found'),
+        ("none", 404, 'services "none" not found'),
         ("none:1", 404, 'services "none" not found'),
         ("a:b:c:d", 400, 'invalid service request "a:b:c:d"'),
     ],

@@ -208,4 +208,4 @@ def node_path(*names: str) -> str:
 
 def unavailable(message: str) -> ApiError:
     """503."""
-    return ApiError(message, code=503, reason="ServiceUnavailable", details={})
+    return ApiError(message, code=503, reason="ServiceUnavailable")

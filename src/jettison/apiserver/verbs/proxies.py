@@ -25,7 +25,7 @@ from jettison.apiserver.connections.limits import Receive, Scope, Send
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.http.requests import Request, Target
 from jettison.apiserver.http.statuses import bad_request, not_found
-from jettison.apiserver.objects.resources import ENDPOINTS, NODES, PODS, SERVICES
+from jettison.apiserver.objects.resources import NODES, PODS, SERVICES
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.verbs.node_client import NodeClient, NodeQuestion, Parameters, node_path, unavailable
 from jettison.apiserver.verbs.tunnels import STALL_SECONDS, pass_on, read_passed, split_name, tunnel, upgrade_headers
@@ -99,7 +99,7 @@ class Proxies:
         found = self._store.get(SERVICES, target.namespace, name)
         is_number = port.isascii() and port.isdigit()
         if found is None:
-            return not_found(SERVICES if is_number else ENDPOINTS, name)
+            return not_found(SERVICES, name)
         ports = [each["port"] for each in found.object["spec"].get("ports") or ()]
         if is_number and int(port[:10]) not in ports:
             return unavailable(f"no service port {port[:10]} found for service {quote(name)}")

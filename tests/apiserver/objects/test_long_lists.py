@@ -37,7 +37,7 @@ def names() -> list[Counted]:
 
 def addresses() -> Any:
     listed = [{"type": name, "address": name} for name in names()]
-    return validate_node_status({"status": {"addresses": listed}}, {})
+    return validate_node_status({"metadata": {}, "status": {"addresses": listed}}, {"metadata": {}})
 
 
 def gates() -> Any:

@@ -364,7 +364,7 @@ def test_workloads_have_defaults_and_an_empty_status(
         ("HEAD", PODS, 405),
         ("HEAD", f"{PODS}/p/log", 405),
         ("HEAD", "/apis/policy/v1", 405),
-        ("GET", "/api/v1/pods//", 404),
+        ("GET", "/api/v1/namespaces/default//pods", 404),
         ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405),
         ("BREW", "/api/v1/pods", 405),
         ("GET", "/api/v1/namespaces/default/pods/../../../healthz", 404),

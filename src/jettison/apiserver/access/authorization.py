@@ -18,7 +18,7 @@ import msgspec
 from jettison.apiserver.access.auth import Authenticator, User
 from jettison.apiserver.access.node_restriction import NodeRestriction, StoredObjects
 from jettison.apiserver.access.roles import Access, Grant, grants
-from jettison.apiserver.http.statuses import refused, too_large
+from jettison.apiserver.http.statuses import bad_request, refused, too_large
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
 from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm, parse_field_selector
@@ -256,6 +256,10 @@ def answer_review(
         case "SelfSubjectReview":
             status = {"userInfo": _info(asker)}
         case "SelfSubjectRulesReview":
+            if not spec.get("namespace"):
+                raise bad_request("no namespace on request")
+            # The answer does not repeat what was asked.
+            review = {**review, "spec": {}}
             status = _rules(asker)
         case kind:
             _check(kind, spec, review.get("metadata") or {}, resource.group)

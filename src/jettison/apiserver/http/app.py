@@ -21,10 +21,10 @@ from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, imper
 from jettison.apiserver.access.authorization import Authorizer, answer_review
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES, Answers, Receive, Scope, Send, read_body
 from jettison.apiserver.http import discovery, health
-from jettison.apiserver.http.bodies import read_object
+from jettison.apiserver.http.bodies import create_options, read_object
 from jettison.apiserver.http.forms import JSON, PLAIN, YAML, check_route, form_of, wants_yaml
 from jettison.apiserver.http.presenting import Response, encode, show_document
-from jettison.apiserver.http.requests import Request, Target, method_not_allowed, timeout_seconds, write_options
+from jettison.apiserver.http.requests import Request, Target, method_not_allowed, timeout_seconds
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
 from jettison.apiserver.http.yaml_answers import yaml_of
 from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, NODES, POD_METRICS
@@ -268,7 +268,7 @@ class Application:
 
     async def _review(self, request: Request, target: Target) -> Response:
         form_of(request, has_table=False)
-        options = write_options(request, "CreateOptions")
+        options = create_options(request)
         what = expected(target.resource)
         review = read_object(request, what, options.validation)
         metadata = dict(review.get("metadata") or {})

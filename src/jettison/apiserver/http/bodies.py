@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jettison.apiserver.http.requests import Request
+from jettison.apiserver.http.requests import Request, WriteOptions, write_options
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.http.texts import duplicate_keys, parse_json, parse_yaml
 from jettison.apiserver.objects import protobuf
@@ -120,17 +120,27 @@ def decode_body(body: bytes, content_type: str, expected: Expected) -> Any:
         return parse_yaml(body)
     if media_type == protobuf.CONTENT_TYPE:
         return protobuf.decode(body, expected.api_versions[0], expected.kind)
+    _check_media_type(media_type)
     try:
-        if media_type in ("", JSON):
-            return parse_json(body)
+        return parse_json(body)
     except InputError as error:
         raise InputError(f"{_NO_KIND}{error}") from error
-    accepted = ", ".join(_ACCEPTED)
-    raise ApiError(
-        f"the body of the request was in an unknown format - accepted media types include: {accepted}",
-        code=415,
-        reason="UnsupportedMediaType",
-    )
+
+
+def create_options(request: Request) -> WriteOptions:
+    """Those of a POST. Whether its body is of a type that can be read is asked before; of a PUT it is asked after."""
+    _check_media_type(_media_type(request.content_type))
+    return write_options(request, "CreateOptions")
+
+
+def _check_media_type(media_type: str) -> None:
+    if media_type and media_type not in _ACCEPTED:
+        accepted = ", ".join(_ACCEPTED)
+        raise ApiError(
+            f"the body of the request was in an unknown format - accepted media types include: {accepted}",
+            code=415,
+            reason="UnsupportedMediaType",
+        )
 
 
 def _media_type(content_type: str) -> str:

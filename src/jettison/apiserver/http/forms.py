@@ -87,7 +87,7 @@ def not_of_this_shape(group: str, kind: str, shape: str) -> ApiError:
 
 def wants_yaml(request: Request, *, is_refusal: bool) -> bool:
     """Whether the answer is to be YAML; a refusal has one shape only, and a client that wants another gets JSON."""
-    if YAML not in request.accept.lower() or request.target is None:
+    if YAML not in request.accept.lower() or (request.target is None and not request.is_unknown):
         return False
     forms = (_form(choice, has_table=True) for choice in parse_accept(request.accept))
     fitting = (form for form in forms if form is not None and not (is_refusal and form.shape))

@@ -115,6 +115,11 @@ class Request:
         if self._problem is not None:
             raise self._problem
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its path names what a group that is served does not have."""
+        return self._problem is not None
+
     def parameter(self, name: str) -> str:
         """The first value, or an empty text."""
         values = self.parameters.get(name)
@@ -206,7 +211,7 @@ def parse_path(path: str) -> Target | None:
         if any(group == known for known, _ in _KNOWN_VERSIONS):
             raise unknown_path()
         return None
-    return None if rest == [""] else _parse_rest(group, version, rest)
+    return _parse_rest(group, version, rest) if any(rest) else None
 
 
 def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
@@ -215,9 +220,9 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
         if watched.subresource or _WATCH not in watched.resource.verbs:
             raise unknown_path()
         return watched._replace(is_watched=True)
-    # Behind `proxy` is a path of another server's, whatever it looks like. Elsewhere a slash at the end means nothing.
+    # Behind `proxy` is a path of another server's, whatever it looks like. Elsewhere slashes at the end mean nothing.
     steps = _steps_to_proxy(group, rest) if _PROXY in rest else 0
-    if not steps and not rest[-1]:
+    while not steps and not rest[-1]:
         rest = rest[:-1]
     if "" in (rest[:steps] if steps else rest):
         raise unknown_path()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.validation.metadata import path_segment_name
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, NotFound
 
@@ -41,8 +42,10 @@ def bad_request(message: str) -> ApiError:
     return ApiError(message, code=400, reason="BadRequest")
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
-    """There is no such object."""
+def not_found(resource: Resource, name: str) -> ApiError:
+    """There is no such object. Of a name that no object can have, Kubernetes says that instead."""
+    if complaints := ";".join(path_segment_name(name)):
+        return bad_request(f"Name parameter invalid: {quote(name)}: {complaints}")
     return NotFound(f"{resource.qualified} {quote(name)} not found", details=_named(resource, name))
 
 

@@ -27,6 +27,7 @@ _KEY: Final = re.compile(rb'"\s*:')
 _DIGITS_AS_ZEROS: Final = bytes(ord("0") if chr(each).isdecimal() else ord(" ") for each in range(256))
 _LONG_NUMBER: Final = b"0" * 19
 _UINT64: Final = 2**64
+_CUT: Final = "unexpected end of JSON input"
 # As upstream. A path can be as long as the text, so the sum of their lengths is limited, too.
 _MOST_DUPLICATES: Final = 100
 _MOST_DUPLICATE_CHARS: Final = 65_536
@@ -74,13 +75,28 @@ def _refuse_constant(name: str) -> NoReturn:
 def _complaint(text: str, error: json.JSONDecodeError) -> str:
     position = error.pos
     if error.msg.startswith("Unterminated string") or position >= len(text.rstrip()):
-        return "unexpected end of JSON input"
+        return _CUT
     message = error.msg.partition(": line")[0]
+    if message == "Expecting value" and (begun := _begun(text[position:])):
+        return begun
     if message == "Expecting ',' delimiter":
         place = f"after {_container(text[:position])}"
     else:
         place = _PLACES.get(message, "looking for beginning of value")
     return f"invalid character {_quoted(text[position])} {place}"
+
+
+def _begun(text: str) -> str:
+    """What is wrong with a value that begins well; empty where it does not. Go looks at one character after another."""
+    if text[0] == "-":
+        return f"invalid character {_quoted(text[1])} in numeric literal" if text[1:] else _CUT
+    literal = next((each for each in ("true", "false", "null") if text[0] == each[0]), "")
+    for index, char in enumerate(literal):
+        if index == len(text):
+            return _CUT
+        if text[index] != char:
+            return f"invalid character {_quoted(text[index])} in literal {literal} (expecting {_quoted(char)})"
+    return ""
 
 
 def _container(prefix: str) -> str:

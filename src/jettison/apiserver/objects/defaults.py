@@ -119,10 +119,21 @@ def _default_container(container: Json) -> None:
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         if key in container:
             _default_probe(container[key])
-    for hook in (container.get("lifecycle") or {}).values():
-        if isinstance(hook, dict):
-            _default_http(hook)
+    if "lifecycle" in container:
+        _default_lifecycle(container)
     round_amounts(container["resources"])
+
+
+def _default_lifecycle(container: Json) -> None:
+    """A signal to stop by waits for a feature that is off in Kubernetes; a lifecycle of nothing else goes, too."""
+    hooks = container["lifecycle"]
+    if "stopSignal" in hooks:
+        hooks = {key: hook for key, hook in hooks.items() if key != "stopSignal"}
+        container["lifecycle"] = hooks
+        if not hooks:
+            del container["lifecycle"]
+    for hook in hooks.values():
+        _default_http(hook)
 
 
 def round_amounts(resources: Json, keys: tuple[str, ...] = ("limits", "requests", "overhead")) -> None:

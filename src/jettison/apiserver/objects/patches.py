@@ -244,12 +244,15 @@ def apply_strategic_patch(document: Json, patch: Any, struct: str) -> Json:
 
 def left_of_strategic_patch(document: Json, patch: Json, struct: str) -> Json:
     """The patch as upstream's merging leaves it, and then shows it: without nulls where there was nothing to remove."""
+    if patch.get(_DIRECTIVE) == "replace":
+        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
     fields, left = _fields_of(struct), {}
     value: Any
     for key, value in patch.items():
         old: Any = document.get(key)
         field = fields.get(key)
-        if key == _RETAIN or key.startswith(_ORDER):
+        if key == _RETAIN or key.startswith(_ORDER) or f"{_ORDER}{key}" in patch:
+            # A list whose order is given is taken out when it is merged.
             continue
         if type(old) is not type(value):
             left[key] = _without_nulls(value)

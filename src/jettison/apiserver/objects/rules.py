@@ -64,8 +64,8 @@ from jettison.apiserver.objects.validation.pod.pods import (
     validate_pod_update,
     validate_resize,
 )
+from jettison.apiserver.objects.validation.service_changes import change_service, give_families
 from jettison.apiserver.objects.validation.services import (
-    give_families,
     validate_endpoint_slice,
     validate_endpoint_slice_update,
     validate_endpoints,
@@ -109,6 +109,7 @@ from jettison.apiserver.objects.validation.workloads import (
     validate_replication_controller,
     validate_replication_controller_update,
     validate_stateful_set,
+    validate_stateful_set_status,
     validate_stateful_set_update,
 )
 from jettison.apiserver.objects.warnings import (
@@ -182,6 +183,8 @@ class Rules:
 
     default: Callable[[Json], None] = _nothing
     prepare: Callable[[Json], None] = _nothing
+    # Kubernetes shows an object as it has read it back: with defaults that follow from what it had filled in.
+    read_back: Callable[[Json], None] = _nothing
     # What a change may not set, given the former object.
     prepare_change: Callable[[Json, Json], None] = _nothing
     name: NameRule = subdomain_name
@@ -276,18 +279,22 @@ def _prepare_job(job: Json) -> None:
     matched = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
     spec["selector"] = {**selector, "matchLabels": dict(sorted(matched.items()))}
     # Those that it has from the template, too, are the template's.
-    if not job["metadata"].get("labels") or job["metadata"]["labels"] is labels:
+    if job["metadata"].get("labels") and job["metadata"]["labels"] is labels:
         job["metadata"]["labels"] = spec["template"]["metadata"]["labels"]
 
 
 def _prepare_service(service: Json) -> None:
-    service["status"] = empty_struct("ServiceStatus")
-    _change_service(service, None)
-
-
-def _change_service(service: Json, old: Json | None) -> None:
     """Which families it gets is decided before the rest is looked at."""
-    if mistakes := give_families(service, old):
+    service["status"] = empty_struct("ServiceStatus")
+    _refuse_service(service, give_families(service, None))
+
+
+def _change_service(service: Json, old: Json) -> None:
+    _refuse_service(service, change_service(service, old))
+
+
+def _refuse_service(service: Json, mistakes: list[Mistake]) -> None:
+    if mistakes:
         raise refusal("", "Service", service["metadata"].get("name", ""), mistakes)
 
 
@@ -413,7 +420,7 @@ NODE_RULES: Final = Rules(
     validate=validate_node,
     validate_update=validate_node_update,
     validate_status=validate_node_status,
-    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    validate_changed_metadata=(),
 )
 NAMESPACE_RULES: Final = Rules(
     default=_default_namespace,
@@ -489,17 +496,20 @@ STATEFUL_SET_RULES: Final = Rules(
     name=label_name,
     validate=validate_stateful_set,
     validate_update=validate_stateful_set_update,
-    validate_status=replicas_status_check("StatefulSet"),
+    validate_status=validate_stateful_set_status,
+    validate_changed_metadata=(),
     warn=warn_stateful_set,
     warn_change=warn_changed_stateful_set,
 )
 JOB_RULES: Final = Rules(
     default=default_job,
     prepare=_prepare_job,
+    read_back=default_job,
     validate=validate_job,
     validate_update=validate_job_update,
     validate_status=validate_job_status,
-    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
+    # Between the other checks.
+    validate_changed_metadata=(),
     warn=warn_job,
     warn_change=warn_changed_job,
 )
@@ -555,13 +565,11 @@ CONFIG_MAP_RULES: Final = Rules(
     default=default_config_map,
     validate=validate_config_map,
     validate_update=validate_config_map_update,
-    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
 )
 SECRET_RULES: Final = Rules(
     default=default_secret,
     validate=validate_secret,
     validate_update=validate_secret_update,
-    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata()),
     warn=warn_secret,
     warn_change=_as_new(warn_secret),
 )

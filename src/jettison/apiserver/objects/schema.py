@@ -30,15 +30,18 @@ _INT32: Final = 2**31
 # Structs of other groups than the core, where it has one of that name.
 _GROUPED: Final = re.compile("^(EventsV1|DiscoveryV1)(?=[A-Z])")
 _BITS: Final = {"int32": 32, "int64": 64}
-_ZEROS: Final = {"bool": False, "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": ""}
+_ZEROS: Final = {"bool": False, "bytes": "", "int32": 0, "int64": 0, "intOrString": 0, "quantity": "0", "string": ""}
 _LINE_ENDS: Final = str.maketrans("", "", "\r\n")
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
-_NUMBERS: Final = (Type((), "int32"), Type((), "int64"))
+# What bytes are made of.
+_BYTE: Final = Type((), "uint8")
+_NUMBERS: Final = (Type((), "int32"), Type((), "int64"), _BYTE)
 # Structs that have others inside them whose fields look like their own. Go's complaints name these, too.
 _INLINED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "Probe": ("ProbeHandler", ("exec", "httpGet", "tcpSocket", "grpc")),
     "Volume": ("VolumeSource", ()),
     "EphemeralContainer": ("EphemeralContainerCommon", ()),
+    "PersistentVolumeClaim": ("TypeMeta", ("kind", "apiVersion")),
     **dict.fromkeys(
         (
             *("ConfigMapKeySelector", "ConfigMapEnvSource", "ConfigMapVolumeSource", "ConfigMapProjection"),
@@ -48,6 +51,7 @@ _INLINED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
 }
 _NOT_INLINED: Final = (("Volume", "name"), ("EphemeralContainer", "targetContainerName"))
+_STEP: Final = re.compile(r"[^.[\]]+")
 _HOUR: Final = re.compile(r"T(\d):", re.ASCII)
 # Go writes the first moment of its calendar as null.
 _ZERO_TIME_NS: Final = parse_time("0001-01-01T00:00:00Z")
@@ -60,13 +64,15 @@ class Notes:
     a time belongs is the mistake that counts, wherever in the document it stands.
     """
 
-    __slots__ = ("is_converted", "mismatch", "owner", "path", "unknown")
+    __slots__ = ("empties", "is_converted", "mismatch", "owner", "path", "unknown")
 
     def __init__(self, *, is_converted: bool = False) -> None:
         # What was not read as JSON is not read on either.
         self.is_converted = is_converted
         self.path: list[str] = []
         self.unknown: list[str] = []
+        # Lists and maps that are there and empty, by their paths.
+        self.empties: dict[str, Json | list[Any]] = {}
         self.mismatch: InputError | None = None
         # The struct that the field belongs to: Go's complaints name it.
         self.owner = ""
@@ -77,11 +83,27 @@ class Notes:
 
     def note(self, value: Any, wanted: Type) -> Any:
         """A value of the wrong type, instead of which the reader has null. Only the first one counts."""
+        return self.note_mistake(self.mismatch or _mismatch(value, wanted, self))
+
+    def note_mistake(self, mistake: InputError) -> Any:
+        """As above, for a mistake that is known."""
         if self.mismatch is None:
-            self.mismatch = _mismatch(value, wanted, self)
+            self.mismatch = mistake
         if self.is_converted:
             raise self.mismatch
         return None
+
+
+class Read(dict[str, Any]):
+    """An object that was read, with the lists and maps that its document had empty.
+
+    Go tells them from none until it writes the object down. They are left out of the object itself, where they would
+    make it differ from an equal one.
+    """
+
+    __slots__ = ("empties",)
+
+    empties: dict[str, Json | list[Any]]
 
 
 class _Key(str):
@@ -120,7 +142,34 @@ def read_document(kind: str, document: Any, *, is_converted: bool = False) -> tu
     if _names_no_label(document):
         # A template with an empty set of labels is refused in other words than one without.
         value["spec"]["template"]["metadata"]["labels"] = {}
+    if notes.empties:
+        value = Read(value)
+        value.empties = notes.empties
     return value, notes.unknown
+
+
+def empties_of(value: Json) -> dict[str, Json | list[Any]]:
+    """The lists and maps that the document of an object had empty, by their paths."""
+    return value.empties if isinstance(value, Read) else {}
+
+
+def as_stored(value: Json) -> Json:
+    """The object as it is written down: where nothing is in a list that is always there, null is."""
+    for path in empties_of(value):
+        holder, key = place_of(value, path)
+        if holder is not None and holder.get(key) in ([], {}):
+            holder[key] = None
+    return dict(value)
+
+
+def place_of(value: Any, path: str) -> tuple[Json | None, str]:
+    """The struct or map that holds what is at a path, and its name there; none where the path leads nowhere."""
+    *steps, key = _STEP.findall(path)
+    for step in steps:
+        value = value[int(step)] if isinstance(value, list) else value.get(step)
+        if not isinstance(value, dict | list):
+            break
+    return (value if isinstance(value, dict) else None), key
 
 
 def _names_no_label(document: Json) -> bool:
@@ -151,6 +200,8 @@ def _mismatch(value: Any, wanted: Type, notes: Notes) -> InputError:
 
 
 def _go_name(wanted: Type, owner: str, field: str) -> str:
+    if wanted == _BYTE:
+        return wanted.base
     if wanted.shape and wanted.base == "quantity":
         return "v1.ResourceList"
     name = _named_types().get((owner, field))
@@ -265,6 +316,8 @@ def _struct_reader(name: str) -> Reader:
                 path.pop()
                 if item or known[1]:
                     found[key] = item
+                if not item and (type(item) is list or type(item) is dict) and fields[key].type.shape:
+                    notes.empties[notes.at(key)] = item
         for key, zero in filled:
             if key not in found:
                 found[key] = zero() if callable(zero) else zero
@@ -288,7 +341,7 @@ def _zero(field: Field) -> Any:
         return lambda: empty_struct(base)
     if field.type.shape or field.is_pointer:
         return None
-    return "" if field.type.base == "bytes" else _ZEROS.get(field.type.base)
+    return _ZEROS.get(field.type.base)
 
 
 def _reader(wanted: Type) -> Reader:
@@ -369,14 +422,25 @@ def _bool(value: Any, notes: Notes) -> Any:
 
 def _base64(value: Any, notes: Notes) -> Any:
     """Bytes; Go passes over line ends in them, and writes them without."""
+    if type(value) is list:
+        return _bytes_of(value, notes)
     if type(value) is not str:
         return notes.note(value, Type((), "bytes"))
     text = value.translate(_LINE_ENDS)
     try:
         base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InputError(f"illegal base64 data at input byte {_first_illegal(value)}") from error
+    except (binascii.Error, ValueError):
+        return notes.note_mistake(InputError(f"illegal base64 data at input byte {_first_illegal(value)}"))
     return text
+
+
+def _bytes_of(numbers: list[Any], notes: Notes) -> Any:
+    """Go takes a list of numbers as well, and null for zero."""
+    known = [0 if each is None else each for each in numbers]
+    wrong = next((each for each in known if type(each) is not int or not 0 <= each < 256), None)
+    if wrong is not None:
+        return notes.note(wrong, _BYTE)
+    return base64.b64encode(bytes(known)).decode()
 
 
 def _first_illegal(text: str) -> int:

@@ -119,7 +119,12 @@ def _node(value: Json, now_ns: int) -> list[object]:
     ready = "Ready" if holds_condition(value, "Ready") else "NotReady" if "Ready" in conditions else "Unknown"
     status = f"{ready},SchedulingDisabled" if is_true(value, "spec.unschedulable") else ready
     info = part(value, "status.nodeInfo")
-    wide = (text(info, key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion"))
+    image, kernel, runtime = (
+        text(info, key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion")
+    )
+    if architecture := text(info, "architecture"):
+        kernel += f" ({architecture})"
+    wide = (image, kernel, runtime)
     addresses = (_address(value, kind) for kind in ("InternalIP", "ExternalIP"))
     return [_name(value), status, _roles(value), _age(value, now_ns), text(info, "kubeletVersion"), *addresses, *wide]
 

@@ -11,6 +11,7 @@ import msgspec
 
 from jettison.apiserver.http.statuses import bad_request, conflict
 from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.schema import Read, as_stored, empties_of
 from jettison.apiserver.objects.validation.metadata import (
     path_segment_name,
     validate_metadata,
@@ -82,7 +83,7 @@ def prepare_new(
     if mistakes:
         raise refusal(_refusing_group(resource), resource.kind, metadata.get("name", ""), mistakes)
     _drop_empty_labels(value)
-    return value
+    return as_stored(value)
 
 
 def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[Json], None], part: str = "") -> Json:
@@ -128,7 +129,7 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
     if mistakes:
         raise refusal(_refusing_group(resource), resource.kind, former["name"], mistakes)
     _drop_empty_labels(changed)
-    return changed
+    return as_stored(changed)
 
 
 def _drop_empty_labels(value: Json) -> None:
@@ -167,7 +168,9 @@ def _with_part(part: str, new: Json, old: Json, metadata: Json) -> Json:
     if part == "ephemeralcontainers":
         changed = dict(former)
         _take(changed, spec, "ephemeralContainers")
-        return {**old, "metadata": kept, "spec": changed}
+        read = Read({**old, "metadata": kept, "spec": changed})
+        read.empties = empties_of(new)
+        return read
     keys = ("containers", "initContainers")
     if any(len(spec.get(key) or ()) != len(former.get(key) or ()) for key in keys):
         # Validation says what is wrong with that.

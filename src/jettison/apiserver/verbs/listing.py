@@ -200,7 +200,7 @@ async def read_page(
     match = request.parameter("resourceVersionMatch")
     # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
     if match == "Exact" or (not match and version and (limit > 0 or is_paged) and selection.name is None):
-        await wait_for_version(store, version)
+        check_stored_version(store, version)
         items = store.list_at(resource, namespace, version)
         return _cut(items, selection, limit, version, lambda: items)
     await wait_for_version(store, version)
@@ -233,11 +233,20 @@ async def wait_for_version(store: Store, version: int) -> None:
     deadline = asyncio.get_running_loop().time() + store.patience_seconds
     while version > store.version:
         if asyncio.get_running_loop().time() >= deadline:
-            message = f"Too large resource version: {version}, current: {store.version}"
-            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-            details = {"causes": [cause], "retryAfterSeconds": 1}
-            raise ApiError(f"Timeout: {message}", code=504, reason="Timeout", details=details)
+            raise _too_new(version, store, retryAfterSeconds=1)
         await asyncio.sleep(0.05)
+
+
+def check_stored_version(store: Store, version: int) -> None:
+    """What is read from the store, not from a cache that lags behind it, is not waited for."""
+    if version > store.version:
+        raise _too_new(version, store)
+
+
+def _too_new(version: int, store: Store, **details: int) -> ApiError:
+    message = f"Timeout: Too large resource version: {version}, current: {store.version}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return ApiError(message, code=504, reason="Timeout", details={"causes": [cause], **details})
 
 
 def resource_version(request: Request) -> int:

@@ -268,6 +268,10 @@ def _unfit(shown: str, why: str) -> ApiError:
     return refusal("", "", "", [invalid("patch", shown, why)])
 
 
+# A map, although its name does not say so.
+_AMOUNTS: Final = "v1.ResourceList"
+
+
 def _conversion(why: str) -> str:
     """What upstream says of a wrong type when it did not read it from JSON itself."""
     if why.startswith(_NO_BASE64):
@@ -292,6 +296,6 @@ def _conversion(why: str) -> str:
         return f"cannot convert {source} to {wanted}" if is_convertible else f"unrecognized type: {base}"
     if wanted.startswith("[]"):
         return f"cannot restore slice from {source}"
-    if wanted.startswith("map["):
+    if wanted.startswith("map[") or wanted == _AMOUNTS:
         return f"cannot restore map from {source}"
     return f"cannot restore struct from: {source}"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.access.authorization import Authorizer
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
-from jettison.apiserver.http.bodies import Expected, read_object
+from jettison.apiserver.http.bodies import Expected, create_options, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, encode, show_object, show_page, show_value
 from jettison.apiserver.http.requests import Request, Target, WriteOptions, boolean, patch_options, write_options
@@ -45,7 +45,14 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.deletion import Deleted, DeleteOptions, Deletions, orphans_by_default, read_delete_options
 from jettison.apiserver.verbs.event_shares import EventShares
-from jettison.apiserver.verbs.listing import check_list, read_page, resource_version, wait_for_version, watched_version
+from jettison.apiserver.verbs.listing import (
+    check_list,
+    check_stored_version,
+    read_page,
+    resource_version,
+    wait_for_version,
+    watched_version,
+)
 from jettison.apiserver.verbs.patching import (
     check_applied,
     check_applied_kind,
@@ -95,9 +102,11 @@ class Objects:
     async def read(self, request: Request, target: Target) -> Response:
         """GET of an object, not older than the version that the client has seen."""
         form_of(request)
-        # Events are not read from a cache in Kubernetes, which says less of a version that is none.
-        read = resource_version if target.resource.storage == EVENTS.storage else watched_version
-        await wait_for_version(self.store, read(request))
+        if target.resource.storage == EVENTS.storage:
+            # They are not read from a cache in Kubernetes, which says less of a version that is none.
+            check_stored_version(self.store, resource_version(request))
+        else:
+            await wait_for_version(self.store, watched_version(request))
         found = self.store.get(target.resource, target.namespace, target.name)
         if found is None:
             raise self.store.missing(target.resource, target.namespace, target.name)
@@ -112,7 +121,7 @@ class Objects:
     async def create(self, request: Request, target: Target) -> Response:
         """POST to a collection."""
         form_of(request)
-        options = write_options(request, "CreateOptions")
+        options = create_options(request)
         resource = target.resource
         value = read_object(request, expected(resource), options.validation)
         check_namespace(value["metadata"], target.namespace)
@@ -125,8 +134,7 @@ class Objects:
         resource, namespace = target.resource, target.namespace
         if request.verb != "create":
             self.authorizer.check(request.user, request.access._replace(verb="create"))
-        if resource is NEW_EVENTS:
-            value = stored_event(value)
+        value = _stored(resource, value)
         name = called(value["metadata"])
         if resource.is_namespaced:
             self.admission.check_namespace(resource, namespace, name)
@@ -137,10 +145,9 @@ class Objects:
 
         def admit(new: Json) -> None:
             nonlocal managed
-            if applied is None and not resource.stored_as:
-                managed = track(
-                    self.writer(request, target.resource, target.subresource, options), (), blank(resource), new, given
-                )
+            if applied is None:
+                writer = self.writer(request, resource, target.subresource, options)
+                managed = track(writer, (), blank(resource), _shown(resource, new), given)
             self.admission.admit_new(resource, new, name)
 
         is_posted = request.verb == "create"
@@ -155,6 +162,7 @@ class Objects:
             raise _taken(resource, taken, is_generated=bool(value["metadata"].get("generateName")))
         if options.is_dry_run:
             return show_value(request, resource, value, self.clock.now_ns(), 201, managed=managed)
+        resource.rules.read_back(value)
         written = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
         if resource.storage == EVENTS.storage:
             self._event_shares.add(request.user, written)
@@ -177,7 +185,7 @@ class Objects:
             old = found.object
             check_identity(resource, value["metadata"], old, is_dry_run=options.is_dry_run)
             check_version(resource, value["metadata"], old)
-            return stored_event(value) if resource is NEW_EVENTS else value
+            return _stored(resource, value)
 
         return await self.change(request, target, put, options)
 
@@ -202,7 +210,7 @@ class Objects:
             request.warnings += mistakes
             check_address(value["metadata"], target.namespace, target.name)
             check_version(resource, value["metadata"], old)
-            return stored_event(value) if resource is NEW_EVENTS else value
+            return _stored(resource, value)
 
         return await self.change(request, target, merge, options)
 
@@ -232,9 +240,9 @@ class Objects:
             return await self.insert(request, target, new.value, options, new)
 
         def merge(found: Stored) -> Applied:
-            result = made(found.object, found.managed)
+            result = made(_shown(resource, found.object), found.managed)
             check_version(resource, result.value["metadata"], found.object)
-            return result
+            return Applied(_stored(resource, result.value), result.entries)
 
         return await self.change(request, target, merge, options)
 
@@ -272,10 +280,9 @@ class Objects:
 
         def admit(changed: Json) -> None:
             nonlocal managed
-            if not isinstance(made, Applied) and not resource.stored_as:
-                managed = track(
-                    self.writer(request, target.resource, target.subresource, options), managed, old, changed, given
-                )
+            if not isinstance(made, Applied):
+                writer = self.writer(request, resource, target.subresource, options)
+                managed = track(writer, managed, _shown(resource, old), _shown(resource, changed), given)
             if target.subresource != "status":
                 self.admission.admit_change(resource, changed, old)
             self.authorizer.check_fields(user, access, old, changed)
@@ -348,6 +355,10 @@ def expected(resource: Resource) -> Expected:
 
 def _shown(resource: Resource, value: Json) -> Json:
     return shown_event(value) if resource is NEW_EVENTS else value
+
+
+def _stored(resource: Resource, value: Json) -> Json:
+    return stored_event(value) if resource is NEW_EVENTS else value
 
 
 def _taken(resource: Resource, stored: Stored, *, is_generated: bool) -> ApiError:

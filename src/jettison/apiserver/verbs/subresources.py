@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jettison.apiserver.http.bodies import Expected, read_object
+from jettison.apiserver.http.bodies import Expected, create_options, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, encode, show_value
 from jettison.apiserver.http.requests import (
@@ -62,7 +62,7 @@ class Subresources:
     async def evict(self, request: Request, target: Target) -> Response:
         """POST of an eviction."""
         form_of(request, has_table=False)
-        options = write_options(request, "CreateOptions")
+        options = create_options(request)
         seconds = timeout_seconds(request) or LONGEST_SECONDS
         body = read_eviction(request, options)
         check_namespace(body["metadata"], target.namespace)
@@ -97,7 +97,7 @@ class Subresources:
     async def bind(self, request: Request, target: Target) -> Response:
         """POST of a binding: the pod belongs to that node from now on."""
         form_of(request, has_table=False)
-        options = write_options(request, "CreateOptions")
+        options = create_options(request)
         binding = read_object(request, BINDING, options.validation)
         name = target.name or binding["metadata"].get("name", "")
         check_namespace(binding["metadata"], target.namespace)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.access.account_tokens import AUDIENCE, AccountTokens
-from jettison.apiserver.http.bodies import Expected, read_object
+from jettison.apiserver.http.bodies import Expected, create_options, read_object
 from jettison.apiserver.http.forms import form_of
 from jettison.apiserver.http.presenting import Response, show_document
-from jettison.apiserver.http.requests import Request, Target, write_options
+from jettison.apiserver.http.requests import Request, Target
 from jettison.apiserver.http.statuses import bad_request, not_found
 from jettison.apiserver.objects.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
@@ -39,7 +39,7 @@ class TokenRequests:
     async def create(self, request: Request, target: Target) -> Response:
         """POST of a request; the answer is the request with the token in its status."""
         form_of(request, has_table=False)
-        options = write_options(request, "CreateOptions")
+        options = create_options(request)
         asked = read_object(request, REQUEST, options.validation)
         self._objects.authorizer.check_token(request.user, request.access, asked["spec"])
         metadata = _matching(asked["metadata"], target)

@@ -108,6 +108,11 @@ def step_text(step: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    """As upstream's differ writes a value: an object without anything around it or between its fields."""
+    if isinstance(value, dict):
+        return "".join(f"{key}={_shown(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return f"[{','.join(map(_shown, value))}]"
     return quote(value) if isinstance(value, str) else json.dumps(value)
 
 

@@ -341,7 +341,8 @@ def _misfit(base: str, value: Any) -> str | None:
         return f"numeric (int or float), got {_GO_TYPES.get(type(value), 'nil')}"
     if base == "bytes" and not isinstance(value, str):
         return f"string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
-    if base in _NUMBERS or not isinstance(value, dict | list):
+    # What may be a number or a text may be anything here; its conversion fails later.
+    if base in (*_NUMBERS, "intOrString") or not isinstance(value, dict | list):
         return None
     return f"any scalar, got {_shown(value)}"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.schema import found_kind
+from jettison.apiserver.objects.validation.metadata import subdomain_name, validate_known_metadata
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, too_long
 from jettison.errors import InputError
 
@@ -65,6 +66,7 @@ def validate_config_map(value: Json) -> Iterator[Mistake]:
 def validate_config_map_update(new: Json, old: Json) -> Iterator[Mistake]:
     """One that says so never changes again."""
     yield from _immutable(new, old, ("data", "binaryData"))
+    yield from validate_known_metadata(new["metadata"], subdomain_name)
     yield from validate_config_map(new)
 
 
@@ -96,6 +98,7 @@ def validate_secret_update(new: Json, old: Json) -> Iterator[Mistake]:
     if new.get("type", "") != old.get("type", ""):
         yield invalid("type", new.get("type", ""), "field is immutable")
     yield from _immutable(new, old, ("data",))
+    yield from validate_known_metadata(new["metadata"], subdomain_name)
     yield from validate_secret(new)
 
 

@@ -91,8 +91,12 @@ def _typed(kind: Type, value: Any) -> Any:
         return value
     fields = structs()[kind.base].fields
     if kind.base in _WITH_TAGS:
-        return {key: _typed(field.type, value[key]) for key, field in fields.items() if value.get(key) is not None}
+        given = ((key, field) for key, field in fields.items() if value.get(key) not in (None, [], {}))
+        return {key: _typed(field.type, value[key]) for key, field in given}
     shown = {_name(kind.base, key): _value(field, value) for key, field in fields.items()}
+    if kind.base == "PersistentVolumeClaimTemplate":
+        # Its metadata have no name inside, so that their fields are its own.
+        shown = {**(shown.pop("Metadata") or {}), **shown}
     if kind.base == "Volume":
         # The one struct whose order is another one inside.
         ordered = list(shown)

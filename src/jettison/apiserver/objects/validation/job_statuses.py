@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.validation.metadata import validate_known_metadata_update
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, invalid, required
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE
 from jettison.engine.numbers.strconv import atoi, quote
@@ -91,6 +92,7 @@ class _Change:
 
 def validate_job_status(new: Json, old: Json) -> Iterator[Mistake]:
     """A changed one."""
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
     change = _Change(new, old)
     for key in _COUNTS:
         if change.new.get(key, 0) < 0:

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.go_values import go_value, spec_value
 from jettison.apiserver.objects.validation.job_statuses import count_indexes, is_condition_true
-from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_selector
+from jettison.apiserver.objects.validation.metadata import (
+    label_name,
+    subdomain_name,
+    validate_known_metadata,
+    validate_known_metadata_update,
+    validate_selector,
+)
 from jettison.apiserver.objects.validation.mistakes import (
     Mistake,
     duplicate,
@@ -63,7 +69,9 @@ def validate_job(job: Json) -> Iterator[Mistake]:
 
 def validate_job_update(new: Json, old: Json) -> Iterator[Mistake]:
     """Neither selector nor template may change. Kubernetes looks at the rest twice."""
+    yield from validate_known_metadata(new["metadata"], subdomain_name)
     yield from validate_job(new)
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
     yield from _validate_spec(new["spec"])
     spec, former = new["spec"], old["spec"]
     yield from _validate_completions(spec, former)

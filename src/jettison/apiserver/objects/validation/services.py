@@ -45,6 +45,7 @@ _MOST_ENDPOINTS: Final = 1000
 _MOST_ADDRESSES: Final = 100
 _MOST_PORTS: Final = 20_000
 _MOST_HINTS: Final = 8
+_ONLY_BALANCED: Final = "may only be used when `type` is 'LoadBalancer'"
 
 
 def is_headless(spec: Json) -> bool:
@@ -66,7 +67,7 @@ def validate_service(service: Json) -> Iterator[Mistake]:
     yield from validate_labels(spec.get("selector") or {}, "spec.selector")
     yield from one_of(spec, "sessionAffinity", "spec", _AFFINITIES)
     yield from _validate_affinity(spec)
-    yield from _validate_cluster_addresses(spec)
+    yield from validate_cluster_addresses(spec)
     for index, text in enumerate(spec.get("externalIPs") or ()):
         yield from _validate_reachable(text, f"spec.externalIPs[{index}]")
     yield from one_of(spec, "type", "spec", _TYPES)
@@ -86,52 +87,33 @@ def validate_service_update(new: Json, old: Json) -> Iterator[Mistake]:
             yield invalid("spec.clusterIPs[0]", after or None, "primary clusterIP can not be unset")
         elif before and before[0] != after[0]:
             yield invalid("spec.clusterIPs[0]", after, "may not change once set")
+    yield from _validate_class_change(new["spec"], old["spec"])
+    if is_checked(new["spec"]) and is_checked(old["spec"]):
+        key = "healthCheckNodePort"
+        if new["spec"].get(key) != old["spec"].get(key):
+            yield forbidden(f"spec.{key}", "field is immutable")
     yield from validate_service(new)
 
 
-def give_families(service: Json, old: Json | None) -> list[Mistake]:
-    """Fill in which kinds of addresses a headless service has, as a cluster with addresses of version 4 does, or say
-    why it cannot have what it asks for. Others would get theirs with an address.
-    """
-    spec, former = service["spec"], {} if old is None else old["spec"]
-    if not is_headless(spec) or spec.get("type") == "ExternalName" or _prefers_as_before(spec, former):
-        return []
-    has_selector = bool(spec.get("selector"))
-    default = former.get("ipFamilyPolicy") or ("SingleStack" if has_selector else "RequireDualStack")
-    policy = spec.setdefault("ipFamilyPolicy", default)
-    if mistakes := list(_validate_cluster_addresses(spec)):
-        return mistakes
-    families = list(spec.get("ipFamilies") or ())
-    if policy == "SingleStack":
-        if families == former.get("ipFamilies"):
-            families = families[:1]
-        if len(families) > 1:
-            why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
-            mistakes.append(invalid("spec.ipFamilyPolicy", policy, why))
-    elif families and len(families) < len(former.get("ipFamilies") or ()):
-        why = "must be 'SingleStack' to release the secondary IP family"
-        mistakes.append(invalid("spec.ipFamilyPolicy", policy, why))
-    if not mistakes and has_selector:
-        mistakes += _unconfigured(policy, families)
-    families = families or ["IPv4"]
-    if not has_selector and policy != "SingleStack" and len(families) < 2:
-        families.append("IPv6" if families[0] == "IPv4" else "IPv4")
-    spec["ipFamilies"] = families
-    return mistakes
+def _validate_class_change(spec: Json, former: Json) -> Iterator[Mistake]:
+    name, is_balanced = spec.get("loadBalancerClass"), spec.get("type") == former.get("type") == "LoadBalancer"
+    if is_balanced and name != former.get("loadBalancerClass"):
+        yield invalid("spec.loadBalancerClass", name, "may not change once set")
+    yield from _validate_class(spec)
 
 
-def _prefers_as_before(spec: Json, former: Json) -> bool:
-    kept = ("type", "clusterIPs", "ipFamilies")
-    policies = {spec.get("ipFamilyPolicy"), former.get("ipFamilyPolicy", "PreferDualStack")}
-    return bool(former) and policies == {"PreferDualStack"} and all(spec.get(key) == former.get(key) for key in kept)
+def _validate_class(spec: Json) -> Iterator[Mistake]:
+    if (name := spec.get("loadBalancerClass")) is None:
+        return
+    if spec.get("type") == "LoadBalancer":
+        yield from (invalid("spec.loadBalancerClass", name, why) for why in label_key_complaints(name))
+    else:
+        yield forbidden("spec.loadBalancerClass", _ONLY_BALANCED)
 
 
-def _unconfigured(policy: str, families: list[str]) -> Iterator[Mistake]:
-    if policy == "RequireDualStack":
-        yield invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
-    for index, family in enumerate(families):
-        if family != "IPv4":
-            yield invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+def is_checked(spec: Json) -> bool:
+    """Whether its load balancer asks a port of the nodes how they are."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def warn_service(service: Json) -> Iterator[str]:
@@ -264,7 +246,8 @@ def _validate_affinity(spec: Json) -> Iterator[Mistake]:
         yield invalid(f"{where}.clientIP.timeoutSeconds", seconds, why)
 
 
-def _validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
+def validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
+    """The addresses of a service, and of which kinds they are."""
     if spec.get("type") == "ExternalName":
         return
     first, listed = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -290,7 +273,7 @@ def _validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
         yield invalid("spec.clusterIPs", listed, "may only hold up to 2 values")
 
 
-def _is_open(spec: Json) -> bool:
+def is_open(spec: Json) -> bool:
     """Whether clients outside the cluster reach it."""
     kind = spec.get("type")
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
@@ -298,21 +281,17 @@ def _is_open(spec: Json) -> bool:
 
 def _validate_balancing(spec: Json) -> Iterator[Mistake]:
     """What only a service with a load balancer has, and what only one that is open to the outside has."""
-    is_balanced, only = spec.get("type") == "LoadBalancer", "may only be used when `type` is 'LoadBalancer'"
+    is_balanced = spec.get("type") == "LoadBalancer"
     if ranges := spec.get("loadBalancerSourceRanges"):
         if not is_balanced:
-            yield forbidden("spec.LoadBalancerSourceRanges", only)
+            yield forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCED)
         for index, text in enumerate(ranges):
             yield from validate_range(text.strip(), f"spec.LoadBalancerSourceRanges[{index}]")
     if not is_balanced and "allocateLoadBalancerNodePorts" in spec:
-        yield forbidden("spec.allocateLoadBalancerNodePorts", only)
-    if (name := spec.get("loadBalancerClass")) is not None:
-        if is_balanced:
-            yield from (invalid("spec.loadBalancerClass", name, why) for why in label_key_complaints(name))
-        else:
-            yield forbidden("spec.loadBalancerClass", only)
+        yield forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
+    yield from _validate_class(spec)
     policy, port = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
-    if not _is_open(spec):
+    if not is_open(spec):
         if policy:
             why = "may only be set for externally-accessible services"
             yield invalid("spec.externalTrafficPolicy", policy, why)

@@ -9,7 +9,12 @@ from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import validate_network, validate_network_pair
 from jettison.apiserver.objects.validation.go_values import go_field
-from jettison.apiserver.objects.validation.metadata import validate_finalizer_name
+from jettison.apiserver.objects.validation.metadata import (
+    subdomain_name,
+    validate_finalizer_name,
+    validate_known_metadata,
+    validate_known_metadata_update,
+)
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, forbidden, invalid, required, unsupported
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_whole
 from jettison.engine.labels.syntax import label_key_complaints, label_value_complaints
@@ -227,7 +232,7 @@ def validate_node(node: Json) -> Iterator[Mistake]:
     yield from _validate_offer(node["status"])
     swap = ((node["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity", 1)
     if swap <= 0:
-        yield invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than 0")
+        yield invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero")
     yield from _validate_features(node["status"])
     networks = _networks(node["spec"])
     for index, network in enumerate(networks):
@@ -240,6 +245,7 @@ def validate_node_update(new: Json, old: Json) -> Iterator[Mistake]:
 
     Kubernetes looks at a changed node first as if it were new, and so complains of a taint twice.
     """
+    yield from validate_known_metadata(new["metadata"], subdomain_name)
     yield from validate_node(new)
     yield from validate_node_status(new, old)
     networks, former = _networks(new["spec"]), _networks(old["spec"])
@@ -259,7 +265,7 @@ def validate_node_update(new: Json, old: Json) -> Iterator[Mistake]:
 
 def validate_node_status(new: Json, old: Json) -> Iterator[Mistake]:
     """Amounts and addresses only: the status of a condition may be anything."""
-    del old
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
     yield from _validate_offer(new["status"])
     yield from _validate_features(new["status"])
     seen: set[tuple[str, str]] = set()

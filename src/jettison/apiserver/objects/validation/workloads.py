@@ -12,6 +12,7 @@ from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import (
     label_name,
     validate_annotations,
+    validate_known_metadata_update,
     validate_labels,
     validate_selector,
 )
@@ -95,10 +96,17 @@ def validate_stateful_set(stateful_set: Json) -> Iterator[Mistake]:
 
 def validate_stateful_set_update(new: Json, old: Json) -> Iterator[Mistake]:
     """The name of the service and the volume claims cannot change: pods are named after them and keep them."""
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
     yield from _validate_stateful_spec(new["spec"], is_new=False)
     fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_SET_FIELDS} for each in (new, old)]
     if fixed[0] != fixed[1]:
         yield forbidden("spec", _STATEFUL_SET_RULE)
+
+
+def validate_stateful_set_status(new: Json, old: Json) -> Iterator[Mistake]:
+    """Surprise: here the metadata come last."""
+    yield from _validate_replicas_status(new["status"], "StatefulSet")
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
 
 
 def validate_daemon_set(daemon_set: Json) -> Iterator[Mistake]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
 from typing import Any, Final
 
@@ -74,6 +74,8 @@ class AroundContainer:
     grace_seconds: int | None
     restart_policy: str
     has_host_users: bool
+    # The paths of lists and maps that are there and empty.
+    empties: Collection[str] = ()
     taken: set[str] = field(default_factory=set)
 
 
@@ -132,9 +134,10 @@ def _validate_ephemeral(container: Json, place: str, around: AroundContainer, ot
     if target and target not in others:
         yield not_found(f"{place}.targetContainerName", target)
     why = "cannot be set for an Ephemeral Container"
-    # Ports, resources and policies may be there and empty.
-    given = (key for key in _NOT_EPHEMERAL if container.get(key) or (key == "lifecycle" and key in container))
-    yield from (forbidden(f"{place}.{key}", why) for key in given)
+    for key in _NOT_EPHEMERAL:
+        is_empty = any(f"{each}.".startswith((f"{place}.{key}.", f"{place}.{key}[")) for each in around.empties)
+        if container.get(key) or is_empty or (key == "lifecycle" and key in container):
+            yield forbidden(f"{place}.{key}", why)
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         for key in ("subPath", "subPathExpr"):
             if mount.get(key):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import validate_address
@@ -50,8 +50,10 @@ _SEARCH_RULE: Final = (
 )
 
 
-def validate_pod_spec(spec: Json, field: str, name: str = "", *, is_pod: bool = False) -> Iterator[Mistake]:
-    """The spec of a pod, which has a name, or of a template."""
+def validate_pod_spec(
+    spec: Json, field: str, name: str = "", *, is_pod: bool = False, empties: Collection[str] = ()
+) -> Iterator[Mistake]:
+    """The spec of a pod, which has a name, or of a template. `empties`: lists and maps that are there and empty."""
     volumes = spec.get("volumes") or []
     yield from validate_volumes(volumes, f"{field}.volumes", name, is_pod=is_pod)
     yield from _validate_claims(spec.get("resourceClaims") or (), f"{field}.resourceClaims")
@@ -61,9 +63,10 @@ def validate_pod_spec(spec: Json, field: str, name: str = "", *, is_pod: bool = 
         spec.get("terminationGracePeriodSeconds"),
         spec.get("restartPolicy", ""),
         spec.get("hostUsers", True),
+        empties,
     )
     yield from validate_containers(spec, field, around)
-    yield from _validate_whole(spec, field, around.claims)
+    yield from _validate_whole(spec, field, around)
     yield from _validate_host_network(spec, field, is_pod=is_pod)
     yield from one_of(spec, "restartPolicy", field, _RESTART_POLICIES)
     yield from one_of(spec, "dnsPolicy", field, _DNS_POLICIES)
@@ -142,7 +145,7 @@ def _validate_claims(claims: Iterable[Json], field: str) -> Iterator[Mistake]:
             yield from (invalid(f"{where}.{key}", claim[key], why) for why in subdomain_name(claim[key]))
 
 
-def _validate_whole(spec: Json, field: str, claims: frozenset[str]) -> Iterator[Mistake]:
+def _validate_whole(spec: Json, field: str, around: AroundContainer) -> Iterator[Mistake]:
     """What the pod asks for as a whole must have room for what its containers ask for."""
     whole = spec.get("resources")
     if whole is None:
@@ -151,9 +154,9 @@ def _validate_whole(spec: Json, field: str, claims: frozenset[str]) -> Iterator[
     if (spec.get("os") or {}).get("name") == "windows":
         yield forbidden(where, "may not be set for a windows pod")
         return
-    if whole.get("claims"):
+    if whole.get("claims") or f"{where}.claims" in around.empties:
         yield forbidden(f"{where}.claims", "claims may not be set for Resources at pod-level")
-    yield from validate_pod_requirements(whole, where, claims)
+    yield from validate_pod_requirements(whole, where, around.claims)
     pod = pod_from({"metadata": {"name": "pod"}, "spec": spec})
     limits, requests = whole.get("limits") or {}, whole.get("requests") or {}
     for name, amount in aggregate(pod, lambda container: container.requests).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.schema import empties_of
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required
 from jettison.apiserver.objects.validation.pod.containers import validate_blanks
 from jettison.apiserver.objects.validation.pod.placement import gates_of, validate_tolerations
@@ -42,7 +43,7 @@ def validate_pod(pod: Json) -> Iterator[Mistake]:
 
 def _validate_spec(pod: Json) -> Iterator[Mistake]:
     spec = pod["spec"]
-    yield from validate_pod_spec(spec, "spec", pod["metadata"].get("name", ""), is_pod=True)
+    yield from validate_pod_spec(spec, "spec", pod["metadata"].get("name", ""), is_pod=True, empties=empties_of(pod))
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -116,7 +117,7 @@ def validate_pod_update(new: Json, old: Json) -> Iterator[Mistake]:
     if gates_of(former):
         yield from validate_narrowing(spec, former)
     restored = _restored(spec, former)
-    if restored != former and (difference := spec_difference(former, restored)):
+    if restored != former and (difference := spec_difference(former, restored, empties_of(new))):
         yield forbidden("spec", _UPDATE_RULE + difference)
 
 

@@ -119,8 +119,8 @@ def test_a_text_that_is_no_time_counts_before_one_that_is_no_base64(api: Served)
 def test_the_labels_of_a_job_come_when_it_is_read_back(api: Served) -> None:
     bad = api.post(JOBS, {**JOB, "metadata": {"name": "-a"}})
     assert fields(bad) == ["metadata.name", "spec.template.labels", "spec.template.labels"]
-    assert "labels" not in api.post(JOBS, JOB, query="dryRun=All").body["metadata"]
-    assert api.post(JOBS, JOB).body["metadata"]["labels"]["job-name"] == "j"
+    for query in ("dryRun=All", ""):
+        assert api.post(JOBS, JOB, query=query).body["metadata"]["labels"]["job-name"] == "j"
 
 
 def test_a_changed_job_is_looked_at_twice(api: Served) -> None:
@@ -130,6 +130,13 @@ def test_a_changed_job_is_looked_at_twice(api: Served) -> None:
     found = fields(api("PUT", f"{JOBS}/j", made))
     rest = ["spec.backoffLimitPerIndex", "spec.maxFailedIndexes"]
     assert found == [*["metadata.labels"] * 3, *rest, "metadata.labels", *rest]
+
+
+def test_failed_indexes_that_are_empty_are_there(api: Served) -> None:
+    api.post(JOBS, JOB)
+    answer = api.patch(f"{JOBS}/j/status", {"status": {"failedIndexes": ""}})
+    why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+    assert causes(answer) == [f'status.failedIndexes: Invalid value: "": {why}']
 
 
 def test_a_changed_secret_has_its_type_before_its_labels(api: Served) -> None:
@@ -232,6 +239,19 @@ def test_new_events_are_applied(api: Served) -> None:
     late = {**EVENT, "deprecatedLastTimestamp": "2024-01-01T00:00:00Z"}
     answer = api.patch(f"{EVENTS}/e", late, APPLY, query=query)
     assert (answer.code, fields(answer)) == (422, ["lastTimestamp"])
+
+
+def test_a_version_of_a_new_event_is_one_of_an_old_event(api: Served) -> None:
+    api.post(EVENTS, EVENT)
+    answer = api.delete(f"{EVENTS}/e", {"preconditions": {"resourceVersion": "1"}})
+    assert answer.message.startswith('Operation cannot be fulfilled on Event "e": the ResourceVersion')
+    assert answer.body["details"] == {"name": "e", "kind": "Event"}
+
+
+def test_a_port_without_a_number_is_told_by_its_name(api: Served) -> None:
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    api.post(slices, {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [], "ports": [{}]})
+    assert api.get(slices, accept=TABLE).body["rows"][0]["cells"][2] == "<unset>"
 
 
 def test_what_a_strategic_patch_is_refused_with(api: Served) -> None:

@@ -83,6 +83,7 @@ def prepare_new(
     if mistakes:
         raise refusal(_refusing_group(resource), resource.kind, metadata.get("name", ""), mistakes)
     _drop_empty_labels(value)
+    rules.read_back(value)
     return as_stored(value)
 
 

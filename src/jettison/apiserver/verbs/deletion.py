@@ -141,8 +141,10 @@ def check_preconditions(
 
 
 def _precondition_failed(resource: Resource, name: str, why: str) -> Conflict:
-    qualified = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    details = {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.kind}
+    # What is kept as an object of the core group is refused as one.
+    group = "" if resource.stored_as else resource.group
+    qualified = f"{resource.kind}.{group}" if group else resource.kind
+    details = {"name": name, **({"group": group} if group else {}), "kind": resource.kind}
     return Conflict(f"Operation cannot be fulfilled on {qualified} {quote(name)}: {why}", details=details)
 
 

@@ -162,7 +162,6 @@ class Objects:
             raise _taken(resource, taken, is_generated=bool(value["metadata"].get("generateName")))
         if options.is_dry_run:
             return show_value(request, resource, value, self.clock.now_ns(), 201, managed=managed)
-        resource.rules.read_back(value)
         written = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
         if resource.storage == EVENTS.storage:
             self._event_shares.add(request.user, written)

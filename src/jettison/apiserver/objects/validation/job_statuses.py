@@ -87,7 +87,7 @@ class _Change:
         return any(self.has(kind) != self.had(kind) for kind in kinds)
 
     def differs(self, *keys: str) -> bool:
-        return any((self.new.get(key) or None) != (self.old.get(key) or None) for key in keys)
+        return any(self.new.get(key) != self.old.get(key) for key in keys)
 
 
 def validate_job_status(new: Json, old: Json) -> Iterator[Mistake]:

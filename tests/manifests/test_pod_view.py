@@ -63,7 +63,15 @@ def test_a_terminating_pod_has_a_deadline() -> None:
     assert (pod.deadline_ns, pod.is_terminating) == (1_700_000_000 * 10**9, True)
 
 
-@pytest.mark.parametrize("source", [None, {}, {"metadata": []}, {"metadata": {"name": "p"}, "spec": {"volumes": [1]}}])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(None, {}, {"metadata": []}, {"metadata": {"name": "p"}, "spec": {"volumes": [1]}}),
+        {"metadata": {"name": "p"}, "spec": {"schedulingGates": [1]}},
+        {"metadata": {"name": "p"}, "status": {"startTime": 5}},
+        {"metadata": {"name": "p"}, "status": {"nominatedNodeName": []}},
+    ],
+)
 def test_what_is_no_pod_is_refused(source: object) -> None:
     with pytest.raises(ManifestError):
         checked_pod(source)

@@ -19,7 +19,7 @@ from jettison.engine.scheduling.placement import (
 )
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, PodClaim
 from jettison.errors import ManifestError
-from jettison.manifests.scheduling import node_offer_from, placeable_pod_from, refreshed
+from jettison.manifests.scheduling import checked_node, node_offer_from, placeable_pod_from, refreshed
 from tests.builders import GI, MI
 
 NODE_AFFINITY = {
@@ -154,3 +154,24 @@ def test_a_pod_with_another_status_is_as_if_read_anew(metadata: Any, status: Any
     name = {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a": "b"}}
     after = {"metadata": {**name, **metadata}, "spec": spec, "status": status}
     assert refreshed(before, after) == placeable_pod_from(after)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"spec": {"taints": [None]}},
+        {"spec": {"taints": [{"key": 5}]}},
+        {"status": {"conditions": 7}},
+        {"status": {"conditions": ["Ready"]}},
+        {"status": {"allocatable": "-1"}},
+        {"status": {"allocatable": {"cpu": []}}},
+    ],
+)
+def test_a_node_of_another_server_is_checked(part: dict[str, Any]) -> None:
+    with pytest.raises(ManifestError, match="node `n`: expected"):
+        checked_node({"metadata": {"name": "n"}, **part})
+
+
+def test_a_node_that_says_little_is_a_node() -> None:
+    node: dict[str, Any] = {"metadata": {"name": "n"}, "spec": {"taints": None}, "status": {"allocatable": {"cpu": 2}}}
+    assert checked_node(node) is node

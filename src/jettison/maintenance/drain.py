@@ -23,7 +23,7 @@ from jettison.maintenance.nodes import set_unschedulable
 from jettison.maintenance.settings import DrainSettings, DryRun, Voice
 from jettison.manifests.budgets import budget_from
 from jettison.manifests.pod_view import checked_pod
-from jettison.manifests.scheduling import node_offer_from, placeable_pod_from
+from jettison.manifests.scheduling import checked_node, node_offer_from, placeable_pod_from
 from jettison.runtimes.kube.answers import server_text
 from jettison.runtimes.kube.client import Document, KubeClient, together
 from jettison.runtimes.kube.kinds import BUDGETS, DAEMON_SETS, NODES, PODS, Kind
@@ -198,7 +198,7 @@ async def _read_stranded(
     if not going:
         return frozenset()
     try:
-        nodes = (await client.list(NODES, chunk=chunk)).items
+        nodes = [checked_node(each) for each in (await client.list(NODES, chunk=chunk)).items]
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise

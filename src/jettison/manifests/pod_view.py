@@ -311,10 +311,16 @@ class _Container(Wire):
     restart_policy: str | None = None
 
 
+class _Gate(Wire):
+    name: str | None = None
+
+
 class _Spec(Wire):
     node_name: str | None = None
     volumes: list[_Volume] | None = None
     init_containers: list[_Container] | None = None
+    scheduler_name: str | None = None
+    scheduling_gates: list[_Gate] | None = None
 
 
 class _Condition(Wire):
@@ -340,6 +346,8 @@ class _ContainerStatus(Wire):
 
 class _Status(Wire):
     phase: str | None = None
+    start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[_Condition] | None = None
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None

@@ -11,6 +11,7 @@ from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
 from jettison.engine.scheduling.placement import NOWHERE, NodeAffinity
 from jettison.engine.scheduling.pods import NOT_YET, PlaceablePod, claim_of, is_scalar
 from jettison.errors import InputError, ManifestError, QuantityError
+from jettison.manifests.files.decoding import Wire, convert, named
 from jettison.manifests.placement import node_affinity_from, taints_from
 from jettison.manifests.pod_view import PodView
 from jettison.manifests.pods import pod_from
@@ -65,6 +66,37 @@ def refreshed(pod: PlaceablePod, document: dict[str, Any]) -> PlaceablePod:
         view.is_preempted,
         _started_ns(view),
     )
+
+
+class _Taint(Wire):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _NodeSpec(Wire):
+    taints: list[_Taint] | None = None
+
+
+class _NodeCondition(Wire):
+    type: str | None = None
+    status: str | None = None
+
+
+class _NodeStatus(Wire):
+    conditions: list[_NodeCondition] | None = None
+    allocatable: dict[str, str | int | float] | None = None
+
+
+class _Node(Wire):
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+def checked_node(document: dict[str, Any]) -> dict[str, Any]:
+    """The same object of a server that is not ours, if everything that is read of it has its type."""
+    convert(document, _Node, named("node", document))
+    return document
 
 
 def node_offer_from(document: Mapping[str, Any]) -> NodeOffer:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jettison.cli.inspect.logs import LogOutput
 from jettison.manifests.times import exact_time_text, parse_time
 from jettison.node.logs.log_files import Fate, LogFollower, last_lines, read_from
 from jettison.runtimes.host.volumes.logs import rotate
@@ -63,6 +67,44 @@ def test_the_run_before_the_last(guarded: Guarded) -> None:
 def test_what_cannot_be_had_is_told(guarded: Guarded, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = guarded.here("logs", *arguments)
     assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "shown"),
+    [
+        ([b"plain \xc3\xa4\tb\r\n"], b"plain \xc3\xa4\tb\r\n"),
+        ([b"\x1b[1;31mred\x1b[0m\n"], b"\x1b[1;31mred\x1b[0m\n\x1b[0m"),
+        ([b"\x1b[2J\x1b]0;name\x07\x9b6n\n"], b"\\x1b[2J\\x1b]0;name\\x07\x9b6n\n"),
+        ([b"\xc2\x9b2J\x08\x7f\x00\n"], b"\\xc2\\x9b2J\\x08\\x7f\\x00\n"),
+        ([b"a\x1b", b"[3", b"2mgreen"], b"a\x1b[32mgreen\x1b[0m"),
+        ([b"a\x1b", b"[3", b"2J"], b"a\\x1b[32J"),
+        ([b"\xc2", b"\x9b", b"\xc2", b"\xa7"], b"\\xc2\\x9b\xc2\xa7"),
+        ([b"\x1b[" + b"1" * 70 + b"m"], b"\\x1b[" + b"1" * 70 + b"m"),
+        ([b"end\x1b"], b"end\\x1b"),
+    ],
+)
+def test_a_log_gives_no_orders_to_a_terminal(blocks: list[bytes], shown: bytes) -> None:
+    terminal, file = io.BytesIO(), io.BytesIO()
+    for output in (LogOutput(terminal, is_terminal=True), LogOutput(file, is_terminal=False)):
+        for block in blocks:
+            output.write(block)
+        output.end()
+    assert terminal.getvalue() == shown
+    assert file.getvalue() == b"".join(blocks)
+
+
+def test_a_log_on_a_terminal(tmp_path: Path) -> None:
+    directory = tmp_path / "node" / "n" / "files" / "logs" / "default_p_u1" / "main"
+    directory.mkdir(parents=True)
+    (directory / "0.log").write_bytes(b"\x1b[2Jcleared \x1b[32mgreen")
+    words = [str(Path(sys.executable).with_name("jettison")), "logs", "p", "--state-dir", str(tmp_path)]
+    ours, theirs = os.openpty()
+    subprocess.run([*words, "--node-name", "n"], stdout=theirs, check=True)
+    os.close(theirs)
+    assert os.read(ours, 1000) == b"\\x1b[2Jcleared \x1b[32mgreen\x1b[0m"
+    os.close(ours)
+    piped = subprocess.run([*words, "--node-name", "n"], stdout=subprocess.PIPE, check=True)
+    assert piped.stdout == b"\x1b[2Jcleared \x1b[32mgreen"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")

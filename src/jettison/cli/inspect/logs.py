@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import click
 
@@ -29,6 +31,53 @@ from jettison.node.logs.log_files import (
 )
 from jettison.runtimes.host.volumes.logs import log_file
 from jettison.runtimes.protocol import PodStatus
+
+# Colours, which do no harm beyond themselves; then the other control characters, of one byte and of two in UTF-8.
+_ORDERS: Final = re.compile(rb"(\x1b\[[0-9;:]{0,64}m)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+_BEGUN: Final = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,64})?|\xc2)\Z")
+_NO_COLOURS: Final = b"\x1b[0m"
+
+
+class LogOutput:
+    """Where a log is printed. A file or another program gets the bytes as they are. On a terminal only line ends, tabs
+    and colours have an effect: a pod must not clear the screen, name the window or type for the user at it.
+    """
+
+    def __init__(self, output: BinaryIO, *, is_terminal: bool) -> None:
+        self._output = output
+        self._is_terminal = is_terminal
+        # The beginning of what may be a colour; the next block has the rest.
+        self._held = b""
+        self._is_coloured = False
+
+    def write(self, block: bytes) -> None:
+        """A part of the log; it may end in the middle of a character."""
+        if not self._is_terminal:
+            self._output.write(block)
+            return
+        block = self._held + block
+        begun = _BEGUN.search(block)
+        end = len(block) if begun is None else begun.start()
+        self._held = block[end:]
+        self._output.write(_ORDERS.sub(self._shown, block[:end]))
+
+    def flush(self) -> None:
+        """Let the reader see it."""
+        self._output.flush()
+
+    def end(self) -> None:
+        """Nothing follows: what was held is no colour, and colours end with the log."""
+        self._output.write(_ORDERS.sub(self._shown, self._held))
+        self._held = b""
+        if self._is_coloured:
+            self._output.write(_NO_COLOURS)
+        self._output.flush()
+
+    def _shown(self, found: re.Match[bytes]) -> bytes:
+        if found[1] is not None:
+            self._is_coloured = True
+            return found[1]
+        return b"".join(b"\\x%02x" % byte for byte in found[0])
 
 
 @click.command()
@@ -70,25 +119,29 @@ def command(
     directory = logs.directory / name
     run = _run(logs, name, directory, is_previous=previous)
     stamper = Stamper() if timestamps else None
+    output = LogOutput(sys.stdout.buffer, is_terminal=sys.stdout.isatty())
     try:
-        place = _print(log_file(directory, run), tail, since if since_time is None else since_time, stamper)
+        place = _print(log_file(directory, run), tail, since if since_time is None else since_time, stamper, output)
         if follow:
-            _follow(LogFollower(directory, run, place, lambda: _fate(node, logs, name), stamper=stamper), name)
+            follower = LogFollower(directory, run, place, lambda: _fate(node, logs, name), stamper=stamper)
+            _follow(follower, name, output)
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        output.end()
     return 0
 
 
-def _follow(follower: LogFollower, container: str) -> None:
+def _follow(follower: LogFollower, container: str, output: LogOutput) -> None:
     run = follower.run
     for block in follower.follow():
-        sys.stdout.buffer.write(block)
+        output.write(block)
         if follower.run != run:
             run = follower.run
-            sys.stdout.buffer.flush()
+            output.flush()
             remark("note", f"container `{container}` was started again, this is run {run}")
         elif not block:
-            sys.stdout.buffer.flush()
+            output.flush()
 
 
 def _find(nodes: Sequence[WatchedNode], query: PodQuery) -> tuple[WatchedNode, PodLogs]:
@@ -106,13 +159,13 @@ def _find(nodes: Sequence[WatchedNode], query: PodQuery) -> tuple[WatchedNode, P
     return node, logs
 
 
-def _print(path: Path, tail: int | None, since_ns: int | None, stamper: Stamper | None) -> int:
+def _print(path: Path, tail: int | None, since_ns: int | None, stamper: Stamper | None, output: LogOutput) -> int:
     """How much of the newest file was printed."""
     end = 0
     for block, place in log_blocks(path, tail, since_ns, stamper):
-        sys.stdout.buffer.write(block)
+        output.write(block)
         end = place
-    sys.stdout.buffer.flush()
+    output.flush()
     return end
 
 

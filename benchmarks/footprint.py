@@ -104,9 +104,9 @@ def worst_manifest() -> bool:
     """The rows of the worst manifest; True when the bar is met in each phase."""
     is_met = True
     for phase, held in crowded_pod.measure().items():
-        ratio = held.crowd[0] / held.at_once[0]
-        remark = f"{ratio:.2f} of all at once; in the middle {held.crowd[1]:.2f}; with one container {held.one[0]:.2f}"
-        is_met &= row(f"32 x {phase}", held.crowd[0], "ms", TURN_BAR_MS, remark)
+        ratio = held.crowd[1] / held.at_once[1]
+        remark = f"in the middle, {ratio:.2f} of all at once; at best {held.crowd[0]:.2f}; of one {held.one[1]:.2f}"
+        is_met &= row(f"32 x {phase}", held.crowd[1], "ms", TURN_BAR_MS, remark)
     for phase, held in crowded_pod.measure(is_disk_busy=True).items():
         told = [f"{best:.1f} ms, in the middle {middle:.1f}" for best, middle in (held.crowd, held.at_once)]
         print(f"  on a busy disk, {phase}: {told[0]}; at once {told[1]}")

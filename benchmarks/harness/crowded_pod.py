@@ -124,6 +124,11 @@ class _Here(Executor):
         return done
 
 
+def _kill_all(pids: list[int]) -> None:
+    for each in pids:
+        os.kill(each, signal.SIGKILL)
+
+
 @contextmanager
 def _at_once(scene: Scene) -> Iterator[None]:
     """As if nothing were done in slices and nothing by threads."""
@@ -168,8 +173,11 @@ async def _held(scene: Scene, rounds: Counted, count: int, name: str) -> dict[st
     await phase("start", lambda: len(scene.said(events.ContainerStarted)) == count)
     until = asyncio.get_running_loop().time() + _ASKED_SECONDS
     await phase("probes", lambda: asyncio.get_running_loop().time() >= until)
-    for each in [scene.pid(each, name) for each in running]:
-        os.kill(each, signal.SIGKILL)
+    pids = [scene.pid(each, name) for each in running]
+    await asyncio.sleep(0)
+    rounds.forget()
+    # By a thread: what it takes to kill them is not the agent's.
+    await asyncio.to_thread(_kill_all, pids)
     await phase("crash", lambda: len(scene.said(events.ContainerStarted)) == count + len(running))
     worker = scene.supervisor.end(eviction(pod.pod, 600))
     await phase("told", worker.cleaned.done)

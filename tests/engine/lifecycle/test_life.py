@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -467,7 +466,7 @@ def test_an_answer_to_an_earlier_run_is_of_no_account() -> None:
     world.pass_seconds(1)
     before = world.life
     world.feed(events.ProbeAnswered(world.now, "c", 7, ProbeKind.LIVENESS, False, "stale"))
-    assert replace(world.life, wake_at_ns=before.wake_at_ns) == before
+    assert world.life._replace(wake_at_ns=before.wake_at_ns) == before
 
 
 def test_a_pod_found_again_goes_on() -> None:
@@ -567,7 +566,7 @@ def busiest(world: World) -> int:
 
 
 @pytest.mark.parametrize("how", [{}, {"grace_seconds": 3}, {"is_at_once": True}, {"order": EVICTION}])
-def test_an_event_has_something_done_for_four_containers_at_most(how: dict[str, object]) -> None:
+def test_an_event_has_something_done_for_two_containers_of_a_crowd_at_most(how: dict[str, object]) -> None:
     """Probes that are due together, an order to end, the end of 32 hooks and of 32 grace periods, and one crash."""
     world = crowd(all=Program(obeys=None, hook=600))
     for process in world.processes.values():
@@ -577,8 +576,28 @@ def test_an_event_has_something_done_for_four_containers_at_most(how: dict[str, 
     world.end(**how)
     world.pass_seconds(60)
     assert world.life.is_cleaned
-    assert busiest(world) == effects.MOST_AT_ONCE
+    assert busiest(world) == effects.MOST_OF_A_CROWD
     assert max(map(len, world.turns)) < 20
+
+
+def test_four_containers_are_killed_by_the_event_of_the_order() -> None:
+    specs = tuple(Spec(f"c{number}") for number in range(effects.MOST_AT_ONCE))
+    world = World(PodSpec(specs), {each.name: STUBBORN for each in specs}).ask()
+    world.pass_seconds(10)
+    world.end(is_at_once=True, order=EVICTION)
+    assert len(world.effects_of(effects.Kill)) == effects.MOST_AT_ONCE
+
+
+def test_doomed_containers_that_are_found_again_are_stopped_a_few_at_a_time() -> None:
+    """Their probes had failed, and the agent died before it had told them."""
+    world = crowd(all=Program(obeys=None, hook=600))
+    doomed = [each._replace(is_doomed=True, until_monotonic_ns=30 * 10**9) for each in world.life.containers]
+    world.saved = world.life._replace(containers=tuple(doomed))
+    world.crash()
+    world.pass_seconds(0)
+    assert busiest(world) == effects.MOST_OF_A_CROWD
+    assert all(each.until_monotonic_ns == 30 * 10**9 for each in world.life.containers)
+    assert len(world.effects_of(effects.Signal)) + len(world.effects_of(effects.RunHook)) == 32
 
 
 def test_all_containers_are_told_in_the_moment_of_the_order() -> None:
@@ -596,9 +615,9 @@ def test_an_order_to_hurry_overtakes_what_is_left_of_the_one_before() -> None:
     world = crowd(all=STUBBORN)
     world.end(grace_seconds=600)
     told = len(world.effects_of(effects.Signal)) + len(world.effects_of(effects.RunHook))
-    assert told == effects.MOST_AT_ONCE
+    assert told == effects.MOST_OF_A_CROWD
     world.end(is_at_once=True, order=EVICTION)
-    assert len(world.effects_of(effects.Kill)) == effects.MOST_AT_ONCE
+    assert len(world.effects_of(effects.Kill)) == effects.MOST_OF_A_CROWD
     world.pass_seconds(0)
     assert times(world, effects.Kill) == [10] * 32
     assert len(world.effects_of(effects.Signal)) + len(world.effects_of(effects.RunHook)) == told

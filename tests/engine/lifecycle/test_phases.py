@@ -21,7 +21,7 @@ DONE = ContainerLife(REGULAR, "terminated", 0, exit_code=0, reason="Completed", 
 
 
 def of(spec: Spec, life: ContainerLife, *, is_ready: bool = False) -> ContainerLife:
-    return replace(life, rules=spec, is_ready=is_ready)
+    return life._replace(rules=spec, is_ready=is_ready)
 
 
 def pod_of(
@@ -35,8 +35,8 @@ def pod_of(
     [
         (NEW, False, "Pending"),
         (NEW, True, "Pending"),
-        (replace(NEW, state="starting", run=0), True, "Pending"),
-        (replace(NEW, state="starting", run=1), True, "Running"),
+        (NEW._replace(state="starting", run=0), True, "Pending"),
+        (NEW._replace(state="starting", run=1), True, "Running"),
         (UP, True, "Running"),
         (DONE, True, "Running"),
     ],
@@ -50,7 +50,7 @@ def test_a_pod_runs_only_when_all_have_started() -> None:
 
 
 def test_a_pod_succeeds_only_when_all_have() -> None:
-    failed = replace(DONE, exit_code=1)
+    failed = DONE._replace(exit_code=1)
     assert phases.final_phase(pod_of(DONE, DONE)) == "Succeeded"
     assert phases.final_phase(pod_of(DONE, of(REGULAR, failed))) == "Failed"
     assert phases.final_phase(pod_of(of(INIT, failed), NEW)) == "Failed"
@@ -77,7 +77,7 @@ def test_a_pod_that_initialises() -> None:
 def test_containers_may_start_once_the_pod_has_its_place() -> None:
     """While it is set up they may not; over a restart of the agent those that run say that there is a place."""
     waiting = pod_of(NEW)
-    places = [waiting, replace(waiting, set_up="done"), pod_of(of(REGULAR, UP))]
+    places = [waiting, waiting._replace(set_up="done"), pod_of(of(REGULAR, UP))]
     found = [phases.conditions(each, "Pending", was_initialized=True)[0] for each in places]
     assert [each.type for each in found] == ["PodReadyToStartContainers"] * 3
     assert [each.status for each in found] == ["False", "True", "True"]
@@ -107,12 +107,12 @@ def status(each: ContainerLife, *, will_restart: bool = False, is_initializing: 
 def test_what_a_container_waits_for() -> None:
     assert status(NEW).reason == "ContainerCreating"
     assert status(NEW, is_initializing=True).reason == "PodInitializing"
-    assert status(of(REGULAR, replace(NEW, state="starting", run=0))).state == "waiting"
+    assert status(of(REGULAR, NEW._replace(state="starting", run=0))).state == "waiting"
 
 
 def test_a_container_in_back_off_tells_how_its_last_run_ended() -> None:
     before = FinishedRun(3, 137, "OOMKilled", "", 1, 2)
-    record = replace(DONE, run=4, exit_code=3, reason="Error", message="why", back_off=80, last=before)
+    record = DONE._replace(run=4, exit_code=3, reason="Error", message="why", back_off=80, last=before)
     found = status(of(REGULAR, record), will_restart=True)
     assert (found.state, found.reason, found.exit_code, found.restarts) == ("waiting", "CrashLoopBackOff", None, 4)
     assert found.message == "back-off 1m20s restarting failed container=c pod=p_default(p)"
@@ -122,7 +122,7 @@ def test_a_container_in_back_off_tells_how_its_last_run_ended() -> None:
 
 def test_a_container_that_stays_ended_tells_of_the_run_before() -> None:
     """Also one that is started again at once: Kubernetes calls nothing waiting that does not wait."""
-    record = replace(DONE, run=4, last=FinishedRun(3, 137, "OOMKilled", "", 1, 2))
+    record = DONE._replace(run=4, last=FinishedRun(3, 137, "OOMKilled", "", 1, 2))
     for will_restart in (False, True):
         found = status(of(REGULAR, record), will_restart=will_restart)
         assert (found.state, found.reason, found.exit_code) == ("terminated", "Completed", 0)
@@ -131,7 +131,7 @@ def test_a_container_that_stays_ended_tells_of_the_run_before() -> None:
 
 @pytest.mark.parametrize("state", ["starting", "running"])
 def test_a_container_that_was_started_again_tells_of_the_run_before(state: RunState) -> None:
-    found = status(of(REGULAR, replace(UP, state=state, run=1, last=FinishedRun(0, 1, "Error", "", 1, 2))))
+    found = status(of(REGULAR, UP._replace(state=state, run=1, last=FinishedRun(0, 1, "Error", "", 1, 2))))
     assert (found.exit_code, found.last) == (None, ContainerEnd(1, "Error", "", 1, 2, "jettison://p/c/0"))
     assert found.container_id == "jettison://p/c/1"
 
@@ -139,8 +139,8 @@ def test_a_container_that_was_started_again_tells_of_the_run_before(state: RunSt
 def test_running_and_ended() -> None:
     found = status(of(REGULAR, UP, is_ready=True))
     assert (found.state, found.started_ns, found.is_ready, found.is_started) == ("running", 5, True, True)
-    assert not status(of(REGULAR, replace(UP, is_started=False))).is_started
-    found = status(of(REGULAR, replace(DONE, is_started=True)))
+    assert not status(of(REGULAR, UP._replace(is_started=False))).is_started
+    found = status(of(REGULAR, DONE._replace(is_started=True)))
     assert (found.state, found.reason, found.exit_code, found.is_ready) == ("terminated", "Completed", 0, False)
     assert (found.is_started, found.last) == (False, None)
     assert status(NEW).container_id == ""
@@ -153,16 +153,15 @@ def test_an_init_container_that_succeeded_is_ready_and_a_sidecar_that_ended_is_n
 
 
 def test_what_keeps_the_whole_pod_from_starting_is_said_of_each_container() -> None:
-    life = replace(
-        pod_of(NEW), trouble=Trouble("CreateContainerConfigError", "no secrets", "Failed", "Error: no secrets")
-    )
+    trouble = Trouble("CreateContainerConfigError", "no secrets", "Failed", "Error: no secrets")
+    life = pod_of(NEW)._replace(trouble=trouble)
     (found,) = phases.container_statuses(life, lambda name, run: f"{name}/{run}")
     assert (found.state, found.reason, found.message) == ("waiting", "CreateContainerConfigError", "no secrets")
 
 
 def test_a_pod_that_has_no_containers_to_say_it_says_itself_why_it_waits() -> None:
     trouble = Trouble("CreateContainerConfigError", "more than 524288 bytes", "Failed", "Error", is_refusal=True)
-    found = phases.verdict(replace(pod_of(), trouble=trouble, is_initialized=False))
+    found = phases.verdict(pod_of()._replace(trouble=trouble, is_initialized=False))
     assert (found.phase, found.reason, found.message) == ("Pending", trouble.reason, trouble.message)
-    with_containers = phases.verdict(replace(pod_of(NEW), trouble=trouble))
+    with_containers = phases.verdict(pod_of(NEW)._replace(trouble=trouble))
     assert (with_containers.reason, with_containers.message) == ("", "")

@@ -26,9 +26,9 @@ UP = ContainerLife(Spec(), "running", 0, is_started=True)
 SLOW = ContainerLife(Spec(), "running", 0)  # its startup probe has not succeeded yet
 STARTING = ContainerLife(Spec(), "starting", 0)
 DONE = ContainerLife(Spec(), "terminated", 0, exit_code=0, ended_monotonic_ns=NOW_NS)
-FAILED = replace(DONE, exit_code=1)
-BACKING_OFF = replace(FAILED, run=1, back_off=10)
-DUE = replace(BACKING_OFF, ended_monotonic_ns=NOW_NS - 10 * 10**9)
+FAILED = DONE._replace(exit_code=1)
+BACKING_OFF = FAILED._replace(run=1, back_off=10)
+DUE = BACKING_OFF._replace(ended_monotonic_ns=NOW_NS - 10 * 10**9)
 
 
 def at(time_ns: int) -> At:
@@ -76,7 +76,7 @@ def test_a_run_remembers_the_one_before_it() -> None:
 def test_an_attempt_that_never_was_is_no_last_run() -> None:
     """As an agent that died between the record and the fork leaves it."""
     second = runs.begun(runs.ended(runs.begun(ContainerLife(REGULAR), at(1)), at(2), 1), at(3))
-    again = runs.begun(replace(second, state="waiting", run=0), at(4))
+    again = runs.begun(second._replace(state="waiting", run=0), at(4))
     assert (again.run, again.last) == (1, FinishedRun(0, 1, "Error", "", None, 2))
 
 
@@ -184,20 +184,20 @@ def test_without_a_startup_probe_a_program_that_runs_has_started(kind: ProbeKind
 
 def test_a_start_that_is_cancelled_was_never_tried() -> None:
     ended = runs.ended(runs.running(runs.begun(ContainerLife(REGULAR), at(1)), at(2)), at(3), 4)
-    assert runs.cancelled(runs.begun(ended, at(4))) == replace(ended, has_processes=True)
+    assert runs.cancelled(runs.begun(ended, at(4))) == ended._replace(has_processes=True)
 
 
 def regular(name: str, life: ContainerLife, *, has_processes: bool | None = None) -> ContainerLife:
     alive = life.state in ("running", "starting") if has_processes is None else has_processes
-    return replace(life, rules=Spec(name), has_processes=alive)
+    return life._replace(rules=Spec(name), has_processes=alive)
 
 
 def init(name: str, life: ContainerLife) -> ContainerLife:
-    return replace(regular(name, life), rules=Spec(name, is_init=True))
+    return regular(name, life)._replace(rules=Spec(name, is_init=True))
 
 
 def sidecar(name: str, life: ContainerLife) -> ContainerLife:
-    return replace(regular(name, life), rules=Spec(name, is_init=True, is_sidecar=True))
+    return regular(name, life)._replace(rules=Spec(name, is_init=True, is_sidecar=True))
 
 
 A_NEW = regular("a", NEW)

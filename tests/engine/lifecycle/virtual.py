@@ -340,8 +340,7 @@ class World:
 def saved_part(life: PodLife) -> PodLife:
     """What a record keeps of a life."""
     containers = tuple(
-        replace(
-            each,
+        each._replace(
             has_processes=False,
             is_ready=False,
             is_hook_running=False,
@@ -355,8 +354,7 @@ def saved_part(life: PodLife) -> PodLife:
         )
         for each in life.containers
     )
-    return replace(
-        life,
+    return life._replace(
         containers=containers,
         set_up="waiting",
         trouble=None,

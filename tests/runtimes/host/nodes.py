@@ -101,7 +101,7 @@ def running(place: Place, program: str) -> Iterator[int]:
         try:
             os.dup2(parent_end, 1)
             os.setsid()
-            enter(tuple(map(str, place.door.entrances)), place.door.oom_score_adj)
+            enter(place.door.entrances, place.door.oom_score_adj)
             environment = {"PATH": os.environ["PATH"], **place.environment}
             os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", program], environment)
         finally:

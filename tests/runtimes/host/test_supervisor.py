@@ -440,7 +440,8 @@ def test_an_eviction_that_had_begun_is_finished_and_handed_over(tmp_path: Path) 
         assert not scene.said(events.PodCleanedUp)
         scene.supervisor.told("uid-a")
         assert scene.supervisor.endings() == []
-        await until(lambda: not scene.files.load().records[0].ending.is_untold)  # type: ignore[union-attr]
+        await scene.files.settle()
+        assert not scene.files.load().records[0].ending.is_untold  # type: ignore[union-attr]
 
     twice(tmp_path, before, after)
 
@@ -638,6 +639,34 @@ def test_a_damaged_record_costs_no_pod_its_life(tmp_path: Path) -> None:
         assert all(str(scene.settings.records_dir) in why for why in said)
         await scene.supervisor.evict(eviction(wanted["p0"].pod))
         assert scene.status("p0").reason == "Evicted"
+
+    twice(tmp_path, before, after, between)
+
+
+def test_an_order_that_meets_a_pod_which_is_being_found_again_is_carried_out(tmp_path: Path) -> None:
+    """Its containers are looked for a few at a time, and until all are found nothing is known of them."""
+    wanted = manifest(*(container(SLEEPS, f"c{number}") for number in range(9)), terminationGracePeriodSeconds=1)
+    pids = list[int]()
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(wanted)
+        await until(lambda: len(scene.said(events.ContainerStarted)) == 9)
+        pids.extend(scene.pid(f"c{number}") for number in range(9))
+
+    def between(made: Node) -> None:
+        (made.settings.records_dir / f"{wanted.pod.uid}.json").unlink()
+
+    async def after(scene: Scene) -> None:
+        starting = asyncio.ensure_future(scene.supervisor.start(wanted))
+        while not scene.supervisor.statuses():
+            await asyncio.sleep(0)
+        worker = scene.supervisor.end(eviction(wanted.pod, 1))
+        assert worker.life.ending is None
+        await starting
+        await worker.cleaned
+        assert scene.status().reason == "Evicted"
+        assert not any(map(is_alive, pids))
+        assert not scene.said(events.ContainerStarted)
 
     twice(tmp_path, before, after, between)
 

@@ -8,7 +8,6 @@ it ended, or that its program started.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +106,11 @@ def _after_the_agent(record: PodRecord, before: PodLife) -> PodLife:
     # Without a back-off for what ended meanwhile: no agent is there to start it again.
     ended = {each.name for each in before.containers if each.state != "terminated"}
     containers = (
-        replace(each, back_off=0) if each.state == "terminated" and each.name in ended else each
+        each._replace(back_off=0) if each.state == "terminated" and each.name in ended else each
         for each in life.containers
     )
     # Nor does the passing of time end what runs.
-    return replace(life, containers=tuple(containers), ending=before.ending, verdict=before.verdict)
+    return life._replace(containers=tuple(containers), ending=before.ending, verdict=before.verdict)
 
 
 def _lives(container: ContainerRecord) -> bool:

@@ -5,7 +5,6 @@ No effect names a process id, a path or another detail of a runtime. A runtime a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from jettison.engine.lifecycle.facts import LifeFact
@@ -13,9 +12,10 @@ from jettison.engine.lifecycle.rules import HookKind, Moment, ProbeKind
 from jettison.engine.lifecycle.state import ContainerLife, PodLife
 from jettison.values import frozen
 
-MOST_AT_ONCE = 4
+MOST_AT_ONCE, MOST_OF_A_CROWD = 4, 2
 """For how many containers or probes one event may have something done: each takes a runtime up to 0.1 ms, and its loop
-guards a node. What is left is done with the next event, which then is due at once."""
+guards a node. What is left is done with the next event, which then is due at once. Most pods have four containers at
+most, and for those that is all in one; of a larger pod, where the rules alone take longer, it is done for two."""
 
 
 @frozen
@@ -160,7 +160,7 @@ class Turn:
         self.effects: list[Effect] = []
         # Something is due and was not done, because one event may not bring more.
         self.is_cut = False
-        self._left = MOST_AT_ONCE
+        self._left = MOST_AT_ONCE if len(life.containers) <= MOST_AT_ONCE else MOST_OF_A_CROWD
 
     @property
     def now_ns(self) -> int:
@@ -189,17 +189,20 @@ class Turn:
 
     def change(self, **fields: Any) -> None:
         """Of the pod."""
-        self.life = replace(self.life, **fields)
+        self.life = self.life._replace(**fields)
 
     def container(self, name: str) -> ContainerLife | None:
         """As it is by now; None when the pod has none of this name."""
-        return next((each for each in self.life.containers if each.name == name), None)
+        for each in self.life.containers:
+            if each.rules.name == name:
+                return each
+        return None
 
     def put(self, container: ContainerLife) -> None:
         """In the place of what it was."""
         name = container.name
-        containers = tuple([container if each.name == name else each for each in self.life.containers])
-        self.life = replace(self.life, containers=containers)
+        containers = tuple([container if each.rules.name == name else each for each in self.life.containers])
+        self.life = self.life._replace(containers=containers)
 
     def whole(self) -> list[Effect]:
         """All effects. Up to the next signal one record is enough, and that is the last one: what is about to be done

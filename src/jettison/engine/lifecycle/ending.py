@@ -24,7 +24,7 @@ from jettison.engine.lifecycle.effects import (
 from jettison.engine.lifecycle.events import HookDone, ToldToEnd
 from jettison.engine.lifecycle.facts import ContainerStopping, DeadlineExceeded, HookFailed, PodCleanedUp
 from jettison.engine.lifecycle.rules import SECOND_NS, HookKind, ProbeKind
-from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Probing, Verdict
+from jettison.engine.lifecycle.state import ContainerLife, Ending, PodLife, Verdict
 from jettison.engine.node import wording
 from jettison.engine.node.evictions import RUNTIME_MINIMUM, effective_grace
 from jettison.engine.pods.pod import FAILED
@@ -210,11 +210,9 @@ def _is_evicted(life: PodLife) -> bool:
 
 def drop_probes(turn: Turn, container: str, kinds: tuple[ProbeKind, ...]) -> None:
     """Ask no more of these, and do not wait for answers."""
-    dropped, kept = list[Probing](), list[Probing]()
-    for each in turn.life.probes:
-        (dropped if each.container == container and each.kind in kinds else kept).append(each)
+    dropped = [each for each in turn.life.probes if each.container == container and each.kind in kinds]
     if dropped:
-        turn.change(probes=tuple(kept))
+        turn.change(probes=tuple([each for each in turn.life.probes if each not in dropped]))
         turn.do(*(StopProbing(container, each.kind) for each in dropped if each.is_asked))
 
 
@@ -235,8 +233,7 @@ def stop(turn: Turn, name: str, until_ns: int, since_ns: int | None = None) -> N
     if is_new and container.rules.pre_stop is None:
         _tell(turn, container, until_ns, turn.now_ns if since_ns is None else min(since_ns, turn.now_ns))
     else:
-        after = replace(
-            container,
+        after = container._replace(
             until_monotonic_ns=until_ns,
             kill_monotonic_ns=container.kill_monotonic_ns
             if told_ns is None
@@ -259,8 +256,7 @@ def _cancel_post_start(turn: Turn, container: ContainerLife) -> None:
 def _tell(turn: Turn, container: ContainerLife, until_ns: int, told_ns: int) -> None:
     turn.do(Signal(container.name))
     turn.put(
-        replace(
-            container,
+        container._replace(
             until_monotonic_ns=until_ns,
             told_monotonic_ns=told_ns,
             kill_monotonic_ns=_kill_ns(container, until_ns, told_ns),
@@ -299,8 +295,7 @@ def kill(turn: Turn, name: str) -> None:
         turn.do(CancelHook(name))
     turn.do(Kill(name))
     turn.put(
-        replace(
-            container,
+        container._replace(
             until_monotonic_ns=turn.now_ns,
             kill_monotonic_ns=turn.now_ns + KILL_AGAIN_NS,
             is_hook_running=False,
@@ -312,8 +307,10 @@ def kill(turn: Turn, name: str) -> None:
 def pass_time(turn: Turn) -> None:
     """Containers that were not told yet; hooks and containers whose time is up."""
     _tell_the_untold(turn)
+    if turn.life.ending is None:
+        _stop_the_doomed(turn)
     for each in turn.life.containers:
-        due_at_ns = due_ns(each)
+        due_at_ns = None if each.until_monotonic_ns is None else due_ns(each)
         if due_at_ns is None or due_at_ns > turn.now_ns:
             continue
         if not turn.may_act():
@@ -325,11 +322,26 @@ def pass_time(turn: Turn) -> None:
             _tell(turn, each, due_at_ns, turn.now_ns)
         else:
             turn.do(Kill(each.name))
-            turn.put(replace(each, kill_monotonic_ns=turn.now_ns + KILL_AGAIN_NS))
+            turn.put(each._replace(kill_monotonic_ns=turn.now_ns + KILL_AGAIN_NS))
+
+
+def _stop_the_doomed(turn: Turn) -> None:
+    """A probe had failed, and an agent died while it stopped the container: the time for that has begun already."""
+    for each in turn.life.containers:
+        if not each.is_doomed or not each.is_running or each.is_hook_running or each.kill_monotonic_ns is not None:
+            continue
+        if not turn.may_act():
+            return
+        own_ns = turn.life.rules.grace_seconds * SECOND_NS
+        until_ns = each.until_monotonic_ns
+        if until_ns is None:
+            # An older version of this program has written no end.
+            until_ns = (turn.now_ns if each.told_monotonic_ns is None else each.told_monotonic_ns) + own_ns
+        stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
 
 
 def due_ns(container: ContainerLife) -> int | None:
-    """When `pass_time` has something to do."""
+    """When `pass_time` has something to do with one that is being stopped."""
     if not container.is_running:
         return None
     return container.until_monotonic_ns if container.is_hook_running else container.kill_monotonic_ns

@@ -54,23 +54,21 @@ def _found(turn: Turn, event: ev.Found) -> None:
     """Go on where an agent that died has left off."""
     if turn.life.is_cleaned:
         return
-    before = turn.life.containers
-    said = []
-    for found in event.containers:
-        container = turn.container(found.name)
-        if container is None:
-            continue
-        after = runs.found_again(
-            container, turn.now, is_running=found.is_running, was_born=found.was_born, pauses=turn.life.pauses
-        )
-        is_changed = after is not container
-        after = replace(after, has_processes=found.is_running or found.has_remains)
-        turn.put(after)
-        if found.is_running:
-            turn.put(probing.begin(turn, after))
-        elif is_changed and after.state == "terminated":
-            said.append(after)
-    if any(_is_other_to_save(*each) for each in zip(before, turn.life.containers, strict=True)):
+    before, pauses = turn.life.containers, turn.life.pauses
+    by_name = {each.name: each for each in event.containers}
+    containers, said = list[ContainerLife](), list[ContainerLife]()
+    for container in before:
+        found, after = by_name.get(container.name), container
+        if found is not None:
+            is_running, was_born = found.is_running, found.was_born
+            after = runs.found_again(container, turn.now, is_running=is_running, was_born=was_born, pauses=pauses)
+            is_ended = after is not container and after.state == "terminated"
+            after = after._replace(has_processes=is_running or found.has_remains)
+            said += [after] if is_ended and not is_running else []
+            after = probing.begin(turn, after) if is_running else after
+        containers.append(after)
+    turn.change(containers=tuple(containers))
+    if any(_is_other_to_save(*each) for each in zip(before, containers, strict=True)):
         turn.save()
     for each in said:
         _say_finished(turn, each)
@@ -80,24 +78,11 @@ def _found(turn: Turn, event: ev.Found) -> None:
     elif turn.life.ending is not None:
         ending.go_on(turn)
     else:
-        _stop_the_doomed(turn)
         _set_up(turn)
 
 
 def _is_other_to_save(before: ContainerLife, after: ContainerLife) -> bool:
     return (before.state, before.run) != (after.state, after.run)
-
-
-def _stop_the_doomed(turn: Turn) -> None:
-    """A probe had failed, and an agent died while it stopped the container: the time for that has begun already."""
-    for each in turn.life.containers:
-        if each.is_doomed and each.is_running:
-            own_ns = turn.life.rules.grace_seconds * SECOND_NS
-            until_ns = each.until_monotonic_ns
-            if until_ns is None:
-                # An older version of this program has written no end.
-                until_ns = (turn.now_ns if each.told_monotonic_ns is None else each.told_monotonic_ns) + own_ns
-            ending.stop(turn, each.name, min(until_ns, turn.now_ns + own_ns))
 
 
 def _added(turn: Turn, event: ev.Added) -> None:
@@ -222,7 +207,7 @@ def _say_finished(turn: Turn, each: ContainerLife) -> None:
 def _removed(turn: Turn, event: ev.Removed) -> None:
     container = turn.container(event.container)
     if container is not None:
-        turn.put(replace(container, has_processes=False))
+        turn.put(container._replace(has_processes=False))
 
 
 def _hook_done(turn: Turn, event: ev.HookDone) -> None:
@@ -239,7 +224,7 @@ def _hook_done(turn: Turn, event: ev.HookDone) -> None:
     # It is ended as by a probe that fails, and its restart policy says what follows.
     turn.say(HookFailed(turn.life.pod, container.name, event.kind.value, event.why))
     until_ns = turn.now_ns + turn.life.rules.grace_seconds * SECOND_NS
-    turn.put(replace(container, is_post_start_running=False, is_doomed=True, until_monotonic_ns=until_ns))
+    turn.put(container._replace(is_post_start_running=False, is_doomed=True, until_monotonic_ns=until_ns))
     turn.save()
     ending.stop(turn, container.name, until_ns)
 
@@ -311,8 +296,9 @@ def _settle(turn: Turn) -> None:
 
 def _start_next(turn: Turn) -> None:
     life = turn.life
-    if any(each.state == "starting" or each.is_post_start_running for each in (*life.inits, *life.regulars)):
-        return
+    for each in life.containers:
+        if (each.state == "starting" or each.is_post_start_running) and not each.rules.is_ephemeral:
+            return
     next_ = plan(life.rules.restart_policy, life.inits, life.regulars, turn.now_ns, was_initialized=life.is_initialized)
     if next_.is_initialized and not life.is_initialized:
         turn.change(is_initialized=True)
@@ -321,8 +307,8 @@ def _start_next(turn: Turn) -> None:
         ending.end_by_itself(turn)
         return
     for each in life.containers:
-        if each.name in next_.waiting and not each.is_back_off_said and turn.may_act():
-            turn.put(replace(each, is_back_off_said=True))
+        if not each.is_back_off_said and each.name in next_.waiting and turn.may_act():
+            turn.put(each._replace(is_back_off_said=True))
             turn.say(ContainerBackOff(life.pod, each.name, each.back_off))
     starting = turn.container(next_.start[0]) if next_.start else None
     if starting is not None:
@@ -340,11 +326,12 @@ def _due_ns(life: PodLife, now_ns: int) -> int | None:
     """When something is due that no other event will bring."""
     if life.verdict is not None:
         return None
-    due = [life.set_up_again_ns, ending.deadline_ns(life), *(ending.due_ns(each) for each in life.containers)]
+    due = [life.set_up_again_ns, ending.deadline_ns(life)]
+    due += [ending.due_ns(each) for each in life.containers if each.until_monotonic_ns is not None]
     due += [each.due_monotonic_ns for each in life.probes if not each.is_asked]
     if life.ending is None and life.set_up == "done":
         # One that is due already waits for another one to have started, which is an event.
-        back_offs = (runs.due_ns(each, now_ns) for each in life.containers if each.is_back_off_said)
-        attempts = (each.start_again_ns for each in life.containers if each.start_again_ns is not None)
-        due += [each for each in (*back_offs, *attempts) if each > now_ns]
-    return min((each for each in due if each is not None), default=None)
+        later = [runs.due_ns(each, now_ns) for each in life.containers if each.is_back_off_said]
+        later += [each.start_again_ns for each in life.containers if each.start_again_ns is not None]
+        due += [each for each in later if each > now_ns]
+    return min([each for each in due if each is not None], default=None)

@@ -7,8 +7,6 @@ succeeded. A container that is being stopped is asked only whether it is ready.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jettison.engine.lifecycle import ending
 from jettison.engine.lifecycle.effects import Probe, Turn
 from jettison.engine.lifecycle.events import ProbeAnswered
@@ -23,7 +21,7 @@ def begin(turn: Turn, container: ContainerLife) -> ContainerLife:
     """Its program runs; returns the container as ready as it is without having been asked."""
     kinds = _AFTER_STARTUP if container.is_started else (ProbeKind.STARTUP,)
     if container.is_started:
-        container = replace(container, is_ready=probe_of(container.rules, ProbeKind.READINESS) is None)
+        container = container._replace(is_ready=probe_of(container.rules, ProbeKind.READINESS) is None)
     begun_ns = turn.now_ns if container.begun_monotonic_ns is None else container.begun_monotonic_ns
     found = [rules for kind in kinds if (rules := probe_of(container.rules, kind)) is not None]
     if found:
@@ -42,38 +40,47 @@ def end(turn: Turn, container: str) -> None:
 
 def ask_what_is_due(turn: Turn) -> None:
     """The probes whose time has come, the longest due first."""
-    due = [each for each in turn.life.probes if not each.is_asked and each.due_monotonic_ns <= turn.now_ns]
-    if not due:
-        return
-    asked = [each for each in sorted(due, key=lambda each: each.due_monotonic_ns) if turn.may_act()]
-    turn.do(*(Probe(each.container, each.run, each.kind) for each in asked))
-    new = {(each.container, each.kind): replace(each, is_asked=True) for each in asked}
-    turn.change(probes=tuple([new.get((each.container, each.kind), each) for each in turn.life.probes]))
+    now_ns, after = turn.now_ns, list(turn.life.probes)
+    due = [
+        (each.due_monotonic_ns, index)
+        for index, each in enumerate(after)
+        if not each.is_asked and each.due_monotonic_ns <= now_ns
+    ]
+    for _, index in sorted(due):
+        if not turn.may_act():
+            break
+        each = after[index]
+        turn.do(Probe(each.container, each.run, each.kind))
+        after[index] = each._replace(is_asked=True)
+    if due:
+        turn.change(probes=tuple(after))
 
 
 def answered(turn: Turn, event: ProbeAnswered) -> None:
     """Count the answer. The answer of a probe that has ended is ignored."""
-    found = next((each for each in turn.life.probes if _is_about(each, event)), None)
+    found = _asked(turn.life.probes, event)
     container = turn.container(event.container)
     if found is None or container is None:
         return
     due_ns = max(found.due_monotonic_ns + found.rules.period * SECOND_NS, turn.now_ns)
-    after = replace(found, is_asked=False, due_monotonic_ns=due_ns)
-    is_news = False
+    is_news, streak, latest, verdict = False, found.streak, found.latest, found.verdict
     if event.is_well is not None:
-        count = found.count + 1 if event.is_well is found.latest else 1
-        needed = found.rules.successes if event.is_well else found.rules.failures
-        is_news = count >= needed and event.is_well is not found.verdict
-        verdict = event.is_well if is_news else found.verdict
-        after = replace(after, count=count, latest=event.is_well, verdict=verdict)
-    turn.change(probes=tuple(after if each is found else each for each in turn.life.probes))
+        streak, latest = streak + 1 if event.is_well is latest else 1, event.is_well
+        needed = found.rules.successes if latest else found.rules.failures
+        is_news = streak >= needed and latest is not verdict
+        verdict = latest if is_news else verdict
+    after = Probing(found.container, found.run, found.rules, due_ns, False, streak, latest, verdict)
+    turn.change(probes=tuple([after if each is found else each for each in turn.life.probes]))
     if is_news:
         _decided(turn, container, after, event.why)
 
 
-def _is_about(each: Probing, event: ProbeAnswered) -> bool:
-    is_same = (each.container, each.run, each.kind) == (event.container, event.run, event.kind)
-    return is_same and each.is_asked
+def _asked(probes: tuple[Probing, ...], event: ProbeAnswered) -> Probing | None:
+    """The one that waits for this answer."""
+    for each in probes:
+        if each.container == event.container and each.kind is event.kind and each.run == event.run and each.is_asked:
+            return each
+    return None
 
 
 def _decided(turn: Turn, container: ContainerLife, probing: Probing, why: str) -> None:
@@ -81,14 +88,14 @@ def _decided(turn: Turn, container: ContainerLife, probing: Probing, why: str) -
     if not is_well:
         turn.say(ProbeFailed(turn.life.pod, container.name, kind.value, why))
     if kind is ProbeKind.READINESS:
-        turn.put(replace(container, is_ready=is_well))
+        turn.put(container._replace(is_ready=is_well))
     elif not is_well:
         grace = turn.life.rules.grace_seconds if probing.rules.grace is None else probing.rules.grace
         until_ns = turn.now_ns + grace * SECOND_NS
-        turn.put(replace(container, is_doomed=True, until_monotonic_ns=until_ns))
+        turn.put(container._replace(is_doomed=True, until_monotonic_ns=until_ns))
         turn.save()
         ending.stop(turn, container.name, until_ns)
     elif kind is ProbeKind.STARTUP:
         end(turn, container.name)
-        turn.put(begin(turn, replace(container, is_started=True)))
+        turn.put(begin(turn, container._replace(is_started=True)))
         turn.save()

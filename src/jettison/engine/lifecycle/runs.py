@@ -8,7 +8,6 @@ have ended for good, so has the pod. Ephemeral containers run beside all of thes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from jettison.engine.lifecycle.facts import NOT_STARTED
 from jettison.engine.lifecycle.rules import PAUSES, SECOND_NS, Moment, Pauses, ProbeKind, RestartPolicy, probe_of
@@ -58,8 +57,7 @@ def running(container: ContainerLife, now: Moment) -> ContainerLife:
     """
     has_hook = container.rules.post_start is not None
     is_started = not has_hook and probe_of(container.rules, ProbeKind.STARTUP) is None
-    return replace(
-        container,
+    return container._replace(
         state="running",
         started_ns=now.wall_ns,
         is_started=is_started,
@@ -74,12 +72,12 @@ def after_post_start(container: ContainerLife) -> ContainerLife:
     is_started = container.is_started or probe_of(container.rules, ProbeKind.STARTUP) is None
     if is_started is container.is_started and not container.is_post_start_running:
         return container
-    return replace(container, is_post_start_running=False, is_started=is_started)
+    return container._replace(is_post_start_running=False, is_started=is_started)
 
 
 def cancelled(container: ContainerLife) -> ContainerLife:
     """As if the start had never been tried, but for what has to be removed."""
-    return replace(container.before or ContainerLife(container.rules), has_processes=True)
+    return (container.before or ContainerLife(container.rules))._replace(has_processes=True)
 
 
 def hindered(container: ContainerLife, now: Moment, trouble: Trouble, pauses: Pauses) -> tuple[ContainerLife, float]:
@@ -87,7 +85,7 @@ def hindered(container: ContainerLife, now: Moment, trouble: Trouble, pauses: Pa
     before = cancelled(container)
     pause, longer = next_pauses(before.start_pause, trouble, pauses)
     again_ns = now.monotonic_ns + round(pause * SECOND_NS)
-    return replace(before, trouble=trouble, start_pause=longer, start_again_ns=again_ns), pause
+    return before._replace(trouble=trouble, start_pause=longer, start_again_ns=again_ns), pause
 
 
 def next_pauses(last: float, trouble: Trouble, pauses: Pauses) -> tuple[float, float]:
@@ -125,7 +123,7 @@ def found_again(
         return after_post_start(container if container.state == "running" else running(container, now))
     if container.state == "starting" and not was_born:
         # No foreign program has run: the number of the run is free again.
-        return replace(container, state="waiting", run=container.run - 1)
+        return container._replace(state="waiting", run=container.run - 1)
     return ended(container, now, None, pauses=pauses) if container.state in ("starting", "running") else container
 
 
@@ -137,8 +135,7 @@ def not_started(container: ContainerLife, now: Moment, why: str, pauses: Pauses 
 def _terminated(
     container: ContainerLife, now: Moment, pauses: Pauses, exit_code: int, reason: str, message: str = ""
 ) -> ContainerLife:
-    return replace(
-        container,
+    return container._replace(
         state="terminated",
         finished_ns=now.wall_ns,
         ended_monotonic_ns=now.monotonic_ns,

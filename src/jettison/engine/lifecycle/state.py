@@ -5,13 +5,15 @@ last one died. Those below the mark are known only to a running agent; `Found` m
 
 Times ending in `monotonic_ns` are for measuring: a clock that is set makes no back-off shorter and no grace period
 longer. `started_ns` and `finished_ns` are the wall clock's, for display.
+
+What changes with every event is a named tuple: to make one with another field takes a fifth of the time of a frozen
+class, and an event of a pod with 32 containers makes some ten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jettison.engine.lifecycle.rules import (
     PAUSES,
@@ -43,8 +45,7 @@ class FinishedRun:
     finished_ns: int | None = None
 
 
-@frozen
-class ContainerLife:
+class ContainerLife(NamedTuple):
     """One container and its latest run."""
 
     rules: ContainerRules
@@ -112,8 +113,7 @@ class ContainerLife:
         return self.state == "terminated" and self.exit_code == 0
 
 
-@frozen
-class Probing:
+class Probing(NamedTuple):
     """One probe of a running container. An answer counts only for the run that was asked."""
 
     container: str
@@ -122,7 +122,7 @@ class Probing:
     due_monotonic_ns: int
     is_asked: bool = False
     # How many answers in a row were like the latest one.
-    count: int = 0
+    streak: int = 0
     latest: bool | None = None
     verdict: bool | None = None
 
@@ -181,8 +181,7 @@ class Trouble:
     is_refusal: bool = False
 
 
-@frozen
-class PodLife:
+class PodLife(NamedTuple):
     """One pod."""
 
     pod: Pod
@@ -220,7 +219,7 @@ class PodLife:
     @property
     def regulars(self) -> list[ContainerLife]:
         """The containers that the pod is about."""
-        return [each for each in self.containers if each.is_regular]
+        return [each for each in self.containers if not (each.rules.is_init or each.rules.is_ephemeral)]
 
     @property
     def ephemerals(self) -> list[ContainerLife]:
@@ -262,6 +261,6 @@ def new_containers(rules: PodRules, known: Iterable[ContainerLife] = ()) -> tupl
     """One for each container of the rules, with what is known of it."""
     by_name = {each.name: each for each in known if each.run >= 0}
     return tuple(
-        replace(by_name[each.name], rules=each) if each.name in by_name else ContainerLife(each)
+        by_name[each.name]._replace(rules=each) if each.name in by_name else ContainerLife(each)
         for each in every_container(rules)
     )

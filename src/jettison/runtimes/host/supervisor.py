@@ -108,7 +108,7 @@ class Supervisor:
         ours = {record.uid for record in loaded.records if record.boot_id == self._boot_id}
         for uid, entry in list(self._pods.items()):
             if isinstance(entry, PodWorker):
-                entry.adopt(is_same_boot=uid in ours)
+                await entry.adopt(is_same_boot=uid in ours)
                 if entry.life.is_unwanted:
                     self._forget_soon(uid, entry)
         if self._services.boxes is not None:
@@ -153,7 +153,8 @@ class Supervisor:
         if lost is not None and (isinstance(spec, Refusal) or spec.is_boxed):
             await self._services.vacate(lost, partial(events.KillFailed, manifest.pod, ""))
         elif lost is not None and isinstance(spec, PodSpec):
-            record = _recovered(record, PodDirectories(self._services, manifest.pod), spec)
+            directories = PodDirectories(self._services, manifest.pod)
+            record = await self._services.apart(lost, partial(_recovered, record, directories, spec))
         try:
             await self._services.files.save(record).done()
         except ManifestError as error:
@@ -164,7 +165,7 @@ class Supervisor:
         worker = self._worker(manifest, spec, record)
         self._pods[uid] = worker
         if record.containers:
-            worker.adopt(is_same_boot=True)
+            await worker.adopt(is_same_boot=True)
         else:
             worker.start()
         # To pull an image may take minutes, and the pods after this one need not wait for that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -11,37 +11,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jettison.clock import Instant
-from jettison.engine.lifecycle.state import Verdict
+from jettison.engine.lifecycle.state import PodLife, Verdict
 from jettison.engine.node.evictions import PodCondition
+from jettison.errors import ManifestError
 from jettison.runtimes.host.pods.records import (
+    BoxRecord,
     ContainerRecord,
     EndingRecord,
     PodRecord,
+    PodRecorder,
     RunRecord,
+    encode,
     in_this_boot,
     life_of,
-    record_of,
-    written_once,
 )
 from jettison.runtimes.linux.proc import boot_id
 from jettison.runtimes.machine.order_records import OrderRecord
 from tests.builders import pod as make_pod
 from tests.engine.lifecycle.strategies import orders, worlds
-from tests.engine.lifecycle.virtual import World, saved_part
+from tests.engine.lifecycle.virtual import PodSpec, Program, Spec, World, saved_part
 from tests.runtimes.host.scenes import container, document, eviction
+
+NO_LIFE = PodLife(make_pod("a"), PodSpec(()), ())
+
+
+class Running(NamedTuple):
+    """A container whose main process is this one."""
+
+    identity: tuple[int, int]
+    box: BoxRecord | None = None
 
 
 @pytest.mark.parametrize("length", [10, 100_000])
 def test_a_document_that_is_written_once_is_read_back(length: int) -> None:
     record = PodRecord("uid", document(container(["sleep", "1"], env=[{"name": "ä", "value": "x" * length}])))
-    kept = written_once(record)
+    kept = PodRecorder(record).record(NO_LIFE, {})
     assert isinstance(kept.document, msgspec.Raw) is (length > 10)
-    assert msgspec.json.decode(msgspec.json.encode(kept), type=PodRecord) == record
+    assert msgspec.json.decode(encode(kept, "uid"), type=PodRecord) == record
 
 
-def test_a_document_that_cannot_be_written_is_left_as_it_is() -> None:
-    record = PodRecord("uid", {"x": chr(0xD800)})
-    assert written_once(record) is record
+def test_a_document_that_cannot_be_written_is_refused_when_it_is_to_be() -> None:
+    record = PodRecorder(PodRecord("uid", {"x": chr(0xD800)})).record(NO_LIFE, {})
+    with pytest.raises(ManifestError, match="pod `uid` cannot be written as JSON"):
+        encode(record, "uid")
 
 
 def test_everything_survives_being_written() -> None:
@@ -78,7 +90,8 @@ def test_a_life_survives_being_written(world: World, before: int, order: dict[st
     world.pass_seconds(after)
     life = world.life
     identities = {each.name: (number + 1, 7) for number, each in enumerate(life.containers) if each.is_running}
-    written = msgspec.json.encode(record_of(PodRecord(life.pod.uid, {}), life, identities))
+    held = {name: Running(identity) for name, identity in identities.items()}
+    written = encode(PodRecorder(PodRecord(life.pod.uid, {})).record(life, held), life.pod.uid)
     record = msgspec.json.decode(written, type=PodRecord)
     found = life_of(record, life.pod, life.rules)
     expected = saved_part(life)
@@ -87,9 +100,29 @@ def test_a_life_survives_being_written(world: World, before: int, order: dict[st
         ending = expected.ending
         ordered = None if ending.order is None else replace(ending.order, is_at_once=ending.is_at_once)
         ending = replace(ending, order=ordered, ordered_monotonic_ns=ending.began_monotonic_ns)
-        expected = replace(expected, ending=ending)
+        expected = expected._replace(ending=ending)
     assert found == expected
     assert {each.name: each.identity for each in record.containers if each.identity is not None} == identities
+
+
+def test_what_is_kept_of_a_crowd_is_what_would_be_written_anew() -> None:
+    """At each step of 32 containers that start, crash, start again and are evicted, with processes and without."""
+    specs = tuple(Spec(f"c{number}") for number in range(32))
+    programs = {each.name: Program(lasts=5 + number % 3, code=1) for number, each in enumerate(specs)}
+    world = World(PodSpec(specs), programs)
+    first = PodRecord(world.life.pod.uid, {"kind": "Pod"})
+    recorder = PodRecorder(first)
+    world.ask()
+    texts = set[bytes]()
+    for second in range(40):
+        if second == 30:
+            world.end(order=eviction(world.life.pod, 5))
+        world.pass_seconds(1)
+        held = {each.name: Running((7, each.run + 1)) for each in world.life.containers if each.is_running}
+        text = encode(recorder.record(world.life, held, ("10.0.0.1",)), "uid")
+        assert text == encode(PodRecorder(first).record(world.life, held, ("10.0.0.1",)), "uid")
+        texts.add(text)
+    assert len(texts) > 10
 
 
 def test_a_record_from_before_last_runs_were_kept_is_still_one() -> None:

@@ -207,7 +207,7 @@ def test_a_cgroup_may_vanish_while_its_tree_is_walked(make_cgroup: MakeCgroup) -
 @live
 def test_an_entrance_takes_a_process_in_before_it_runs(make_cgroup: MakeCgroup, spawn: Spawn) -> None:
     cgroup = make_cgroup()
-    paths = [str(path) for path in cgroup.entrances]
+    paths = list(cgroup.entrances)
     process = spawn(
         f"for p in {paths!r}: open(p, 'w').write('0')\nprint('in', flush=True)\nimport time; time.sleep(60)"
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jettison.engine.pods.oom_scores import oom_score, oom_score_adjustments
@@ -40,7 +39,7 @@ Kill = Callable[[], Awaitable[frozenset[int]]]
 class Door(NamedTuple):
     """Files into which a new process writes to move itself in, and how much the kernel's OOM killer is to like it."""
 
-    entrances: tuple[Path, ...]
+    entrances: tuple[str, ...]
     oom_score_adj: int | None
 
 
@@ -212,7 +211,7 @@ class CgroupPlace:
     @property
     def door(self) -> Door:
         """One file to write to in each hierarchy."""
-        return Door(tuple(self.cgroup.entrances), self._oom_score_adj)
+        return Door(self.cgroup.entrances, self._oom_score_adj)
 
     def lead(self, pid: int, *, is_copy: bool = False) -> None:  # noqa: ARG002
         """The kernel keeps the list; but from now on there is something that it could kill."""

@@ -180,7 +180,7 @@ class BoxLauncher:
         if not pid or pid not in self.place.processes():
             return None
         found = read_process(pid)
-        return None if found is None else processes.adopt(pid, found.start_ticks)
+        return None if found is None else processes.adopt(pid, found.start_ticks, self._directories.services.turns.soon)
 
     async def run(self, command: tuple[str, ...], run: int, seconds: int | None) -> int | None:  # noqa: ARG002
         """A command inside the running container, as probes and hooks are; its exit code."""

@@ -118,7 +118,7 @@ class Container:
     def find(self, *, is_same_boot: bool) -> FoundContainer:
         """What is left of it after the death of the agent that started it. Process ids mean nothing in another boot."""
         if is_same_boot and self.identity is not None:
-            self.process = processes.adopt(*self.identity)
+            self.process = processes.adopt(*self.identity, self._directories.services.turns.soon)
         if is_same_boot and self.process is None:
             self.process = self._launcher.find()
         if self.process is not None and self.process.pid:

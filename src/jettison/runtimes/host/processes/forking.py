@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from jettison.errors import StartError
@@ -39,6 +40,9 @@ class _Here:
 
     async def turn(self) -> None:
         return
+
+    def soon(self, step: Callable[[], None]) -> None:
+        step()
 
 
 HERE = _Here()

@@ -106,7 +106,7 @@ def order_of(launch: Launch, door: Door) -> StartOrder:
         "inside": launch.inside,
         # Its parent, where it is not to outlive that one.
         "caller": os.getpid() if launch.ends_with_caller else 0,
-        "entrances": tuple(map(str, door.entrances)),
+        "entrances": door.entrances,
         "oom_score_adj": door.oom_score_adj,
     }
     data = marshal.dumps(content)

@@ -54,23 +54,27 @@ _AWAITED: set[int] = set()
 Identity = tuple[int, int]
 """A process for as long as the machine runs: its number and the clock tick of its birth."""
 
+Soon = Callable[[Callable[[], None]], object]
+"""Has a step called by the loop, at once or when it is its turn."""
+
 
 class Process:
     """A process that is held by a descriptor, so that no other process is hit when its number is reused."""
 
-    __slots__ = ("_descriptor", "_is_child", "exited", "pid", "start_ticks")
+    __slots__ = ("_descriptor", "_is_child", "_soon", "exited", "pid", "start_ticks")
 
-    def __init__(self, pid: int, descriptor: int, start_ticks: int, *, is_child: bool) -> None:
+    def __init__(self, pid: int, descriptor: int, start_ticks: int, soon: Soon, *, is_child: bool) -> None:
         self.pid = pid
         self.start_ticks = start_ticks
         self._descriptor = descriptor
+        self._soon = soon
         self._is_child = is_child
         if is_child:
             _AWAITED.add(pid)
         loop = asyncio.get_running_loop()
         # The exit code as a shell would tell it, 128 + signal for a killed one; None when it is not known.
         self.exited: asyncio.Future[int | None] = loop.create_future()
-        loop.add_reader(descriptor, self._end)
+        loop.add_reader(descriptor, self._has_ended)
 
     def signal(self, number: signal.Signals) -> None:
         """Harmless when it has ended."""
@@ -93,7 +97,14 @@ class Process:
             if self._is_child:
                 _AWAITED.discard(self.pid)
 
+    def _has_ended(self) -> None:
+        """Sixty may have, and to reap one takes the kernel up to 0.2 ms."""
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        self._soon(self._end)
+
     def _end(self) -> None:
+        if self._descriptor < 0:
+            return
         status = _reap(self._descriptor) if self._is_child else self._ask()
         self.close()
         if not self.exited.done():
@@ -102,6 +113,10 @@ class Process:
     def _ask(self) -> int | None:
         status = system_calls.wait_status(self._descriptor, self.pid, self.start_ticks)
         return None if status is None else _exit_code(status)
+
+
+def _at_once(step: Callable[[], None]) -> None:
+    step()
 
 
 def is_awaited(pid: int) -> bool:
@@ -132,7 +147,7 @@ class EndedProcess:
             self.exited.set_result(None)
 
 
-def adopt(pid: int, start_ticks: int) -> Process | None:
+def adopt(pid: int, start_ticks: int, soon: Soon = _at_once) -> Process | None:
     """Hold a process that an earlier agent started; None when it has ended. Not our child: we learn less of its end."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -144,7 +159,7 @@ def adopt(pid: int, start_ticks: int) -> Process | None:
     if found is None or found.start_ticks != start_ticks:
         os.close(descriptor)
         return None
-    return Process(pid, descriptor, start_ticks, is_child=False)
+    return Process(pid, descriptor, start_ticks, soon, is_child=False)
 
 
 class Destination(Protocol):
@@ -169,6 +184,9 @@ class Forking(Protocol):
 
     async def turn(self) -> None:
         """Returns when the next step may hold up the loop, if only for a fraction of a millisecond."""
+
+    def soon(self, step: Callable[[], None]) -> None:
+        """Have it called then."""
 
 
 async def spawn(
@@ -233,7 +251,7 @@ async def _bear(forking: Forking, command: str) -> tuple[Process, socket.socket]
         except TimeoutError:
             forking.give_up()
             word = b""
-        process = hold(int(word)) if word.endswith(GO) else None
+        process = hold(int(word), forking.soon) if word.endswith(GO) else None
     except (OSError, RuntimeFailure) as error:
         ours.close()
         why = kernel_files.reason(error) if isinstance(error, OSError) else str(error)
@@ -259,11 +277,11 @@ def _abandon(bearing: asyncio.Future[tuple[Process, socket.socket] | None]) -> N
         process.signal(signal.SIGKILL)
 
 
-def hold(pid: int) -> Process:
+def hold(pid: int, soon: Soon) -> Process:
     """A child of ours, which keeps its number and its entry in /proc until it is reaped, dead or alive."""
     try:
         born = read_process(pid)
-        return Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, is_child=True)
+        return Process(pid, os.pidfd_open(pid), born.start_ticks if born else 0, soon, is_child=True)
     except (OSError, RuntimeFailure):
         # It has run nothing foreign and cannot be held: then there must be none. Waiting takes microseconds.
         os.kill(pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ import asyncio
 import signal
 import socket
 import struct
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -74,6 +75,10 @@ class Starter:
         """One caller after the other, each in a round of the loop of its own."""
         await self._turns.next()
 
+    def soon(self, step: Callable[[], None]) -> None:
+        """The same for a step."""
+        self._turns.soon(step)
+
     def rest(self) -> None:
         """Let it end, once it has done what it was told; the next order begins another one."""
         if self._idle is not None:
@@ -114,7 +119,7 @@ class Starter:
                 ours.setblocking(False)
                 try:
                     pid = await loop.run_in_executor(self._pool, _spawn, theirs.fileno())
-                    process = hold(pid)
+                    process = hold(pid, self.soon)
                 except BaseException:
                     ours.close()
                     raise

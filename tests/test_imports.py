@@ -192,7 +192,7 @@ def test_the_first_request_waits_for_few_modules(
 
 RELIEF = {
     # The command line, which is read first, and the process that stays: each with what it has no use for.
-    "jettison.cli.cluster.relieve": ("http", "jettison.agent.journal", "jettison.cli.inspect"),
+    "jettison.cli.cluster.relieve": ("http", "jettison.agent.journal", "jettison.cli.inspect", "jettison.controllers"),
     "jettison.node.relief": ("click", "jettison.node.node", "jettison.membership", "jettison.runtimes.host.runtime"),
 }
 

@@ -5,7 +5,7 @@ Apart from `settings`, because an agent on its own loads none of this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.engine.labels.syntax import NODE_LABEL_PREFIXES, NODE_LABELS, is_administrators_label
 from jettison.errors import InputError
 from jettison.node.places import absolute, default_state_dir
+from jettison.node.relief_settings import ReliefSettings
 from jettison.node.settings import NodeSettings
-from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.host.settings import checked_node_name
 from jettison.values import frozen
@@ -30,28 +30,6 @@ class GuardSettings:
     @property
     def every_node(self) -> tuple[NodeSettings, ...]:
         """The one machine."""
-        return (self.node,)
-
-
-@frozen
-class ReliefSettings:
-    """The watch beside a kubelet, of which a dry run only observes, and the API of the node."""
-
-    node: NodeSettings
-    # Empty: KUBECONFIG, or ~/.kube/config, or the service account of the pod.
-    kubeconfig: str = ""
-    context: str = ""
-    # Thresholds of its own, as in evictionHard; empty: twice the kubelet's for memory.
-    at: Mapping[str, str] = field(default_factory=dict)
-    # The cgroup that is the node, where that is not the machine; where the kubelet keeps its pods is below it.
-    within: str = ""
-    most_a_minute: int = MOST_A_MINUTE
-    # Where its Lease is.
-    lease_namespace: str = "kube-system"
-
-    @property
-    def every_node(self) -> tuple[NodeSettings, ...]:
-        """The one beside it."""
         return (self.node,)
 
 

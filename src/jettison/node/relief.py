@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jettison import events
 from jettison.agent.http.server import Route
@@ -19,9 +19,9 @@ from jettison.engine.config.policy import Policy
 from jettison.engine.node.signals import Signal
 from jettison.engine.numbers.quantity import parse
 from jettison.errors import ApiError, InputError, JettisonError, ObservationError, QuantityError, RuntimeFailure
-from jettison.node.cluster_settings import ReliefSettings, Settings
 from jettison.node.guarding import Reloader, say_where
 from jettison.node.process.frame import greet, knock, until_told
+from jettison.node.relief_settings import ReliefSettings
 from jettison.node.watch import Watch
 from jettison.relief.policy import kubelet_thresholds, relief_policy
 from jettison.relief.runtime import KubeletNode, ReliefRuntime
@@ -34,6 +34,9 @@ from jettison.runtimes.kube.leases import HeldLease
 from jettison.runtimes.kube.node_proxy import read_proxied
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.machine.background_tasks import until_one_ends
+
+if TYPE_CHECKING:
+    from jettison.node.cluster_settings import Settings
 
 _LIST_SECONDS: Final = 30.0
 _CONFIG_SECONDS: Final = 300.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,10 +14,13 @@ from jettison.cli.extras import require
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.options.host_options import state_dir_option
 from jettison.cli.program import LazyGroup
-from jettison.node.cluster_settings import HandOver, ReliefSettings
 from jettison.node.places import absolute, default_node_name
+from jettison.node.relief_settings import ReliefSettings
 from jettison.node.settings import NodeSettings
 from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
+
+if TYPE_CHECKING:
+    from jettison.node.cluster_settings import HandOver
 
 _COMMANDS: Final = {
     "report": ("cluster.relief_report", "Score predictions against what came: lead time, hits, misses, false alarms."),

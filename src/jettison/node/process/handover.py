@@ -41,7 +41,7 @@ TO = "JETTISON_SETTINGS_TO"
 _MODULES = {
     "NodeSettings": "settings",
     "GuardSettings": "cluster_settings",
-    "ReliefSettings": "cluster_settings",
+    "ReliefSettings": "relief_settings",
     "MemberSettings": "cluster_settings",
     "ClusterSettings": "cluster_settings",
 }

@@ -68,7 +68,7 @@ def main() -> int:
     if options.containers:
         return in_containers(options.pods, options.seconds, baseline_mb)
     with tempfile.TemporaryDirectory() as directory:
-        node = LiveNode(Path(directory))
+        node = LiveNode(Path(directory), starts_quickly=False)
         node.write(*(pod(f"idle-{number}", ["sleep", "3600"], memory="1Mi") for number in range(options.pods)))
         with running(node):
             measured_mb, cpu_percent = watch(node, options.pods, options.seconds)
@@ -118,7 +118,7 @@ def in_containers(pods: int, seconds: float, baseline_mb: float) -> int:
     with tempfile.TemporaryDirectory() as directory, containerd.running(Path(directory)) as runtime:
         home = Path(directory, "node")
         home.mkdir()
-        node = LiveNode(home, ["--cri-endpoint", runtime.endpoint])
+        node = LiveNode(home, ["--cri-endpoint", runtime.endpoint], starts_quickly=False)
         box = {"image": containerd.IMAGE}
         idle = (pod(f"idle-{number}", ["/bin/sleep", "3600"], memory="1Mi", container=box) for number in range(pods))
         node.write(*idle)

@@ -149,7 +149,7 @@ def guarded(mounts: CgroupMounts, neighbours: int, *, in_containers: bool = Fals
             flags += ["--cri-endpoint", runtime.endpoint]
             box = {"image": containerd.IMAGE}
         (home / "n").mkdir()
-        node = LiveNode(home / "n", flags)
+        node = LiveNode(home / "n", flags, starts_quickly=False)
         names = [f"idle-{number}" for number in range(neighbours)]
         node.write(*(pod(name, ["/bin/sleep", "3600"], memory="1Mi", container=box) for name in names))
         reader = UsageReader(mounts)

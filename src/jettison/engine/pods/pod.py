@@ -67,7 +67,11 @@ class PodResources(NamedTuple):
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod of the node."""
+    """One pod of the node.
+
+    Fields and kept answers together are fewer than 30: with more, Python keeps a table of their names for each pod
+    instead of one for all, 1.3 kB.
+    """
 
     name: str
     namespace: str = "default"
@@ -108,7 +112,7 @@ class Pod:
         """Never evicted under pressure, always admitted: every static pod, whatever its priority, is among them."""
         return self.is_static or self.is_mirror or self.effective_priority >= SYSTEM_CRITICAL_PRIORITY
 
-    @cached_property
+    @property
     def is_node_critical(self) -> bool:
         """The kernel spares it as far as it can, too."""
         return self.is_critical and self.priority_class == SYSTEM_NODE_CRITICAL
@@ -118,7 +122,7 @@ class Pod:
         """The class in status wins: it was right when the pod was admitted, and a resize cannot change it."""
         return self.reported_qos or computed_qos(self)
 
-    @cached_property
+    @property
     def has_pod_level_resources(self) -> bool:
         """Whether the pod itself names cpu, memory or huge pages, which makes its containers' requests not count."""
         resources = self.resources
@@ -126,12 +130,12 @@ class Pod:
             is_pod_level_resource(name) for names in (resources.requests, resources.limits) for name in names
         )
 
-    @cached_property
+    @property
     def memory_request(self) -> Quantity:
         """What memory rankings subtract from the usage."""
         return ranking_request(self, MEMORY)
 
-    @cached_property
+    @property
     def storage_request(self) -> Quantity:
         """What disk rankings subtract from the usage, for inodes as well."""
         return ranking_request(self, EPHEMERAL_STORAGE)
@@ -169,12 +173,12 @@ class Pod:
         """Names of the volumes whose files lie on the node's own disks."""
         return frozenset(volume.name for volume in self.volumes if volume.is_local)
 
-    @cached_property
+    @property
     def storage_limit(self) -> Quantity | None:
         """All containers' limits on ephemeral storage together; None when none has one."""
         return limits(self).get(EPHEMERAL_STORAGE)
 
-    @cached_property
+    @property
     def container_storage_limits(self) -> dict[str, Quantity]:
         """Limits of regular containers only: upstream never checks a sidecar's."""
         own = ((container.name, container.limits.get(EPHEMERAL_STORAGE)) for container in self.containers)

@@ -100,7 +100,7 @@ class Supervisor:
         now = Instant.of(self._services.clock)
         for record in loaded.records:
             try:
-                self._pods[record.uid] = self._recalled(in_this_boot(record, self._boot_id, now))
+                self._keep(record.uid, self._recalled(in_this_boot(record, self._boot_id, now)))
             except ManifestError as error:
                 why = self._services.files.set_aside(record.uid, str(error))
                 self._services.emit(events.ActionFailed("read a pod's record", why))
@@ -163,7 +163,7 @@ class Supervisor:
             spec, record = refusal_of(error, manifest), replace(record, document=manifest.document)
             await self._services.files.save(record).done()
         worker = self._worker(manifest, spec, record)
-        self._pods[uid] = worker
+        self._keep(uid, worker)
         if record.containers:
             await worker.adopt(is_same_boot=True)
         else:
@@ -191,7 +191,7 @@ class Supervisor:
                 raise StillRunning(f"cannot reject pod `{manifest.pod}`: it runs")
             await self.stop(uid)
         verdict = Verdict(FAILED, reason, message)
-        self._pods[uid] = _Remembered(manifest, verdict)
+        self._keep(uid, _Remembered(manifest, verdict))
         now_ns = self._services.clock.now_ns()
         record = PodRecord(uid, manifest.document, manifest.origin, created_ns=now_ns, verdict=verdict, is_cleaned=True)
         try:
@@ -226,7 +226,7 @@ class Supervisor:
         if isinstance(entry, _Remembered):
             await self._services.files.forget(uid)
             if self._pods.get(uid) is entry:
-                del self._pods[uid]
+                self._drop(uid)
         elif entry is not None:
             entry.feed(ToldToEnd(entry.now(), None, grace_seconds, is_unwanted=True))
             seconds = kill_wait(grace_seconds, entry.grace_seconds) + CLEAN_UP_WAIT
@@ -259,16 +259,13 @@ class Supervisor:
 
     def statuses(self) -> Sequence[PodStatus]:
         """All pods, oldest first."""
-        return self._statuses.get(self._lives(), lambda: [entry.status() for entry in self._pods.values()])
+        latest = self._services.changes.latest
+        return self._statuses.get((latest,), lambda: [entry.status() for entry in self._pods.values()])
 
     def probe_counts(self) -> list[ProbeCount]:
         """Of all pods that are known."""
         workers = [entry for entry in self._pods.values() if isinstance(entry, PodWorker)]
         return [each for worker in workers for each in worker.probe_counts()]
-
-    def _lives(self) -> list[object]:
-        """As long as these are the same objects, everything that is said about pods is the same."""
-        return [entry.life if isinstance(entry, PodWorker) else entry for entry in self._pods.values()]
 
     def active(self) -> list[ActivePod]:
         """Pods that have not ended and have something to end: one that waits for what is not here has not."""
@@ -284,11 +281,22 @@ class Supervisor:
             offer = offer_for(offer, is_boxed=record.is_boxed)
         return self._worker(manifest, read_spec(manifest, offer), record)
 
+    def _keep(self, uid: str, entry: PodWorker | _Remembered) -> None:
+        self._pods[uid] = entry
+        self._services.changes.happen()
+
+    def _drop(self, uid: str) -> None:
+        del self._pods[uid]
+        self._services.changes.happen()
+
     def _worker(self, manifest: PodManifest, spec: PodSpec | Refusal, record: PodRecord) -> PodWorker:
         worker = PodWorker(self._services, manifest, spec, record)
         for moment in (worker.stopped, worker.cleaned):
-            moment.add_done_callback(lambda _: self._ended())
+            moment.add_done_callback(self._one_has_ended)
         return worker
+
+    def _one_has_ended(self, _: asyncio.Future[None]) -> None:
+        self._ended()
 
     async def _remove_strays(self) -> None:
         places = self._services.places.found()
@@ -339,7 +347,7 @@ class Supervisor:
         await asyncio.wait([worker.cleaned])
         try:
             await worker.dispose()
-            del self._pods[uid]
+            self._drop(uid)
         except RuntimeFailure as failure:
             self._services.emit(events.ActionFailed(f"forget pod {worker.manifest.pod}", str(failure)))
         del self._forgetting[uid]
@@ -353,7 +361,7 @@ class Supervisor:
             while True:
                 for _ in range(rounds):
                     await asyncio.sleep(log_times.PERIOD)
-                    paths, plain = written.get(self._lives(), self._logs)
+                    paths, plain = written.get((self._services.changes.latest,), self._logs)
                     if grown := times.grown(plain):
                         await self._services.wait_for(times.look, grown)
                 # Now and then all of them: of some changes the kernel does not tell.

@@ -76,18 +76,22 @@ class Container:
         return self._launcher.stop_signal
 
     def log_path(self, run: int) -> str:
-        """A text, and its directory is kept: it is asked for every second."""
+        """A text: it is asked for every second."""
+        return f"{self._own_log_dir}/{run}{self._launcher.log_suffix}"
+
+    @property
+    def _own_log_dir(self) -> str:
+        """One text for all that asks for it."""
         if not self._log_dir:
             self._log_dir = str(self._directories.log_dir(self.spec.name))
-        return f"{self._log_dir}/{run}{self._launcher.log_suffix}"
+        return self._log_dir
 
     def active(self, run: int, *, is_running: bool) -> ActiveContainer:
         """What there is to be measured."""
-        log_dir = self._directories.log_dir(self.spec.name)
         pid = 0 if self.process is None else self.process.pid
         writable = self._launcher.writable_dir(max(run, 0), pid)
         box = "" if self.box is None else self.box.id
-        return ActiveContainer(self.spec.name, self.place, pid, writable, str(log_dir), is_running, box)
+        return ActiveContainer(self.spec.name, self.place, pid, writable, self._own_log_dir, is_running, box)
 
     def way_in(self, run: int) -> WayIn:
         """Into the run that is under way. Raises StartError where there is none."""

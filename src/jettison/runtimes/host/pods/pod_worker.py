@@ -88,7 +88,7 @@ class PodWorker:
         self._early: list[ev.Event] | None = None
         # What is to be done, in order, while a signal waits for a record.
         self._wanted: list[fx.Effect] = []
-        # The last life that was given to be written, and the record of it while it is on its way.
+        # The last life that was given to be written and the record of it, while that is on its way.
         self._saved: PodLife | None = None
         self._saving: Saving | None = None
         # The record before which no signal is sent, and when that is over all the same.
@@ -96,7 +96,8 @@ class PodWorker:
         self._overdue: asyncio.TimerHandle | None = None
         self._is_detached = False
         self._status = KeptAnswer[PodStatus]()
-        self._probe_counts = Counter[tuple[str, str, str]]()
+        # Not made by its full name, which it would keep: 0.6 kB.
+        self._probe_counts: Counter[tuple[str, str, str]] = Counter()
         self._active = KeptAnswer[ActivePod]()
         self._background = BackgroundTasks(services.emit, f"pod {manifest.pod}")
         # What can be cancelled, by what it is and for which container.
@@ -192,6 +193,7 @@ class PodWorker:
         wanted, patience = self._wanted, 0.0
         if event is not None:
             self.life, new = advance(self.life, event)
+            self._services.changes.happen()
             wanted += new
             patience = _IN_PLACE if isinstance(event, ev.ToldToEnd) and event.order is not None else 0.0
         while wanted:
@@ -346,7 +348,9 @@ class PodWorker:
     def _was_saved(self, saving: Saving, written: asyncio.Future[None]) -> None:
         """What is decided is done, also when the disk does not take the record: room comes from ending pods."""
         if self._saving is saving:
-            self._saving = None
+            self._saving = self._saved = None
+        if self._barrier is saving:
+            self._barrier = None
         failure = written.exception()
         if failure is not None:
             self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", str(failure)))

@@ -59,6 +59,19 @@ def make_directories(settings: HostSettings) -> None:
             raise WriteError(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
 
 
+class Changes:
+    """Of all that is said about pods: as long as `latest` is the same object, so is everything that follows from it."""
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest = object()
+
+    def happen(self) -> None:
+        """A pod came, went or changed."""
+        self.latest = object()
+
+
 @frozen
 class HostServices:
     """Shared by all pods of the node. `pool` has the two threads in which one may wait for a disk."""
@@ -79,6 +92,7 @@ class HostServices:
     configuration: NodeConfiguration = field(default_factory=NodeConfiguration)
     # Whether processes get a mount namespace of their own.
     has_private_mounts: bool = False
+    changes: Changes = field(default_factory=Changes)
     # All pods take turns at what holds up the loop.
     turns: LoopTurns = field(default_factory=LoopTurns)
     # In which one may wait for cgroups: for the kernel's locks, but for no disk. To kill waits for nothing else.

@@ -108,6 +108,17 @@ def test_values_that_begin_well(api: Served, text: str, why: str) -> None:
     assert "unexpected end of JSON input" in api.post(PODS, b"nul").message
 
 
+def test_what_is_said_twice_is_merged(api: Served) -> None:
+    body = (
+        b'{"metadata": {"name": "p", "labels": {"a": "1", "b": "2"}}, "metadata": {"labels": {"b": "3"}},'
+        b' "spec": {"containers": [{"name": "c"}], "containers": [{"image": "i"}]}}'
+    )
+    made = api.post(PODS, body)
+    assert (made.code, made.body["metadata"]["labels"]) == (201, {"a": "1", "b": "3"})
+    assert made.headers["warning"].count("duplicate field") == 2
+    assert api.post(PODS, body, query="fieldValidation=Strict").code == 400
+
+
 def test_a_text_that_is_no_time_counts_before_one_that_is_no_base64(api: Served) -> None:
     body = {"data": {"a": "!"}, "metadata": {"name": "s", "deletionTimestamp": "x"}}
     assert 'parsing time "x"' in api.post(SECRETS, body).message
@@ -241,6 +252,11 @@ def test_new_events_are_applied(api: Served) -> None:
     assert (answer.code, fields(answer)) == (422, ["lastTimestamp"])
 
 
+def test_new_events_have_their_metadata_between_other_things(api: Served) -> None:
+    made = {**EVENT, "metadata": {"name": "e", "labels": {"A B": "1"}}, "note": "x" * 1025, "type": "X"}
+    assert fields(api.post(EVENTS, made)) == ["message", "metadata.labels", "type"]
+
+
 def test_a_version_of_a_new_event_is_one_of_an_old_event(api: Served) -> None:
     api.post(EVENTS, EVENT)
     answer = api.delete(f"{EVENTS}/e", {"preconditions": {"resourceVersion": "1"}})
@@ -280,8 +296,9 @@ def test_an_exact_version_that_is_not_there_yet_is_not_waited_for(api: Served) -
     for query, seconds in (("resourceVersionMatch=Exact&", None), ("limit=1&", None), ("", 1)):
         answer = api.get(PODS, query=f"{query}resourceVersion=99999999999")
         assert (answer.code, answer.body["details"].get("retryAfterSeconds")) == (504, seconds)
-    event = api.get("/api/v1/namespaces/default/events/e", query="resourceVersion=99999999999")
-    assert (event.code, "retryAfterSeconds" in event.body["details"]) == (504, False)
+    for path in ("events", "events/e"):
+        answer = api.get(f"/api/v1/namespaces/default/{path}", query="resourceVersion=99999999999")
+        assert (answer.code, "retryAfterSeconds" in answer.body["details"]) == (504, False)
 
 
 def test_a_table_of_nodes_tells_their_architecture(api: Served) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from jettison.apiserver.http.requests import Request, WriteOptions, write_options
 from jettison.apiserver.http.statuses import bad_request
-from jettison.apiserver.http.texts import duplicate_keys, parse_json, parse_yaml
+from jettison.apiserver.http.texts import duplicate_keys, parse_json, parse_yaml, with_doubles
 from jettison.apiserver.objects import protobuf
 from jettison.apiserver.objects.resources import RESOURCES
 from jettison.apiserver.objects.schema import found_kind, read_document
@@ -71,7 +71,9 @@ def read_object(request: Request, expected: Expected, validation: str) -> Json:
     """The object in the body without kind and apiVersion; what it should not have becomes warnings of the request."""
     document = parse_body(request.body, request.content_type, expected)
     is_json = _media_type(request.content_type) in ("", JSON)
-    duplicates = duplicate_keys(request.body, document) if is_json and validation != "Ignore" else []
+    duplicates = duplicate_keys(request.body, document) if is_json else []
+    if duplicates:
+        document = with_doubles(request.body)
     value, mistakes = check_object(document, expected, validation, duplicates)
     request.warnings += mistakes
     return value

@@ -171,7 +171,7 @@ def _count_keys(value: Any) -> int:
 
 
 def duplicate_keys(data: bytes, value: Any) -> list[str]:
-    """The paths that the text has twice, in its order; the last one counts. `value` is what the text says.
+    """The paths that the text has twice, in its order. `value` is what the text says, where the last one counts.
 
     Looking for them takes as long as everything else about a small request; counting tells that there are none.
     """
@@ -186,6 +186,24 @@ def duplicate_keys(data: bytes, value: Any) -> list[str]:
         if room < 0 or len(found) == _MOST_DUPLICATES:
             break
     return list(found)
+
+
+def with_doubles(data: bytes) -> Any:
+    """What a text with keys that it has twice says: Go reads the second value into what it made of the first."""
+    return _merged(json.loads(data.decode("utf-8", "surrogateescape"), object_pairs_hook=_Pairs))
+
+
+def _merged(value: Any, before: Any = None) -> Any:
+    if isinstance(value, _Pairs):
+        # Written into, not copied: a large object may be named as often as there is room for.
+        found = before if isinstance(before, dict) else {}
+        for key, item in value:
+            found[key] = _merged(item, found.get(key))
+        return found
+    if isinstance(value, list):
+        known = before if isinstance(before, list) else []
+        return [_merged(item, known[index] if index < len(known) else None) for index, item in enumerate(value)]
+    return without_surrogates(value)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -438,7 +438,13 @@ EVENT_RULES: Final = Rules(
     validate=validate_event,
     validate_update=validate_event_update,
 )
-NEW_EVENT_RULES: Final = Rules(validate=validate_new_event, validate_update=validate_new_event_update)
+NEW_EVENT_RULES: Final = Rules(
+    # Between the other checks.
+    validate_new_metadata=_no_mistake,
+    validate_changed_metadata=(),
+    validate=validate_new_event,
+    validate_update=validate_new_event_update,
+)
 BUDGET_RULES: Final = Rules(
     default=_default_budget,
     prepare=_fresh_status("PodDisruptionBudgetStatus"),

@@ -203,6 +203,8 @@ async def read_page(
         check_stored_version(store, version)
         items = store.list_at(resource, namespace, version)
         return _cut(items, selection, limit, version, lambda: items)
+    if resource.storage == EVENTS.storage:
+        check_stored_version(store, version)
     await wait_for_version(store, version)
     items, now = store.list(resource, namespace, selection.lookup)
     # A client that takes any version gets all of it, as from Kubernetes' cache.
@@ -238,7 +240,7 @@ async def wait_for_version(store: Store, version: int) -> None:
 
 
 def check_stored_version(store: Store, version: int) -> None:
-    """What is read from the store, not from a cache that lags behind it, is not waited for."""
+    """What is read from the store, not from a cache that lags behind it, is not waited for: events, or the past."""
     if version > store.version:
         raise _too_new(version, store)
 

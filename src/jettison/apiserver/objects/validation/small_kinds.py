@@ -51,6 +51,7 @@ def validate_event(event: Json) -> Iterator[Mistake]:
 def validate_new_event(event: Json) -> Iterator[Mistake]:
     """One that came through events.k8s.io, which knows no old-fashioned events."""
     yield from _validate_event(event, "reportingController")
+    yield from validate_known_metadata(event["metadata"], subdomain_name)
     yield from _validate_series(event)
     if not event.get("eventTime"):
         yield required("eventTime")
@@ -71,6 +72,7 @@ def validate_new_event(event: Json) -> Iterator[Mistake]:
 def validate_new_event_update(new: Json, old: Json) -> Iterator[Mistake]:
     """Only the series may go on."""
     yield from _validate_event(new, "reportingController")
+    yield from validate_known_metadata_update(new["metadata"], old["metadata"])
     if new.get("series") != old.get("series"):
         yield from _validate_series(new)
     for key in _FIXED:

@@ -3,7 +3,6 @@
 `jettison up` stays for months; click, YAML and the checks of a configuration are needed in its first second. So a
 command that stays ends by executing its own words again, in the same process, and `entry` finds the settings there. The
 same words and not a module of ours: interpreter, options, `sys.path` and the line in `ps` stay what the operator chose.
-An API server gets another allocator on that occasion, which can be chosen at a start only.
 
 A reload reads the command line in the same way, in a child; with `TO` in its environment it leaves the settings there.
 """

@@ -59,7 +59,7 @@ def make_directories(settings: HostSettings) -> None:
             raise WriteError(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
 
 
-class Changes:
+class PodChanges:
     """Of all that is said about pods: as long as `latest` is the same object, so is everything that follows from it."""
 
     __slots__ = ("latest",)
@@ -92,7 +92,7 @@ class HostServices:
     configuration: NodeConfiguration = field(default_factory=NodeConfiguration)
     # Whether processes get a mount namespace of their own.
     has_private_mounts: bool = False
-    changes: Changes = field(default_factory=Changes)
+    changes: PodChanges = field(default_factory=PodChanges)
     # All pods take turns at what holds up the loop.
     turns: LoopTurns = field(default_factory=LoopTurns)
     # In which one may wait for cgroups: for the kernel's locks, but for no disk. To kill waits for nothing else.

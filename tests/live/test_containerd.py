@@ -11,7 +11,7 @@ import pytest
 
 from jettison.errors import ContainerRuntimeError, UnreachableError
 from jettison.runtimes.cri.client import CriClient
-from jettison.runtimes.cri.messages import EXITED, RUNNING
+from jettison.runtimes.cri.messages import CREATED, EXITED, IN_UNKNOWN_STATE, RUNNING, SANDBOX_NOT_READY, SANDBOX_READY
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
 from tests.janitor import fresh_name
@@ -29,6 +29,12 @@ def using(runtime: Containerd, work: Callable[[CriClient], Awaitable[None]]) -> 
             client.close()
 
     asyncio.run(run())
+
+
+async def _states(client: CriClient, name: str) -> dict[str, int]:
+    """Of each container the state by which it is found."""
+    states = (CREATED, RUNNING, EXITED, IN_UNKNOWN_STATE)
+    return {each.id: state for state in states for each in await client.containers({"test": name}, state)}
 
 
 def sandbox(name: str, logs: Path) -> dict[str, Any]:
@@ -78,8 +84,12 @@ def test_a_container_lives_and_dies(containerd: Containerd, tmp_path: Path) -> N
     async def work(client: CriClient) -> None:
         box = await client.run_sandbox(config)
         assert [each.id for each in await client.sandboxes({"test": name})] == [box]
+        assert [each.id for each in await client.sandboxes({"test": name}, SANDBOX_READY)] == [box]
+        assert await client.sandboxes({"test": name}, SANDBOX_NOT_READY) == ()
         found = await client.create_container(box, container, config)
+        assert await _states(client, name) == {found: CREATED}
         await client.start_container(found)
+        assert await _states(client, name) == {found: RUNNING}
         status = await client.status(found)
         assert status is not None
         assert status.state == RUNNING
@@ -91,6 +101,7 @@ def test_a_container_lives_and_dies(containerd: Containerd, tmp_path: Path) -> N
         listed = await client.containers({"test": name})
         assert [(each.id, each.sandbox, each.state) for each in listed] == [(found, box, RUNNING)]
         await client.stop_container(found, 30)
+        assert await _states(client, name) == {found: EXITED}
         status = await client.status(found)
         assert status is not None
         assert (status.state, status.exit_code, status.pid) == (EXITED, 7, 0)
@@ -100,6 +111,7 @@ def test_a_container_lives_and_dies(containerd: Containerd, tmp_path: Path) -> N
             await client.stop_sandbox(box)
             await client.remove_sandbox(box)
         assert await client.status(found) is None
+        assert await _states(client, name) == {}
         assert await client.sandboxes({"test": name}) == ()
         # The runtime removes what it has made below, and never the parent.
         assert Cgroup(discover(), f"jettison-{name}").remove()

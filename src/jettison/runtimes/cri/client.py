@@ -170,9 +170,9 @@ class CriClient:
             raise
         return Version(found["runtime_name"], found["runtime_version"], found["runtime_api_version"])
 
-    async def conditions(self) -> tuple[RuntimeCondition, ...]:
+    async def conditions(self, seconds: float = _QUESTION) -> tuple[RuntimeCondition, ...]:
         """Whether it is ready, in its own words."""
-        status = (await self._ask(RUNTIME, "Status", {}))["status"] or {"conditions": ()}
+        status = (await self._ask(RUNTIME, "Status", {}, seconds))["status"] or {"conditions": ()}
         return tuple(
             RuntimeCondition(each["type"], each["status"], each["message"] or each["reason"])
             for each in status["conditions"]
@@ -247,9 +247,9 @@ class CriClient:
         found = (network["ip"], *(each["ip"] for each in network["additional_ips"]))
         return True, tuple(each for each in found if _is_address(each))
 
-    async def sandboxes(self, labels: Mapping[str, str]) -> tuple[Listed, ...]:
-        """Those with these labels."""
-        found = await self._ask(RUNTIME, "ListPodSandbox", {"filter": {"label_selector": labels}})
+    async def sandboxes(self, labels: Mapping[str, str], state: int | None = None) -> tuple[Listed, ...]:
+        """Those with these labels, in any state or in one."""
+        found = await self._ask(RUNTIME, "ListPodSandbox", {"filter": _filter(labels, state)})
         return tuple(
             Listed(
                 each["id"],
@@ -279,9 +279,9 @@ class CriClient:
         """Its log stays. Harmless when it is gone."""
         await self._order(RUNTIME, "RemoveContainer", {"container_id": container})
 
-    async def containers(self, labels: Mapping[str, str]) -> tuple[Listed, ...]:
-        """Those with these labels, whatever their state. One without an id is none that could be spoken of."""
-        found = await self._ask(RUNTIME, "ListContainers", {"filter": {"label_selector": labels}})
+    async def containers(self, labels: Mapping[str, str], state: int | None = None) -> tuple[Listed, ...]:
+        """Those with these labels, in any state or in one. One without an id is none that could be spoken of."""
+        found = await self._ask(RUNTIME, "ListContainers", {"filter": _filter(labels, state)})
         return tuple(
             Listed(
                 each["id"],
@@ -355,6 +355,10 @@ class CriClient:
         except ContainerRuntimeError as error:
             if error.code != NOT_FOUND:
                 raise
+
+
+def _filter(labels: Mapping[str, str], state: int | None) -> Message:
+    return {"label_selector": labels, "state": None if state is None else {"state": state}}
 
 
 def _image(found: Message) -> StoredImage:

@@ -197,7 +197,7 @@ class CriDriver(CriStore):
 
     async def look_at_network(self) -> None:
         """Whether there is one for pods. Raises ContainerRuntimeError and UnreachableError."""
-        conditions = await self.client.conditions()
+        conditions = await self.client.conditions(_PING_SECONDS)
         self.has_network = any(each.kind == _NETWORK and each.is_met for each in conditions)
 
     async def sandbox(self, order: SandboxOrder) -> ReadySandbox:
@@ -375,7 +375,6 @@ class CriDriver(CriStore):
                     await self._is_doubtful.wait()
             self._is_doubtful.clear()
             try:
-                await self.client.version(_PING_SECONDS)
                 await self.look_at_network()
                 if self._lost or not self.knows_cgroups:
                     self.compare_cgroups(uses_systemd=await self.client.uses_systemd())

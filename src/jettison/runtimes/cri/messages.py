@@ -36,7 +36,7 @@ PodSandboxConfig: 1 metadata PodSandboxMetadata, 2 hostname string, 3 log_direct
     5 port_mappings []PortMapping, 6 labels map, 7 annotations map, 8 linux LinuxPodSandboxConfig
 PortMapping: 1 protocol int, 2 container_port int, 3 host_port int, 4 host_ip string
 PodSandboxMetadata: 1 name string, 2 uid string, 3 namespace string, 4 attempt int
-PodSandboxFilter: 1 id string, 3 label_selector map
+PodSandboxFilter: 1 id string, 2 state StateValue, 3 label_selector map
 PodSandbox: 1 id string, 2 metadata PodSandboxMetadata, 3 state int, 4 created_at int, 5 labels map, 6 annotations map
 LinuxPodSandboxConfig: 1 cgroup_parent string, 2 security_context LinuxSandboxSecurityContext
 LinuxSandboxSecurityContext: 1 namespace_options NamespaceOption, 9 seccomp SecurityProfile
@@ -64,7 +64,8 @@ ContainerConfig: 1 metadata ContainerMetadata, 2 image ImageSpec, 3 command []st
     5 working_dir string, 6 envs []KeyValue, 7 mounts []Mount, 9 labels map, 11 log_path string,
     12 stdin bool, 13 stdin_once bool, 14 tty bool, 15 linux LinuxContainerConfig
 ContainerMetadata: 1 name string, 2 attempt int
-ContainerFilter: 1 id string, 3 pod_sandbox_id string, 4 label_selector map
+ContainerFilter: 1 id string, 2 state StateValue, 3 pod_sandbox_id string, 4 label_selector map
+StateValue: 1 state int
 Container: 1 id string, 2 pod_sandbox_id string, 3 metadata ContainerMetadata, 4 image ImageSpec, 5 image_ref string,
     6 state int, 7 created_at int, 8 labels map, 10 image_id string
 ContainerStatus: 1 id string, 2 metadata ContainerMetadata, 3 state int, 4 created_at int, 5 started_at int,
@@ -109,7 +110,7 @@ program that ignores SIGTERM by default as process 1 would end of it."""
 CRIO = "cri-o"
 """As CRI-O calls itself."""
 
-SANDBOX_READY = 0
+SANDBOX_READY, SANDBOX_NOT_READY = 0, 1
 SYSTEMD_DRIVER = 0
 CREATED, RUNNING, EXITED, IN_UNKNOWN_STATE = 0, 1, 2, 3
 RUNTIME_DEFAULT, UNCONFINED = 0, 1

@@ -7,7 +7,14 @@ from collections.abc import Collection, Mapping
 from jettison.engine.node.dead_containers import DeadContainer, PodState, Sandbox
 from jettison.runtimes.containers import NO_CONTAINERS, HeldImage
 from jettison.runtimes.cri.client import CriClient, StoredImage
-from jettison.runtimes.cri.messages import CREATED, IN_UNKNOWN_STATE, RUNNING, SANDBOX_READY
+from jettison.runtimes.cri.messages import (
+    CREATED,
+    EXITED,
+    IN_UNKNOWN_STATE,
+    RUNNING,
+    SANDBOX_NOT_READY,
+    SANDBOX_READY,
+)
 from jettison.runtimes.machine.garbage import BuildCache, Leftovers
 from jettison.runtimes.machine.node_disks import StorageDirs
 
@@ -76,17 +83,25 @@ class CriStore:
     async def ended(
         self, labels: Mapping[str, str], wanted: Collection[str]
     ) -> tuple[list[DeadContainer], list[Sandbox]]:
-        """What carries these labels and does not run. A container that is being made for a wanted pod is left out."""
-        containers, sandboxes = await self.client.containers(labels), await self.client.sandboxes(labels)
-        owners = {each.sandbox for each in containers}
-        dead = [
-            _dead(each.id, each.labels, each.created_ns, each.state)
-            for each in containers
+        """What carries these labels and does not run. A container that is being made for a wanted pod is left out.
+
+        The runtime is asked for each state by itself: to read what it tells of 110 containers that run, and of their
+        sandboxes, takes 40 ms. The sandboxes are all asked for only when one of them is dead.
+        """
+        lists = [await self.client.containers(labels, state) for state in (CREATED, EXITED, IN_UNKNOWN_STATE)]
+        # By id: one may have ended between two answers.
+        dead = {
+            each.id: _dead(each.id, each.labels, each.created_ns, each.state)
+            for found in lists
+            for each in found
             if each.state != RUNNING and (each.state != CREATED or each.labels.get(POD) not in wanted)
-        ]
-        return dead, [
+        }
+        if not await self.client.sandboxes(labels, SANDBOX_NOT_READY):
+            return list(dead.values()), []
+        owners = {each.sandbox for each in await self.client.containers(labels)}
+        return list(dead.values()), [
             Sandbox(each.id, each.labels.get(POD, ""), each.created_ns, _is_active(each.state, each.id in owners))
-            for each in sandboxes
+            for each in await self.client.sandboxes(labels)
         ]
 
     async def remove(self, container: DeadContainer) -> None:

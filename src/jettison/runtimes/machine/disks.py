@@ -13,7 +13,6 @@ import os
 import stat
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from pathlib import Path
 
 from jettison.clock import Clock
 from jettison.errors import ObservationError
@@ -42,6 +41,8 @@ class DiskWatch:
         self._wanted: Targets = {}
         self._found: dict[str, DiskUsage] = {}
         self._walks: dict[str, DirectoryWalk] = {}
+        # Those of which the filesystem keeps no count. It is asked once: ids are given before files are written.
+        self._uncounted: set[str] = set()
         self._is_new = True
         self._round_ns: int | None = None
         self._running: asyncio.Future[None] | None = None
@@ -117,14 +118,16 @@ class DiskWatch:
             if usage is not None:
                 self._found[path] = usage
         self._found = {path: usage for path, usage in self._found.items() if path in wanted}
+        self._uncounted &= wanted.keys()
         self.failures = failures
 
     def _tree(self, path: str) -> DiskUsage | None:
-        directory = Path(path)
-        counted = project_usage(directory)
-        if not isinstance(counted, NoQuota):
-            return counted
-        walk = self._walks.pop(path, None) or DirectoryWalk(directory)
+        if path not in self._uncounted:
+            counted = project_usage(path)
+            if not isinstance(counted, NoQuota):
+                return counted
+            self._uncounted.add(path)
+        walk = self._walks.pop(path, None) or DirectoryWalk(path)
         until = self._clock.monotonic_ns() + self._patience_ns
         while walk.step(_PORTION):
             if self._is_closed or self._clock.monotonic_ns() >= until:

@@ -23,7 +23,7 @@ Identity = tuple[int, int]
 class Descent:
     """A place in the tree. `fd` is the directory we stand in; only `enter` and `leave` change it."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path | str) -> None:
         """Raises the OSError of the kernel when `top` is no directory or a symbolic link."""
         self._top = os.open(top, _DIRECTORY)
         try:

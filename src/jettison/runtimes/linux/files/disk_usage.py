@@ -66,7 +66,7 @@ class DirectoryWalk:
     back: a quarter of the system calls.
     """
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path | str) -> None:
         self._size = self._inodes = self._unreadable = 0
         # Names of a file still to come. One whose names have all been seen is forgotten again, which keeps this
         # small in an ordinary tree of hard links.
@@ -257,7 +257,7 @@ class _Quota(ctypes.Structure):
     )
 
 
-def project_usage(directory: Path) -> DiskUsage | NoQuota | None:
+def project_usage(directory: Path | str) -> DiskUsage | NoQuota | None:
     """What the directory's project uses; None when the directory is gone."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -236,7 +236,7 @@ def test_a_directory_in_which_nothing_happens_is_not_looked_through(node: Node) 
     (node.path / "b.yaml").write_text(POD.format(name="b", priority='""'))
     assert set(node.pods()) == {"a", "b"}
     assert len(looks) == 2
-    for _ in range(10):
+    for _ in range(20):
         node.pods()
     assert len(looks) == 3
 

@@ -28,9 +28,9 @@ _AT_ONCE = 200
 
 _MOST_ENTRIES = 10 * bounds.MOST_FILES
 
-_LOOKS_UNTOLD = 10
+_LOOKS_UNTOLD = 20
 """After so many looks every file is looked at, because the kernel does not tell of every change; a kubelet does so
-every 20 seconds.
+every 20 seconds, too.
 """
 
 _Stamp = tuple[int, int, int]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jettison.clock import Instant, SystemClock
+from jettison.clock import Instant, SystemClock, to_next_beat
 
 HOUR = 3600 * 10**9
 
@@ -35,3 +35,8 @@ def test_the_steady_clock_does_not_follow_the_wall_clock(monkeypatch: pytest.Mon
 def test_no_age_is_believed_that_cannot_be(wall_ns: int, is_same_boot: bool, age_ns: int) -> None:
     """It is 11 o'clock, and the machine was booted two hours ago."""
     assert Instant(11 * HOUR, 2 * HOUR).age_ns(wall_ns, is_same_boot=is_same_boot) == age_ns
+
+
+def test_those_with_one_period_wake_together() -> None:
+    """Whenever each of them began to wait."""
+    assert [now + to_next_beat(now, 0.5) for now in (7.0, 7.125, 7.375, 7.5)] == [7.5, 7.5, 7.5, 8.0]

@@ -85,6 +85,15 @@ class HeldClock:
         return self.stamp.steady_ns
 
 
+def to_next_beat(now: float, period: float) -> float:
+    """Seconds until the clock shows the next multiple of `period`, at most one period.
+
+    What is done every second is done by all in the same round of the event loop: each waking of an idle process costs
+    more than what it then does.
+    """
+    return period - now % period
+
+
 class Instant(NamedTuple):
     """One moment: its wall-clock time, to be shown, and its monotonic time, to be compared within this boot."""
 

@@ -14,6 +14,7 @@ from jettison import events
 from jettison.agent.admission import Admitter
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.sources import PodSource, Wish
+from jettison.clock import to_next_beat
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import RuntimeFailure, WriteError
 from jettison.events import Emit
@@ -101,13 +102,14 @@ class Keeper:
 
     async def run(self) -> None:
         """Until cancelled; pods on their way out go on leaving."""
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 self._woken.clear()
                 await self.look()
                 self.has_looked.set()
                 try:
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(to_next_beat(loop.time(), LOOK_SECONDS)):
                         await self._woken.wait()
                 except TimeoutError:
                     continue

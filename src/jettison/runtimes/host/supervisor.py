@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jettison import events
-from jettison.clock import Instant
+from jettison.clock import Instant, to_next_beat
 from jettison.engine.lifecycle.events import EvictionTold, ToldToEnd
 from jettison.engine.lifecycle.state import Verdict
 from jettison.engine.node.evictions import Eviction, kill_wait
@@ -354,15 +354,15 @@ class Supervisor:
 
     async def _tend_logs(self) -> None:
         """Note how they grow, every second, and rotate those that are due."""
-        pace, times = self._services.settings.pace, log_times.LogTimes()
+        pace, times, loop = self._services.settings.pace, log_times.LogTimes(), asyncio.get_running_loop()
         written = KeptAnswer[tuple[list[str], list[str]]]()
         rounds = max(1, round(pace.rotation / log_times.PERIOD))
         try:
             while True:
                 for _ in range(rounds):
-                    await asyncio.sleep(log_times.PERIOD)
+                    await asyncio.sleep(to_next_beat(loop.time(), log_times.PERIOD))
                     paths, plain = written.get((self._services.changes.latest,), self._logs)
-                    if grown := times.grown(plain):
+                    if plain and (grown := times.grown(plain)):
                         await self._services.wait_for(times.look, grown)
                 # Now and then all of them: of some changes the kernel does not tell.
                 times.forget(plain)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from jettison.clock import to_next_beat
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.processes.processes import is_awaited
 from jettison.runtimes.linux.processes import Process, read_process, read_processes
@@ -38,14 +39,18 @@ class Orphans:
 
     async def reap_for_ever(self) -> None:
         """What pods orphan comes to us as long as this runs."""
-        pause = _FIRST_PAUSE
+        pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         try:
             while True:
                 # Said again each time: another node in this process may have ended and taken it back.
                 system_calls.inherit_orphans(wanted=True)
                 count = await self.reap()
-                pause = _FIRST_PAUSE if count else min(2 * pause, _LONGEST_PAUSE)
-                await asyncio.sleep(_NO_PAUSE if count >= _MOST_AT_ONCE else pause)
+                pause = _FIRST_PAUSE if count else 2 * pause
+                if pause >= _LONGEST_PAUSE:
+                    pause = _LONGEST_PAUSE
+                    await asyncio.sleep(to_next_beat(loop.time(), pause))
+                else:
+                    await asyncio.sleep(_NO_PAUSE if count >= _MOST_AT_ONCE else pause)
         finally:
             system_calls.inherit_orphans(wanted=False)
 

@@ -20,8 +20,8 @@ _ANY: Final = (
     _MODIFY | _ATTRIBUTES | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _DO_NOT_FOLLOW
 )
 _EVENT: Final = struct.Struct("iIII")
-# Some 2,000 events of files; at least one of a directory, with a name of 255 bytes.
-_AT_ONCE: Final = 32768
+# Some 250 events of files; at least one of a directory, with a name of 255 bytes. So much is set aside for each read.
+_AT_ONCE: Final = 4096
 
 
 class FileChanges:

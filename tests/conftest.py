@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import janitor
+from tests import janitor, workers
 
 # A background job of a shell ignores SIGINT and one of nohup SIGHUP; so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -59,12 +59,17 @@ _RUN = pytest.StashKey[janitor.Run]()
 _LEFT = pytest.StashKey[list[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    workers.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before workers start, which inherit the name of the run."""
-    if not _is_worker(config):
-        stack = ExitStack()
-        config.stash[_RUN] = stack.enter_context(janitor.watched_run())
-        config.add_cleanup(stack.close)
+    stack = ExitStack()
+    config.stash[_RUN] = stack.enter_context(janitor.watched_run())
+    config.add_cleanup(stack.close)
+    if config.option.workers:
+        config.pluginmanager.register(workers.Workers(config.option.workers))
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -76,9 +81,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """What tests left behind is cleared and told. It fails no run: an agent that a test kills leaves its cgroup."""
     if "tests.live.quick_start" in sys.modules:
         sys.modules["tests.live.quick_start"].leave()
-    run = session.config.stash.get(_RUN, None)
-    if run is not None and session.exitstatus == pytest.ExitCode.OK:
-        session.config.stash[_LEFT] = run.settle()
+    if not _is_worker(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.config.stash[_LEFT] = session.config.stash[_RUN].settle()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -62,7 +62,7 @@ def is_alive(run: str) -> bool:
 def fresh_name() -> str:
     """For a node or a cgroup of a test; with `jettison-` before it where it is a cgroup at the top."""
     run = os.environ.setdefault(RUN_VARIABLE, name_of(os.getpid()))
-    return f"test-{run}-{os.environ.get('PYTEST_XDIST_WORKER', 'gw')}n{next(_numbers)}"
+    return f"test-{run}-{os.environ.get('JETTISON_TEST_WORKER', 'w')}n{next(_numbers)}"
 
 
 @dataclass(frozen=True, slots=True)

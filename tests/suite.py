@@ -38,21 +38,24 @@ _TESTS_FAILED = 1
 # More than these are no race.
 _MOST_TRIED_AGAIN = 5
 
-# Most tests wait for something, so two cores carry five workers. A file stays with one worker: its tests share servers.
-_WORKERS = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder")
+# Most tests wait for something, so two cores carry five workers.
+_WORKERS = ("--workers", "5")
 
 
 class Suite:
     """One run; `run` gives the exit code."""
 
-    def __init__(self, arguments: Sequence[str], pytest: Sequence[str], check: Sequence[str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], pytest: Sequence[str], check: Sequence[str], workers: Sequence[str] = ()
+    ) -> None:
         self._arguments = arguments
         self._pytest = pytest
+        self._workers = workers
         self._check = check
         self._is_told = False
         self._raced: Sequence[str] = ()
         self._parent = _Parent(os.getppid())
-        # Bytecode of rewritten asserts has to be written, or every worker would rewrite them again.
+        # Bytecode of rewritten asserts has to be written, or every run would rewrite them again: 14 s.
         self._environment = {
             name: value
             for name, value in os.environ.items()
@@ -64,7 +67,7 @@ class Suite:
             # Also where it is ignored, as in the background of a shell: what a test starts would ignore it as well.
             signal.signal(each, self._hear)
         with tempfile.TemporaryFile() as said:
-            checking = self._start(["nice", *self._check], said, signal.SIGTERM)
+            checking = self._start(self._check, said, signal.SIGTERM)
             try:
                 return self._beside(checking, said)
             finally:
@@ -73,8 +76,8 @@ class Suite:
                 checking.wait()
 
     def _beside(self, checking: subprocess.Popen[bytes], said: IO[bytes]) -> int:
-        print("collecting the tests, beside linters, types and import contracts", flush=True)
-        code = self._collect(checking) or self._test(checking)
+        print("the tests, beside linters, types and import contracts", flush=True)
+        code = self._test(checking)
         if code == 0:
             self._wait(checking, lambda: self._is_told, shows_time=True)
         if self._is_told or self._parent.is_ending:
@@ -85,19 +88,12 @@ class Suite:
             print(f"lost a race: {test} failed beside other tests and passed alone; see its failure above", flush=True)
         return checking.returncode or code
 
-    def _collect(self, checking: subprocess.Popen[bytes]) -> int:
-        """Rewriting the asserts of all test files takes 14 s of processor time: once, and not in every worker."""
-        with tempfile.TemporaryFile() as said:
-            words = [*self._pytest, "--collect-only", "--quiet", *self._arguments]
-            code = self._wait(self._start(words, said), lambda: _has_failed(checking), shows_time=True)
-            if code not in (0, _INTERRUPTED):
-                _show(said)
-        return code
-
     def _test(self, checking: subprocess.Popen[bytes]) -> int:
         with tempfile.TemporaryDirectory() as cache:
             words = [*self._pytest, "-o", f"cache_dir={cache}"]
-            code = self._wait(self._start([*words, *_WORKERS, *self._arguments], None), lambda: _has_failed(checking))
+            code = self._wait(
+                self._start([*words, *self._workers, *self._arguments], None), lambda: _has_failed(checking)
+            )
             failed = _failed_tests(Path(cache)) if code == _TESTS_FAILED else []
             if not 0 < len(failed) <= _MOST_TRIED_AGAIN:
                 return code
@@ -192,4 +188,5 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 if __name__ == "__main__":
     pytest = [sys.executable, "-m", "pytest"]
-    sys.exit(Suite(sys.argv[1:], pytest, [os.environ.get("MAKE", "make"), "--no-print-directory", "check"]).run())
+    check = [os.environ.get("MAKE", "make"), "--no-print-directory", "check"]
+    sys.exit(Suite(sys.argv[1:], pytest, check, _WORKERS).run())

@@ -71,7 +71,7 @@ def guard_of(run: janitor.Run) -> int:
     ids=["SIGINT", "SIGTERM, without workers", "SIGKILL"],
 )
 def test_nothing_stays_when_a_suite_is_interrupted(how: signal.Signals, workers: str, tmp_path: Path) -> None:
-    with interrupted_half_way(tmp_path, *a_suite("-n", workers)) as (process, run):
+    with interrupted_half_way(tmp_path, *a_suite("--workers", workers)) as (process, run):
         process.send_signal(how)
         process.wait(PATIENCE)
         until(lambda: not run.leftovers() and not run.directory.exists(), "the guard to clear")
@@ -81,7 +81,7 @@ def test_nothing_stays_when_a_suite_is_interrupted(how: signal.Signals, workers:
 def test_a_signal_to_make_alone_ends_what_it_runs(how: signal.Signals, tmp_path: Path) -> None:
     """make keeps SIGINT to itself, and SIGKILL in any case."""
     # The program gives the tests a cache of their own, so they must have one.
-    words = [word for word in a_suite("-n", "0") if word not in ("-p", "no:cacheprovider")]
+    words = [word for word in a_suite("--workers", "0") if word not in ("-p", "no:cacheprovider")]
     recipe = f"exec env MAKE=true {words[0]} tests/suite.py {' '.join(words[3:])}"
     (tmp_path / "Makefile").write_text(f"test:\n\t@{recipe}\n")
     with interrupted_half_way(tmp_path, "make", "--file", str(tmp_path / "Makefile")) as (make, run):
@@ -93,7 +93,7 @@ def test_a_signal_to_make_alone_ends_what_it_runs(how: signal.Signals, tmp_path:
 
 def test_the_next_start_clears_what_a_dead_run_has_left_and_nothing_of_one_that_is_alive(tmp_path: Path) -> None:
     """Where the guard was killed together with its run."""
-    with interrupted_half_way(tmp_path, *a_suite("-n", "0")) as (process, run):
+    with interrupted_half_way(tmp_path, *a_suite("--workers", "0")) as (process, run):
         made = run.leftovers()
         janitor.clear_after_the_dead(run.root)
         assert run.leftovers() == made
@@ -122,7 +122,7 @@ def test_only_what_carries_the_name_of_the_run_is_of_it(tmp_path: Path) -> None:
 
 def test_a_process_that_a_test_leaves_is_ended_and_named() -> None:
     done = subprocess.run(
-        a_suite("-n", "0", test="test_leaves_a_process"),
+        a_suite("--workers", "0", test="test_leaves_a_process"),
         cwd=ROOT,
         env=os.environ | {janitor.PATIENCE_VARIABLE: "0.1"},
         capture_output=True,

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# Without workers, which take a second each to start.
-_ARGUMENTS = ("-n", "0")
 
 
 def a_run(tests: Sequence[str], check: Sequence[str] = ("true",)) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; from tests.suite import Suite; sys.exit(Suite({_ARGUMENTS}, {tests!r}, {check!r}).run())"
+    code = f"import sys; from tests.suite import Suite; sys.exit(Suite((), {tests!r}, {check!r}).run())"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 

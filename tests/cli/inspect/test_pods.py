@@ -121,8 +121,8 @@ def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
     ("born", "row"),
     [
         ({}, ["0/1", "ContainerCreating", "0"]),
-        ({"pid": os.getpid(), "start_ticks": 0}, ["0/1", "ContainerStatusUnknown", "0"]),
-        ({"pid": os.getpid(), "start_ticks": None}, ["1/1", "Running", "0"]),
+        ({"start_ticks": 0}, ["0/1", "ContainerStatusUnknown", "0"]),
+        ({"start_ticks": None}, ["1/1", "Running", "0"]),
     ],
     ids=["unborn", "dead", "alive"],
 )
@@ -130,10 +130,10 @@ def test_of_a_container_whose_start_was_not_seen_it_is_told(
     tmp_path: Path, born: dict[str, int | None], row: list[str]
 ) -> None:
     """The agent was killed between the birth of a process and the line that says that it runs: as it would go on."""
-    if born and born["start_ticks"] is None:
-        me = read_process(os.getpid())
-        assert me is not None
-        born = {**born, "start_ticks": me.start_ticks}
+    me = read_process(os.getpid())
+    assert me is not None
+    if born:
+        born = {"pid": me.pid, "start_ticks": me.start_ticks if born["start_ticks"] is None else 0}
     container = {"name": "main", "state": "starting", "run": 0, **born}
     document = pod("young", shell("main", "sleep 600"))
     record = {"uid": "young", "document": document, "boot_id": boot_id(), "is_initialized": True}

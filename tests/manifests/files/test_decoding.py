@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -62,3 +65,29 @@ def test_a_decoded_document_is_held_to_the_same() -> None:
 def test_a_hostile_value_does_not_fill_the_screen(text: str, shown: str) -> None:
     """Sixty characters are enough to recognise it."""
     assert shortened(text) == shown
+
+
+_AT_ONCE = """
+import sys, threading
+from jettison.manifests.files.decoding import convert
+
+CHAIN = "".join(f"class T{n}(Struct):\\n    next: T{n + 1} | None = None\\n" for n in range(8))
+sys.setswitchinterval(1e-6)
+for _ in range(60):
+    exec("from __future__ import annotations\\nfrom msgspec import Struct\\nclass T8(Struct): ...\\n" + CHAIN)
+    start = threading.Barrier(4)
+    def work(kind=T0):
+        start.wait()
+        convert({"next": {"next": {}}}, kind, "here")
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+"""
+
+
+def test_threads_that_meet_a_shape_for_the_first_time_do_not_end_the_process() -> None:
+    """As two nodes of one process do that each start their first pod."""
+    done = subprocess.run([sys.executable, "-c", _AT_ONCE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,6 +7,7 @@ walked by recursion; it holds no half surrogates, which could not be printed, an
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
@@ -28,6 +29,9 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _ANYTHING: Final = msgspec.json.Decoder()
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(set(range(256)) - _STEPS.keys())
+# Types that msgspec has looked at as a whole.
+_learnt: set[type[Any]] = set()
+_learning = threading.Lock()
 
 
 class Wire(Struct, rename="camel", gc=False):
@@ -95,12 +99,24 @@ def without_surrogates(value: Any) -> Any:
 
 def convert(document: object, shape: type[T], source: str) -> T:
     """Like `decode`, for a document that is already decoded (from YAML, or from an API)."""
+    if shape not in _learnt:
+        _learn(shape)
     try:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError as error:
         raise ManifestError(f"{source}: {_reworded(error)}") from error
     except RecursionError as error:
         raise ManifestError(f"{source}: nested too deeply to be a Kubernetes object") from error
+
+
+def _learn(shape: type[Any]) -> None:
+    """msgspec looks at a type when it is first used, and keeps what it has found so far where every thread finds it:
+    two that use the type for the first time at once end the process with SIGSEGV. A decoder looks at all of it.
+    """
+    with _learning:
+        if shape not in _learnt:
+            msgspec.json.Decoder(shape)
+            _learnt.add(shape)
 
 
 def named(kind: str, document: object) -> str:

@@ -20,6 +20,7 @@ from tests.live.cluster import PODS, LiveCluster, is_ready, pod
 from tests.live.far_node import FarNode, far_node
 from tests.live.kubectl import Kubectl
 from tests.live.node import python
+from tests.live.quick_start import finished
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cgroups with limits need root"),
@@ -229,6 +230,23 @@ def test_a_signal_to_both_processes_ends_them_in_order(cluster: LiveCluster) -> 
         lines = list(log)
         assert {json.loads(line)["event"] for line in lines} == {"agent_stopped"}, lines
     cluster.start()
+
+
+def test_down_ends_the_whole_cluster_and_the_next_start_brings_it_back(cluster: LiveCluster) -> None:
+    """As if the machine had been switched off and on again: the API has what it had, and its pods run anew."""
+    before = {node: run(cluster, pod(f"returns-{node[-1]}", SLEEP, node)) for node in cluster.nodes}
+    guard, api = cluster.processes
+    pids = [pid for node in cluster.nodes for pid in cluster.records(node)[f"returns-{node[-1]}"]]
+    done = finished("down", "--state-dir", str(cluster.state))
+    assert (done.returncode, done.stdout) == (0, f"nodes {', '.join(cluster.nodes)} are down\n"), done.stderr
+    assert cluster.ended() == 0
+    assert [pid for pid in (guard, api, *pids) if Path(f"/proc/{pid}").exists()] == []
+    cluster.start()
+    run_again = {f"returns-{node[-1]}" for node in cluster.nodes}
+    cluster.wait(lambda: run_again <= {name for each in cluster.nodes for name in cluster.records(each)}, "all to run")
+    for node in cluster.nodes:
+        name = f"returns-{node[-1]}"
+        assert cluster.ready(f"{PODS}/{name}")["metadata"]["uid"] == before[node]["metadata"]["uid"]
 
 
 def test_nothing_starts_twice_when_everything_is_killed_at_once(cluster: LiveCluster) -> None:

@@ -54,9 +54,14 @@ class Node(Watch):
         *sinks: Sink,
         owns_process: bool = False,
         is_member: bool = False,
+        has_own_api: bool = False,
     ) -> None:
         super().__init__(settings, *sinks, owns_process=owns_process)
         self.is_member = is_member
+        # The API of which it is a member ends with it.
+        self._has_own_api = has_own_api
+        # It was told to leave no pod behind, and has stopped: what runs it ends them.
+        self.leaves_empty = False
         self._containers = Containers()
         self._directories: list[ManifestDirectory] = []
 
@@ -105,6 +110,7 @@ class Node(Watch):
             self._enter,
             self._is_told_to_stop.set,
             is_member=self.is_member,
+            leave_empty=self._leave_empty if self._has_own_api else None,
         ).routes()
         if not self.is_member:
             return orders
@@ -114,6 +120,10 @@ class Node(Watch):
             self.settings.node_name, self.runtime.statuses, self._enter, self.emit
         ).routes()
         return orders | found
+
+    def _leave_empty(self) -> None:
+        self.leaves_empty = True
+        self._is_told_to_stop.set()
 
     def _enter(self, uid: str, container: str) -> bytes:
         return encode_way_in(self.runtime.way_in(uid, container))

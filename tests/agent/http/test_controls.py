@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,14 +17,23 @@ from tests.agent.scripted_runtime import ScriptedHost
 from tests.agent.test_admission import manifest
 
 
-def controls(*, is_member: bool) -> Controls:
+def controls(*, is_member: bool, leave_empty: Callable[[], None] | None = None) -> Controls:
     """Of a node that runs one pod of no manifest of its own."""
     runtime = ScriptedHost()
     made = manifest("web")
     runtime.running = [PodStatus(made.pod, "Running", document=made.document)]
     agent = cast("Any", SimpleNamespace(emit=lambda _: None))
     keeper = cast("Any", SimpleNamespace(held=[]))
-    return Controls("n1", runtime, keeper, agent, lambda _uid, name: name.encode(), lambda: None, is_member=is_member)
+    return Controls(
+        "n1",
+        runtime,
+        keeper,
+        agent,
+        lambda _uid, name: name.encode(),
+        lambda: None,
+        is_member=is_member,
+        leave_empty=leave_empty,
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,19 @@ def test_a_pod_of_an_api_is_the_apis_to_end(order: str, instead: str) -> None:
 def test_a_member_of_a_cluster_is_drained_before_it_goes_down() -> None:
     with pytest.raises(ApiError, match="`jettison drain n1` empties it"):
         controls(is_member=True).down({"pods": "end"})
+
+
+def test_a_member_whose_api_ends_with_it_leaves_before_its_pods_end() -> None:
+    """Its keeper here cannot end any."""
+
+    async def work() -> bytes:
+        left = asyncio.Event()
+        answer = controls(is_member=True, leave_empty=left.set).down({"pods": "end"})
+        assert not left.is_set()
+        await left.wait()
+        return answer.body
+
+    assert json.loads(asyncio.run(work())) == {"node": "n1", "pods": 1}
 
 
 @pytest.mark.parametrize(

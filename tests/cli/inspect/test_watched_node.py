@@ -59,6 +59,8 @@ def test_which_nodes_there_are_is_told(guarded: Guarded, tmp_path: Path) -> None
         (tmp_path / "node" / name).mkdir(parents=True)
     several = run("top", "--once", "--state-dir", str(tmp_path))
     assert (several.exit_code, several.stderr) == (2, "error: which node is meant? --node-name is one of one, two\n")
+    down = run("down", "--state-dir", str(tmp_path))
+    assert (down.exit_code, down.stderr) == (1, "error: no agent runs for any of the nodes one, two\n")
 
 
 def test_of_several_nodes_all_pods_are_shown(guarded: Guarded, tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ Enter = Callable[[str, str], bytes]
 
 
 class Controls:
-    """Orders to one node. `leave` makes the process end as SIGTERM does."""
+    """Orders to one node. `leave` makes the process end as SIGTERM does. `leave_empty` makes it end all pods of its
+    nodes as well, for members of an API that ends with them.
+    """
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Controls:
         leave: Callable[[], None],
         *,
         is_member: bool = False,
+        leave_empty: Callable[[], None] | None = None,
     ) -> None:
         self._node = node
         self._runtime = runtime
@@ -51,6 +54,7 @@ class Controls:
         self._agent = agent
         self._enter = enter
         self._leave = leave
+        self._leave_empty = leave_empty
         self._leaving: asyncio.Task[None] | None = None
         # Its pods come from an API.
         self._is_member = is_member
@@ -110,7 +114,7 @@ class Controls:
     def down(self, query: Query) -> Answer:
         """End the agent; before that all pods, unless they are to be kept."""
         keeps = _text(query, "pods") == "keep"
-        if self._is_member and not keeps:
+        if self._is_member and not keeps and self._leave_empty is None:
             raise ApiError(
                 f"node `{self._node}` is a member of a cluster, and its pods are the API's: `jettison drain "
                 f"{self._node}` empties it; then --keep-pods ends the agent",
@@ -123,12 +127,13 @@ class Controls:
         return Answer(msgspec.json.encode({"node": self._node, "pods": count}))
 
     async def _go_down(self, *, keeps: bool) -> None:
-        if not keeps:
-            await self._keeper.stop_all()
-        else:
+        leave = self._leave if keeps or self._leave_empty is None else self._leave_empty
+        if keeps or leave is self._leave_empty:
             # The answer first.
             await asyncio.sleep(_PAUSE)
-        self._leave()
+        else:
+            await self._keeper.stop_all()
+        leave()
 
     async def _told(self, query: Query, status: PodStatus, ending: Awaitable[object]) -> Answer:
         done = asyncio.ensure_future(ending)

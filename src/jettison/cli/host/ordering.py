@@ -5,8 +5,11 @@ They share how to find the node that has the pod, and how long to wait until an 
 
 from __future__ import annotations
 
+import os
+import select
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -17,7 +20,13 @@ from msgspec.json import Decoder
 from jettison.agent.http import LONGEST_WAIT
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.safe_text import printable
-from jettison.cli.inspect.watched_node import WatchedNode, names_of, watched_node_options, watched_nodes_options
+from jettison.cli.inspect.watched_node import (
+    WatchedNode,
+    all_nodes_options,
+    find_nodes,
+    names_of,
+    watched_nodes_options,
+)
 from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import remark
 from jettison.errors import InputError, JettisonError, ObservationError
@@ -160,26 +169,70 @@ _ANSWER = Decoder(_Answer)
 @click.command(short_help="End the pods of a node of this machine, and its agent.")
 @click.option("--keep-pods", is_flag=True, help="End only the agent; the next `up` takes its pods over.")
 @timeout_option
-@watched_node_options
-def down_command(node: WatchedNode, keep_pods: bool, wait_seconds: int) -> int:
+@all_nodes_options
+def down_command(nodes: Sequence[WatchedNode], keep_pods: bool, wait_seconds: int) -> int:
     """End every pod of the node with its own grace period, then the agent: the opposite of `jettison up`.
 
     The next `up` starts the pods of the manifests again. A service manager that restarts the agent does so too: there,
-    stop the service.
+    stop the service. Of a cluster (`up --nodes`) all nodes go down, and their API with them; it keeps its objects, so
+    the next `up --nodes` starts their pods again.
     """
-    answer = decode(_ANSWER, node.order("down", pods="keep" if keep_pods else "end"), "the agent's answer")
-    count = answer.pods
+    together = _fellows(nodes)
+    agents = _processes(together)
+    answer = decode(_ANSWER, nodes[0].order("down", pods="keep" if keep_pods else "end"), "the agent's answer")
+    others = [] if keep_pods else [each for each in together if each.name != nodes[0].name]
+    count = answer.pods + sum(_pods(each) for each in others)
     if count:
-        remark("note", f"ending {count} pod{'' if count == 1 else 's'} of node `{node.name}`")
+        remark("note", f"ending {count} pod{'' if count == 1 else 's'} of {_named(together, '`')}")
     deadline = time.monotonic() + wait_seconds
-    while node.is_live:
+    while left := [each for each in together if each.is_live]:
         if time.monotonic() >= deadline:
             if not wait_seconds:
                 return 0
-            raise JettisonError(f"node `{node.name}` is still on its way down: {_left(node)}")
+            raise JettisonError(f"node `{left[0].name}` is still on its way down: {_left(left[0])}")
         time.sleep(_PAUSE_SECONDS)
-    click.echo(f"node {node.name} is down" + ("; its pods run on, unguarded" if keep_pods else ""))
+    for descriptor in agents:
+        select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        os.close(descriptor)
+    verb, whose = ("is", "its") if len(together) == 1 else ("are", "their")
+    click.echo(f"{_named(together)} {verb} down" + (f"; {whose} pods run on, unguarded" if keep_pods else ""))
     return 0
+
+
+def _fellows(nodes: Sequence[WatchedNode]) -> list[WatchedNode]:
+    """The nodes that one process guards, which go down together: all of these, or with the only one of these."""
+    if not any(each.is_live for each in nodes):
+        raise JettisonError(f"no agent runs for {names_of(nodes)}")
+    found = [
+        each for each in find_nodes(nodes[0].directory.parents[1]) if each.is_live and _pid(each) == _pid(nodes[0])
+    ]
+    if any(each.name not in [fellow.name for fellow in found] for each in nodes):
+        raise InputError(f"which node is meant? --node-name is one of {', '.join(each.name for each in nodes)}")
+    return found
+
+
+def _pid(node: WatchedNode) -> int:
+    card = node.card
+    return 0 if card is None else card.pid
+
+
+def _processes(nodes: Sequence[WatchedNode]) -> list[int]:
+    """A descriptor of what guards a cluster: its API ends after its nodes, and the next one cannot begin before."""
+    card = nodes[0].card
+    with suppress(OSError):
+        return [os.pidfd_open(card.pid)] if card is not None and card.is_member else []
+    return []
+
+
+def _pods(node: WatchedNode) -> int:
+    with suppress(ObservationError):
+        return len(node.ask("/pods")["items"])
+    return 0
+
+
+def _named(nodes: Sequence[WatchedNode], quote: str = "") -> str:
+    names = ", ".join(f"{quote}{each.name}{quote}" for each in nodes)
+    return f"node{'' if len(nodes) == 1 else 's'} {names}"
 
 
 def _left(node: WatchedNode) -> str:

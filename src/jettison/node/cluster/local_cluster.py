@@ -134,11 +134,13 @@ class LocalCluster:
             work: list[Coroutine[Any, Any, Any]] = []
             if self.settings.nodes:
                 # A server without nodes starts in half the time without the code of a node.
-                join = import_module("jettison.node.cluster.nodes").joined_nodes
-                work += await join(self.settings, self.nodes, sinks, stack, tell)
+                members = import_module("jettison.node.cluster.nodes")
+                work += await members.joined_nodes(self.settings, self.nodes, sinks, stack, tell)
             if self.controllers:
                 work.append(self._reconcile(controllers))
             await until_one_ends(*work, asyncio.Event().wait())
+            if self.settings.nodes:
+                await members.end_pods(self.nodes)
 
 
 async def _start_controllers(ready: asyncio.Event, controllers: OtherProcess) -> None:

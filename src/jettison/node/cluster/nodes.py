@@ -46,6 +46,7 @@ async def _guard(settings: ClusterSettings, nodes: list[Node], log: LogSink, api
     async with AsyncExitStack() as stack:
         tell = partial(greet, stream=sys.stdout)
         await until_one_ends(*await joined_nodes(settings, nodes, (log,), stack, tell, owns_process=True))
+        await end_pods(nodes)
 
 
 async def joined_nodes(
@@ -79,13 +80,23 @@ async def joined_nodes(
     return [run_member(node, client, address, offer, tell) for node, client, offer in members]
 
 
+async def end_pods(nodes: Sequence[Node]) -> None:
+    """Of all nodes, if one of them was told to leave none behind.
+
+    They are members no longer, so their API is told nothing and replaces nothing: the next `up` starts the pods again,
+    as after a machine was switched off.
+    """
+    if any(node.leaves_empty for node in nodes):
+        await asyncio.gather(*(node.keeper.stop_all() for node in nodes))
+
+
 def _access(settings: ClusterSettings, name: str) -> Access:
     return load_access(Overrides(kubeconfig=str(settings.kubeconfig(name))))
 
 
 async def _opened(settings: NodeSettings, sinks: Sequence[Sink], stack: AsyncExitStack) -> Node:
     own = [NodeLog(sink, settings.node_name) if isinstance(sink, LogSink) else sink for sink in sinks]
-    node = await Node(settings, *own, is_member=True).open()
+    node = await Node(settings, *own, is_member=True, has_own_api=True).open()
     stack.push_async_callback(node.close)
     return node
 

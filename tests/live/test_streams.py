@@ -96,6 +96,16 @@ def one_program() -> Path:
     return installed_kubectl() or debian_kubectl()
 
 
+def test_each_node_says_what_runs_its_containers(stage: Stage) -> None:
+    """As `kubectl get nodes -o wide` shows it; pods without images are processes of Jettison's own."""
+    own, far = (
+        stage.cluster.get(f"/api/v1/nodes/{name}")["status"]["nodeInfo"]["containerRuntimeVersion"]
+        for name in (stage.cluster.nodes[0], stage.far)
+    )
+    assert own.startswith("jettison://")
+    assert far.startswith("containerd://")
+
+
 @pytest.fixture
 def one_kubectl(stage: Stage, one_program: Path, kubectl_home: Path) -> Kubectl:
     return stage.kubectl(one_program, kubectl_home)

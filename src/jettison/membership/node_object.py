@@ -44,8 +44,8 @@ def machine_labels(name: str) -> dict[str, str]:
     }
 
 
-def node_info() -> dict[str, str]:
-    """`status.nodeInfo`."""
+def node_info(container_runtime: str = "") -> dict[str, str]:
+    """`status.nodeInfo`. Without a container runtime pods are processes, which Jettison runs itself."""
     machine_id = _line(Path("/etc/machine-id"))
     return {
         "machineID": machine_id,
@@ -53,7 +53,7 @@ def node_info() -> dict[str, str]:
         "bootID": _line(Path("/proc/sys/kernel/random/boot_id")),
         "kernelVersion": os.uname().release,
         "osImage": _os_image(),
-        "containerRuntimeVersion": f"jettison://{__version__}",
+        "containerRuntimeVersion": container_runtime or f"jettison://{__version__}",
         "kubeletVersion": f"{KUBERNETES}+jettison",
         "kubeProxyVersion": "",
         "operatingSystem": "linux",

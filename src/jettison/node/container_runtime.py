@@ -36,6 +36,7 @@ _UNKNOWN_DRIVER = (
     "which it has"
 )
 _LOAD_SECONDS = 1800
+_LONGEST_VERSION = 100
 _MOST_NAMES, _LONGEST_NAME = 64, 512
 # The one in which containerd keeps what CRI sees.
 _NAMESPACE = "k8s.io"
@@ -51,6 +52,8 @@ class Containers(NamedTuple):
     lack: str = ""
     # Whether the node's cgroups are slices of systemd.
     uses_slices: bool = False
+    # The runtime as a Node shows it; empty where it was silent at the start.
+    version: str = ""
 
 
 async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
@@ -69,12 +72,12 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
     from jettison.runtimes.cri.driver import CriDriver  # noqa: PLC0415
     from jettison.runtimes.cri.messages import CRIO  # noqa: PLC0415
 
-    client, name, lack = CriClient(socket), f"container runtime `{socket}`", ""
+    client, name, shown, lack = CriClient(socket), f"container runtime `{socket}`", "", ""
     before = _slices_before(settings) if running is None else running
     is_first = before is None and _SYSTEMD.is_dir() and settings.runtime != CRI
     try:
         version = await client.version(_FIRST_PATIENCE if is_first else _PATIENCE)
-        name = f"{version.name} {version.version}"
+        name, shown = f"{version.name} {version.version}", f"{version.name}://{version.version}"[:_LONGEST_VERSION]
     except RuntimeFailure as failure:
         if settings.runtime == CRI:
             client.close()
@@ -96,7 +99,7 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
         driver.compare_cgroups(uses_systemd=told)
     driver.open()
     offer = ImageOffer(settings.runtime == CRI, settings.allow_privileged)
-    return Containers(driver, offer, lack, driver.uses_systemd)
+    return Containers(driver, offer, lack, driver.uses_systemd, shown)
 
 
 def _slices_of_pods(settings: NodeSettings) -> bool | None:

@@ -19,7 +19,7 @@ from jettison.engine.numbers.durations import SECOND_NS
 from jettison.membership.api_objects import ApiObjects
 from jettison.membership.member import Guarded, Member
 from jettison.membership.missing_pods import CONFIRM_SECONDS
-from jettison.membership.node_object import NodeImage, NodeProfile, machine_labels
+from jettison.membership.node_object import NodeImage, NodeProfile, machine_labels, node_info
 from jettison.membership.serving_certificate import ServingPort
 from jettison.node.cluster_settings import MemberSettings
 from jettison.node.guarding import Reloader, say_where
@@ -119,6 +119,7 @@ async def run_member(
         settings.taints,
         {} if offer is None else {CERTIFICATE_ANNOTATION: offer.certificate_pem},
         None if offer is None else offer.port,
+        info=node_info(node.container_runtime),
         # Whatever a configuration says, an API is not asked more often than every second.
         look_ns=max(settings.policy.config.node_status_update_frequency, SECOND_NS),
         report_ns=settings.policy.config.node_status_report_frequency,

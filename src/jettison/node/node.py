@@ -68,7 +68,7 @@ class Node(Watch):
     async def _open_runtime(self) -> HostRuntime:
         settings = self.settings
         self._containers = await find_containers(settings, self.emit)
-        driver, offer, lack, uses_slices = self._containers
+        driver, offer, lack, uses_slices, _ = self._containers
         settings = replace(settings, uses_slices=uses_slices)
         try:
             runtime = await HostRuntime.open(
@@ -127,6 +127,11 @@ class Node(Watch):
 
     def _enter(self, uid: str, container: str) -> bytes:
         return encode_way_in(self.runtime.way_in(uid, container))
+
+    @property
+    def container_runtime(self) -> str:
+        """Name and version of what runs containers, as an API is told; empty where none does."""
+        return self._containers.version
 
     async def images(self) -> Sequence[StoredImage]:
         """Of its container runtime. Raises RuntimeFailure."""

@@ -62,7 +62,7 @@ def test_a_port_in_use_is_named() -> None:
     listener, endpoint = listen(Endpoint("127.0.0.1", 0))
     with (
         listener,
-        pytest.raises(JettisonError, match=rf"cannot listen at `127.0.0.1:{endpoint.port}`: Address already"),
+        pytest.raises(JettisonError, match=rf"at `127.0.0.1:{endpoint.port}`: Address already in use; --listen names"),
     ):
         listen(endpoint)
 

@@ -6,6 +6,7 @@ Signals are not handled here: the process may run other things beside the server
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -55,7 +56,8 @@ def listen(endpoint: Endpoint) -> tuple[socket.socket, Endpoint]:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise JettisonError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}") from error
+        advice = "; --listen names another, with port 0 a free one" if error.errno == errno.EADDRINUSE else ""
+        raise JettisonError(f"cannot listen at `{endpoint.host}:{endpoint.port}`: {error.strerror}{advice}") from error
     return listener, Endpoint(endpoint.host, listener.getsockname()[1])
 
 

@@ -43,8 +43,9 @@ _ESCAPES: Final = {
     "\0": "0", "\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e",
     '"': '"', "\\": "\\", "\x85": "N", "\u2028": "L", "\u2029": "P",
 }  # fmt: skip
-_SPECIAL: Final = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
-_ESCAPED: Final = re.compile('[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]|["\\\\]')
+# What they match, not what they do not: Python takes 12 ms of every start to make maps of all other characters.
+_SPECIAL: Final = re.compile("[\0-\t\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe-\U0010ffff]")
+_ESCAPED: Final = re.compile('[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe-\U0010ffff"\\\\]')
 # A line is broken at the first space behind this column.
 _WIDTH: Final = 80
 _LONGEST_SIMPLE_KEY: Final = 128

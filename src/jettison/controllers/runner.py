@@ -22,16 +22,11 @@ from jettison.controllers.nodes.lifecycle import NodeLifecycleController
 from jettison.controllers.nodes.taint_eviction import TaintEvictionController
 from jettison.controllers.replica_set import ReplicaSetController, replication_controller
 from jettison.controllers.scheduler.scheduler import Scheduler
-from jettison.controllers.settings import ControllerSettings
+from jettison.controllers.settings import ACCOUNTS, NAMESPACES, ROOT_CERTIFICATES, ControllerSettings
 from jettison.controllers.stateful_set import StatefulSetController
 from jettison.runtimes.kube.cache import Caches
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.leases import HeldLease
-
-NAMESPACES: Final = "namespace-controller"
-"""Our own API server empties namespaces itself; this one is for other servers."""
-ACCOUNTS: Final = "serviceaccount-controller"
-ROOT_CERTIFICATES: Final = "root-ca-certificate-publisher-controller"
 
 MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
     "daemonset-controller": DaemonSetController,
@@ -51,7 +46,7 @@ MAKERS: Final[Mapping[str, Callable[[Surroundings], Controller]]] = {
     "taint-eviction-controller": TaintEvictionController,
     "ttl-after-finished-controller": FinishedJobController,
 }
-"""The controllers by the names that kube-controller-manager has for them: one file and one line each."""
+"""All of `settings.CONTROLLERS`: one file and one line each."""
 
 
 LEASE_NAMESPACE: Final = "kube-system"

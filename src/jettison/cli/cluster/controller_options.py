@@ -7,36 +7,16 @@ command line sees it more easily than an empty text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
 import click
 
 from jettison.cli.options.go_flags import WholeNumber
-from jettison.controllers.settings import ControllerSettings
+from jettison.controllers.settings import CONTROLLERS, ControllerSettings
 from jettison.engine.budgets.budget import API_PROFILES
 from jettison.errors import InputError
-
-CONTROLLERS: Mapping[str, str] = {
-    "daemonset-controller": "daemonset",
-    "deployment-controller": "deployment",
-    "disruption-controller": "disruption",
-    "garbage-collector-controller": "garbagecollector",
-    "job-controller": "job",
-    "namespace-controller": "namespace",
-    "node-lifecycle-controller": "nodelifecycle",
-    "pod-garbage-collector-controller": "podgc",
-    "replicaset-controller": "replicaset",
-    "replicationcontroller-controller": "replicationcontroller",
-    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
-    "scheduler": "",
-    "serviceaccount-controller": "serviceaccount",
-    "statefulset-controller": "statefulset",
-    "taint-eviction-controller": "",
-    "ttl-after-finished-controller": "ttl-after-finished",
-}
-"""Names with their short forms of old. Kubernetes runs its scheduler apart; here it is one of them."""
 
 NONE = "-"
 

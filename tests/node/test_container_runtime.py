@@ -106,7 +106,8 @@ def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(
     }
 
     async def start() -> str:
-        driver, _, lack, uses_slices = await find_containers(settings, said.append)
+        driver, _, lack, uses_slices, version = await find_containers(settings, said.append)
+        assert version == ""
         assert driver is not None
         assert lack.endswith("pods with images wait for it")
         assert uses_slices is driver.uses_systemd is used_slices

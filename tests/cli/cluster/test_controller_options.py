@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.cli.cluster.controller_options import CONTROLLERS, choose_controllers
+from jettison.cli.cluster.controller_options import choose_controllers
+from jettison.controllers.settings import CONTROLLERS
 from jettison.errors import InputError
 
 ALL = frozenset(CONTROLLERS)

@@ -30,6 +30,8 @@ from tests.live.served import Served, end, start
 
 _HANDS = 16
 _LOOKS = 15
+# After which the server has given back what it no longer uses.
+_TIDY_SECONDS = 11.0
 _LOOKUP_BAR_MS, _TABLE_BAR, _BIND_BAR, _PLAN_BAR_SECONDS = 5.0, 2.0, 500, 2.0
 _ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -129,6 +131,7 @@ def measure_lists(served: Served) -> Iterator[tuple[str, bool]]:
         yield _row(name, took, plain, took <= _LOOKUP_BAR_MS, f"{_LOOKUP_BAR_MS:.0f} ms")
     is_met = table <= _TABLE_BAR * plain
     yield _row("table of all pods", table, plain, is_met, f"{_TABLE_BAR:.0f} times the list")
+    time.sleep(_TIDY_SECONDS)
     yield f"{'memory with all lists in it':<40}{rss_mb(served.process.pid):8.1f} MB", True
 
 

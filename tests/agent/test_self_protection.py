@@ -62,13 +62,14 @@ print(json.dumps([before, status("VmLck")]))
     assert after - before > 45_000
 
 
-def test_what_was_needed_for_a_moment_is_given_back() -> None:
+@pytest.mark.parametrize("way", ["give_memory_back", "trim_heap"])
+def test_what_was_needed_for_a_moment_is_given_back(way: str) -> None:
     """Also from the middle of the heap, whose end is still in use."""
     before, after = in_child(f"""{STATUS}
 moment = [bytes(1000) for _ in range(20_000)]
 del moment[:-1]
 before = status("VmRSS")
-self_protection.give_memory_back()
+self_protection.{way}()
 print(json.dumps([before, status("VmRSS")]))
 """)
 

@@ -78,9 +78,16 @@ def give_memory_back() -> None:
     glibc would keep it for later: 0.3 MB. Once memory is locked the kernel refuses what lies in between.
     """
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # other C libraries give it back by themselves
+    if hasattr(libc, "malloc_trim"):
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_AT)
         libc.mallopt(_M_ARENA_MAX, 1)
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """What is free right now, wherever it lies: 6 ms for 45 MB, 0.4 for nothing."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # other C libraries give it back by themselves
         libc.malloc_trim(0)
 
 

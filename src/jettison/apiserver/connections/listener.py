@@ -17,7 +17,7 @@ from typing import Final
 
 import uvicorn
 
-from jettison.agent.self_protection import give_memory_back
+from jettison.agent.self_protection import give_memory_back, trim_heap
 from jettison.apiserver.connections.connection import GuardedProtocol
 from jettison.apiserver.connections.quotas import ConnectionQuotas
 
@@ -69,6 +69,9 @@ class Server(uvicorn.Server):
         if self._rounds:
             self._rounds -= 1
             await self._give_memory_back()
+        else:
+            # A table of 10,000 pods leaves 45 MB free in between.
+            trim_heap()
         return await super().on_tick(counter)
 
     async def _give_memory_back(self) -> None:

@@ -193,7 +193,13 @@ def test_the_first_request_waits_for_few_modules(
 STAYING = {
     # Of relief the command line, which is read first, and the process that stays: each with what it has no use for.
     "jettison.cli.cluster.relieve": ("http", "jettison.agent.journal", "jettison.cli.inspect", "jettison.controllers"),
-    "jettison.node.relief": ("click", "jettison.node.node", "jettison.membership", "jettison.runtimes.host.runtime"),
+    "jettison.node.relief": ("click", "jettison.node.watch", "jettison.agent.agent", "jettison.relief"),
+    "jettison.node.relief_watch": (
+        "click",
+        "jettison.node.node",
+        "jettison.membership",
+        "jettison.runtimes.host.runtime",
+    ),
     # A server whose controllers and nodes are in other processes.
     "jettison.node.cluster.local_cluster": ("jettison.controllers.runner", "jettison.node.node"),
 }

@@ -287,6 +287,69 @@ def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path)
     assert told.count(b"connection: close") == 1
 
 
+@pytest.mark.parametrize(
+    "more",
+    [b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 30_000, b"2\r\n{}\r\n0\r\na: " + b"x" * 200_000, b"2;" + b"x" * 200_000],
+    ids=["trailers", "trailer", "chunk extension"],
+)
+def test_what_a_body_is_wrapped_in_is_bounded(tmp_path: Path, more: bytes) -> None:
+    """The parser keeps all of it: 95 MB of trailers were a gigabyte of the server."""
+
+    async def waiting(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    assert ask(tmp_path, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + more, waiting) == b""
+
+
+def test_a_body_in_small_chunks_is_whole(tmp_path: Path) -> None:
+    """What stands between them is counted from one to the next, and not for all."""
+    request = b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n" + b"1\r\nx\r\n" * 30_000
+    assert ask(tmp_path, request + b"0\r\n\r\n").endswith(b"\r\n\r\n/a:" + b"x" * 30_000)
+
+
+def test_a_trailer_is_no_header(tmp_path: Path) -> None:
+    """A proxy that takes `Impersonate-User` out of every head does not look behind the body."""
+    seen: list[bytes] = []
+
+    async def looking(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+        seen.extend(name for name, _ in scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    told = ask(tmp_path, head + b"2\r\n{}\r\n0\r\nauthorization: Bearer x\r\n\r\n", looking)
+    assert told.startswith(b"HTTP/1.1 200")
+    assert seen == [b"transfer-encoding"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
+        b"transfer-encoding: gzip, chunked\r\n",
+        b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 30\r\n",
+        b"connection: upgrade\r\nupgrade: websocket\r\ntransfer-encoding: chunked\r\n",
+    ],
+)
+def test_a_body_whose_end_is_unclear_is_refused(tmp_path: Path, headers: bytes) -> None:
+    """The parser knows no body of a request for another protocol: it was a request of its own."""
+    told = ask(tmp_path, b"POST /a HTTP/1.1\r\n" + headers + b"\r\nGET /hidden HTTP/1.1\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert told.count(b"HTTP/1.1") == 1
+
+
+def test_behind_a_request_for_another_protocol_nothing_is_a_request(tmp_path: Path) -> None:
+    """It was answered as any other, and is the last of its connection: a client must not wait for a second answer."""
+    head = b"GET /a HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    told = ask(tmp_path, head + b"GET /hidden HTTP/1.1\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 200")
+    assert b"connection: close\r\n" in told
+    assert b"/hidden" not in told
+
+
 class Watching:
     """An application that tells one event and then waits until its client has left."""
 

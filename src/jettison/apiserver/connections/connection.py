@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jettison.apiserver.connections.endpoint import keep_alive
 from jettison.apiserver.connections.exchange import Exchange
-from jettison.apiserver.connections.limits import ConnectionPatience, is_tunnel
+from jettison.apiserver.connections.limits import ConnectionPatience
 from jettison.apiserver.connections.quotas import ConnectionQuotas
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -29,6 +29,7 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TUNNEL_BYTES = 32 * 1024
 """What is read of a tunnel before its other end has taken it."""
 
+_BAD = "400 Bad Request"
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
 
@@ -69,6 +70,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._most_head_bytes = 0
         self._ignored_bytes = 0
         self._is_in_head = True
+        # What its headers say about the form of its body, in small letters.
+        self._coding = b""
         self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -148,9 +151,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         error = sys.exc_info()[1]
         offset = error.args[0] if error is not None and error.args else len(self._received)
-        if is_tunnel(self.scope["path"]):
-            self._is_upgrade = True
-            self._early += self._received[offset:]
+        self._is_upgrade = True
+        self._early += self._received[offset:]
 
     def drop(self) -> None:
         """Close it at once, whatever is under way."""
@@ -184,48 +186,69 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """A head that is still open after this many bytes is refused, wherever its end may be."""
+        """A head that is still open after this many bytes is refused, wherever its end may be. So are the trailers of a
+        body and what stands between its chunks: the parser keeps both without a limit.
+        """
         if self._is_upgrade:
             self._early += data
             if len(self._early) > MOST_HEAD_BYTES:
                 self.drop()
             return
-        if self._is_in_head:
-            self._head_bytes += len(data)
-            self._most_head_bytes += len(data)
+        self._head_bytes += len(data)
+        self._most_head_bytes += len(data)
         self._received = data
         super().data_received(data)
         self._received = b""
         if self._is_in_head:
             # Most heads come in one piece, and need no clock.
             self._start_clock()
-            if self._head_bytes > MOST_HEAD_BYTES:
-                self._refuse(_TOO_LARGE)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """Called by the parser at the first byte of a request."""
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
+        self._coding = b""
         self._is_in_head = True
         self._head_bytes = self._ignored_bytes = 0
         self._most_head_bytes = len(self._received)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser for each."""
+        """Called by the parser for each, and for each trailer: a request is judged by its head alone."""
+        if not self._is_in_head:
+            return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"transfer-encoding":
+            self._coding += value.lower()
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head may have come in one piece, so its size is known only now."""
         self._is_in_head = False
+        self._head_bytes = 0
         self._stop_clock()
         if self._most_head_bytes > MOST_HEAD_BYTES and self._head_size > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
+        elif self._has_unclear_body:
+            self._refuse(_BAD)
         elif not self.transport.is_closing():
             self._begin_exchange()
+
+    @property
+    def _has_unclear_body(self) -> bool:
+        """Whether another reader of the same bytes, a proxy for one, could see another end of this request: the parser
+        takes several codings, and no body at all where another protocol is asked for. What a client had sent as a body
+        would be a request of its own, and a deletion would go ahead without its preconditions.
+        """
+        if self._coding not in (b"", b"chunked"):
+            return True
+        if not self.parser.should_upgrade():
+            return False
+        return bool(self._coding) or any(name == b"content-length" and value != b"0" for name, value in self.headers)
 
     @property
     def _head_size(self) -> int:
@@ -252,7 +275,9 @@ class GuardedProtocol(HttpToolsProtocol):
             "headers": self.headers,
         }
         self.scope = scope  # type: ignore[assignment]
-        before, is_kept = self.cycle, version != "1.0" and self.parser.should_keep_alive()
+        # Behind a request for another protocol nothing is read as HTTP, also where it is refused.
+        can_stay = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        before, is_kept = self.cycle, version != "1.0" and can_stay
         self.cycle = exchange = Exchange(self, scope, keep_alive=is_kept, waits_for_continue=self.expect_100_continue)
         if before is None or before.response_complete:
             self._start(exchange)
@@ -270,6 +295,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """What follows a refused head belongs to no request; what follows an answer is ignored, up to a limit."""
         if self.transport.is_closing() or self.cycle is None:
             return
+        self._head_bytes = 0
         if not self.cycle.response_complete:
             self.cycle.take_body(body)
             return

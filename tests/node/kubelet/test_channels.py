@@ -13,14 +13,16 @@ from jettison.node.kubelet import spdy
 from jettison.node.kubelet.channels import Received, SpdyChannels, WebSocketChannels, Wishes, chosen_version
 from jettison.node.kubelet.commands import status_of
 from jettison.node.kubelet.inside import CommandEnd, read_status
-from jettison.node.kubelet.stream_connection import StreamConnection
+from jettison.node.kubelet.stream_connection import STALL_SECONDS, StreamConnection
 from tests.node.kubelet.test_websocket import client_frame
 
 ALL = Wishes(has_input=True, has_output=True, has_errors=True)
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[StreamConnection, asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    stall_seconds: float = STALL_SECONDS,
+) -> AsyncIterator[tuple[StreamConnection, asyncio.StreamReader, asyncio.StreamWriter]]:
     """Our end, and a client's."""
     accepted: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
     accepted = asyncio.get_running_loop().create_future()
@@ -32,7 +34,7 @@ async def connected() -> AsyncIterator[tuple[StreamConnection, asyncio.StreamRea
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
     ours = await accepted
     try:
-        yield StreamConnection(*ours), reader, writer
+        yield StreamConnection(*ours, stall_seconds=stall_seconds), reader, writer
     finally:
         for each in (writer, ours[1]):
             each.transport.abort()
@@ -48,14 +50,14 @@ def test_the_best_version_of_both_is_taken() -> None:
 
 
 def test_streams_of_spdy() -> None:
-    """One for each channel; a second one for the same, or another one, is refused; input ends with its stream."""
+    """One for each channel; a second one for the same, of the same number, or another one, is refused."""
 
     async def scenario() -> None:
         async with connected() as (ours, reader, writer):
             frames, channels = spdy.SpdyWriter(), SpdyChannels(ours, ALL)
-            kinds = ["error", "stdin", "stdin", "resize", "stdout", "stderr"]
-            for place, name in enumerate(kinds):
-                writer.write(frames.open(2 * place + 1, {"streamtype": name}))
+            kinds = {1: "error", 3: "stdin", 5: "stdin", 7: "resize", 9: "stdout", 11: "stderr"}
+            for number, name in ((1, "error"), (1, "stdout"), *list(kinds.items())[1:]):
+                writer.write(frames.open(number, {"streamtype": name}))
             writer.write(spdy.data_frame(3, b"in") + spdy.ping_frame(5) + spdy.data_frame(3, b"", is_last=True))
             await channels.open(30)
             received = channels.received()
@@ -67,7 +69,7 @@ def test_streams_of_spdy() -> None:
             while spdy.Leaving() not in events:
                 events += answers.read(await reader.read(4096))
             assert [each.stream for each in events if isinstance(each, spdy.Accepted)] == [1, 3, 9, 11]
-            assert [each.stream for each in events if isinstance(each, spdy.Reset)] == [5, 7]
+            assert [each.stream for each in events if isinstance(each, spdy.Reset)] == [1, 5, 7]
             assert spdy.SpdyPing(5) in events
             data = [each for each in events if isinstance(each, spdy.Data)]
             assert data[0] == spdy.Data(9, b"out", False)

@@ -100,12 +100,15 @@ class SpdyChannels:
         """Returns when the client has opened its streams; raises StreamError when it has not in time."""
         try:
             async with asyncio.timeout(seconds):
+                size = 0
                 while frozenset(self._streams.values()) != self._wanted:
                     data = await self._connection.read()
                     if not data:
                         raise StreamError("the client has left before its streams were open")
-                    self._early += [each async for each in self._taken(data)]
-                    if sum(len(each.data) + 1 for each in self._early) > _MOST_EARLY_BYTES:
+                    early = [each async for each in self._taken(data)]
+                    self._early += early
+                    size += sum(len(each.data) + 1 for each in early)
+                    if size > _MOST_EARLY_BYTES:
                         raise StreamError(f"more than {_MOST_EARLY_BYTES} bytes came before all streams were open")
         except TimeoutError:
             raise StreamError(f"the client has not opened its streams within {seconds:g} s") from None
@@ -124,7 +127,8 @@ class SpdyChannels:
             match event:
                 case spdy.Opened(stream, headers, is_last):
                     channel = headers.get("streamtype", "")
-                    if channel not in self._wanted or channel in self._streams.values():
+                    is_taken = stream in self._streams or channel in self._streams.values()
+                    if channel not in self._wanted or is_taken:
                         await self._connection.write(spdy.reset_frame(stream, spdy.REFUSED_STREAM))
                         continue
                     self._streams[stream] = channel

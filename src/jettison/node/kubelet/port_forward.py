@@ -211,7 +211,8 @@ class PortForward:
         kind, port, request = (headers.get(name, "") for name in ("streamtype", "port", "requestid"))
         pair = self._pairs.get(request)
         is_known = kind in ("data", "error") and (pair is None or (kind not in pair.streams and pair.port == port))
-        if not is_known or len(self._by_stream) >= self._most_streams:
+        # A number that is taken would be counted once, however many pairs have it.
+        if not is_known or stream in self._by_stream or len(self._by_stream) >= self._most_streams:
             await self._connection.write(spdy.reset_frame(stream, spdy.REFUSED_STREAM))
             return
         if pair is None:

@@ -33,6 +33,14 @@ class StreamConnection:
 
     async def write(self, data: bytes) -> None:
         """Returns when there is room for more. Raises OSError when the other side is gone or does not read."""
-        async with self._turn, asyncio.timeout(self._stall_seconds):
-            self._writer.write(data)
-            await self._writer.drain()
+        async with self._turn:
+            if self._writer.is_closing():
+                raise ConnectionResetError("the other side is gone")
+            try:
+                async with asyncio.timeout(self._stall_seconds):
+                    self._writer.write(data)
+                    await self._writer.drain()
+            except TimeoutError:
+                # All that wait for their turn end with it: each would wait as long again.
+                self._writer.transport.abort()
+                raise

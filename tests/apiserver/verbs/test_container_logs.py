@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jettison.apiserver.access.auth import User
 from jettison.apiserver.access.certificates import ensure_identity, self_signed
-from jettison.apiserver.verbs.container_logs import NodeLogs, containers_of, only_container
+from jettison.apiserver.http.requests import Request
+from jettison.apiserver.verbs.container_logs import LOGS, ContainerLogs, NodeLogs, containers_of, only_container
 from jettison.apiserver.verbs.log_query import CERTIFICATE_ANNOTATION, LogQuery
 from jettison.apiserver.verbs.node_client import NodeClient
 from jettison.errors import ApiError
-from tests.apiserver.served import PODS, Served
+from tests.apiserver.served import PODS, Served, SettableClock
 
 NO_SOURCE = "no node of this server keeps logs"
 
@@ -256,6 +259,50 @@ def test_a_refusal_without_end_is_cut(api: Served, tmp_path: Path) -> None:
 def test_a_node_that_says_nothing(api: Served, tmp_path: Path) -> None:
     found = refusal(api, tmp_path, b"", stays=True, seconds=0.3)
     assert (found.code, "does not answer" in found.message) == (503, True)
+
+
+class Endless:
+    """A node whose logs have one line and no end."""
+
+    async def read_log(self, _pod: dict[str, Any], _query: LogQuery) -> AsyncGenerator[bytes, None]:
+        yield b"line"
+        await asyncio.Event().wait()
+
+
+def test_logs_leave_room_at_a_node_for_administrators(api: Served) -> None:
+    """Of one user, and of all but administrators; at another node there is room, and where a log ends as well."""
+    for name, node in (("p", "n1"), ("q", "n2")):
+        api.pod(name, node=node)
+    logs = ContainerLogs(api.store, SettableClock(), Endless())
+
+    async def follow(user: str, pod: str = "p") -> AsyncGenerator[bytes, None]:
+        request = Request("GET", f"{PODS}/{pod}/log", b"follow=true", ())
+        request.user = User(user, (), "admin" if user == "admin" else "viewer")
+        assert request.target is not None
+        pieces = logs.open(request, request.target)
+        assert pieces is not None
+        assert await anext(pieces) == b"line"
+        return pieces
+
+    async def scenario() -> None:
+        held = [await follow("one") for _ in range(LOGS.one_user)]
+        with pytest.raises(ApiError, match='too many logs of node "n1"') as caught:
+            await follow("one")
+        assert (caught.value.code, caught.value.retry_after_seconds) == (429, 1)
+        held.append(await follow("one", "q"))
+        held += [await follow("two") for _ in range(LOGS.all - LOGS.reserve - LOGS.one_user)]
+        with pytest.raises(ApiError, match="too many logs"):
+            await follow("three")
+        held += [await follow("admin") for _ in range(LOGS.all)]
+        await held[0].aclose()
+        held.append(await follow("three"))
+        for each in held:
+            await each.aclose()
+        held = [await follow("four") for _ in range(LOGS.one_user)]
+        for each in held:
+            await each.aclose()
+
+    api.run(scenario())
 
 
 def test_containers_of_all_kinds_are_known() -> None:

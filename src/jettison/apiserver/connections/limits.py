@@ -112,6 +112,11 @@ class Count:
         """For this user, administrator or not."""
         return self._by_user.get(user, 0) >= self._share.one_user
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no user has any."""
+        return not self._all
+
     def add(self, user: str, amount: int = 1) -> None:
         """Count more of it, or less."""
         self._all += amount

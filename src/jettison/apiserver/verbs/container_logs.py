@@ -7,8 +7,11 @@ and how it is refused.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
+from jettison.apiserver.access.auth import User
+from jettison.apiserver.connections.limits import Count, Share
 from jettison.apiserver.http.requests import Request, Target, integer
 from jettison.apiserver.http.statuses import bad_request, not_found
 from jettison.apiserver.objects.go_times import time_complaint
@@ -25,9 +28,15 @@ from jettison.apiserver.verbs.node_client import (
     unavailable,
 )
 from jettison.clock import Clock
+from jettison.errors import ApiError
 from jettison.manifests.times import exact_time_text, parse_time
 
 Json = dict[str, Any]
+
+LOGS: Final = Share(all=32, one_user=16, reserve=8)
+"""Of one node at once. It has 32 places for logs and commands together, and does not know for which user it is asked:
+one viewer that followed 32 logs kept administrators from every `exec`. Their own logs are not counted.
+"""
 
 _KINDS: Final = ("initContainers", "containers", "ephemeralContainers")
 
@@ -39,6 +48,8 @@ class ContainerLogs:
         self._store = store
         self._clock = clock
         self._source = source
+        # By node, as long as a log of it is read.
+        self._open: dict[str, Count] = {}
 
     def open(self, request: Request, target: Target) -> AsyncGenerator[bytes, None] | None:
         """What is to be sent; None for a pod without a node, which has written nothing. Raises ApiError, too."""
@@ -65,7 +76,27 @@ class ContainerLogs:
             return None
         if self._source is None:
             raise unavailable("no node of this server keeps logs")
-        return self._source.read_log(found.object, query)
+        pieces = self._source.read_log(found.object, query)
+        return (
+            pieces
+            if request.user.role == "admin"
+            else self._shared(found.object["spec"]["nodeName"], request.user, pieces)
+        )
+
+    async def _shared(self, node: str, user: User, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(pieces):
+            count = self._open.setdefault(node, Count(LOGS))
+            if not count.has_room(user.name, is_administrator=False):
+                message = f'too many logs of node "{node}" are read, please try again later'
+                raise ApiError(message, code=429, reason="TooManyRequests", details={"retryAfterSeconds": 1})
+            count.add(user.name)
+            try:
+                async for piece in pieces:
+                    yield piece
+            finally:
+                count.add(user.name, -1)
+                if count.is_empty:
+                    del self._open[node]
 
 
 def _mistakes(request: Request, amounts: Mapping[str, int | None]) -> Iterator[Mistake]:

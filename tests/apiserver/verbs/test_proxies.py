@@ -127,6 +127,23 @@ def test_an_answer_that_breaks_off(api: Served, tmp_path: Path) -> None:
     play(api, tmp_path, act, SAYS[:-2])
 
 
+SWITCHES = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: odd\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (b"HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nhi", "the server answers with the status 999, which is none"),
+        (SWITCHES + b"HTTP/1.1 200 OK\r\n\r\n", "the server switches to another protocol unasked"),
+    ],
+)
+def test_a_pod_that_answers_what_no_server_may(api: Served, tmp_path: Path, says: bytes, why: str) -> None:
+    """The first was a traceback for each, the second an answer of the pod's in the place of this server's."""
+    answer = play(api, tmp_path, lambda scene: scene.ask(f"{PODS}/web/proxy/"), says)
+    assert answer.code == 503
+    assert why in answer.message
+
+
 @pytest.mark.parametrize(
     ("path", "code", "message"),
     [

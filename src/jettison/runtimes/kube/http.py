@@ -28,6 +28,7 @@ _CONNECTIONS: Final = 64
 _IDLE_SECONDS: Final = 3.0
 _CONNECT_SECONDS: Final = 10.0
 _SWITCHING: Final = 101
+_HIGHEST_STATUS: Final = 599
 _PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 # Beyond this the connection is not read from until the caller has taken something.
@@ -294,6 +295,16 @@ class _Connection(asyncio.Protocol):
         self.close()
 
 
+def _check_status(status: int, request: HttpRequest) -> None:
+    """What follows a 101 is not HTTP: passed on to a client that asked for no other protocol it would be an answer that
+    the server has made up.
+    """
+    if status == _SWITCHING and "upgrade" not in map(str.lower, request.headers):
+        raise ConnectionBroken("the server switches to another protocol unasked")
+    if status > _HIGHEST_STATUS:
+        raise ConnectionBroken(f"the server answers with the status {status}, which is none")
+
+
 class HttpClient:
     """One server. `tls` is None for plain http; `name` is what its certificate must say, if not its host."""
 
@@ -334,6 +345,7 @@ class HttpClient:
                 try:
                     await connection.send(self._encode(request), request.seconds)
                     await connection.head(request.seconds)
+                    _check_status(connection.status, request)
                 except BaseException:
                     connection.close()
                     raise

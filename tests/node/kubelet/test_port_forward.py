@@ -39,6 +39,20 @@ def test_a_number_that_is_taken_makes_no_second_pair() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_a_frame_that_is_sent_leaves_the_loop_a_turn() -> None:
+    """A flood of pings is answered frame by frame, and others go on in between."""
+
+    async def scenario() -> None:
+        async with connected() as (ours, _reader, _writer):
+            turns: list[int] = []
+            for number in range(3):
+                asyncio.get_running_loop().call_soon(turns.append, number)
+                await ours.write(b"pong")
+                assert turns[-1:] == [number]
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def test_a_client_that_does_not_read_is_dropped_for_all_that_wait() -> None:
     """One after the other would wait as long again: 128 connections of a client for 21 hours."""
 

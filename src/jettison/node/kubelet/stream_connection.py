@@ -40,6 +40,9 @@ class StreamConnection:
                 async with asyncio.timeout(self._stall_seconds):
                     self._writer.write(data)
                     await self._writer.drain()
+                    # Answers to frames that came together would all go out in one turn of the loop. In that turn no
+                    # other client is served, and that this one has gone is not known: asyncio logs every such write.
+                    await asyncio.sleep(0)
             except TimeoutError:
                 # All that wait for their turn end with it: each would wait as long again.
                 self._writer.transport.abort()

@@ -350,6 +350,17 @@ def test_behind_a_request_for_another_protocol_nothing_is_a_request(tmp_path: Pa
     assert b"/hidden" not in told
 
 
+def test_only_so_many_requests_wait_for_an_answer(tmp_path: Path) -> None:
+    """The last answer ends the connection, and nothing of the rest gets into a request that waits."""
+    one = b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\none"
+    rest = b"POST /rest HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nrest"
+    quick = one.replace(b"/slow", b"/fast")
+    told = ask(tmp_path, one + quick * 64 + rest * 100)
+    assert [told.count(each) for each in (b"/slow:one", b"/fast:one", b"rest")] == [1, 64, 0]
+    assert told.count(b"connection: close") == 1
+    assert told.endswith(b"\r\n\r\n/fast:one")
+
+
 class Watching:
     """An application that tells one event and then waits until its client has left."""
 

@@ -29,6 +29,11 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TUNNEL_BYTES = 32 * 1024
 """What is read of a tunnel before its other end has taken it."""
 
+_MOST_WAITING = 64
+"""Requests that came before the answer to the one before them. Each is a kilobyte, and a client may send 880 in one
+piece behind a watch, which does not end.
+"""
+
 _BAD = "400 Bad Request"
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
@@ -78,6 +83,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._idle_since = 0.0
         # A request for another protocol: what comes behind it is not HTTP.
         self._is_upgrade = False
+        # Too many requests wait: what comes now is not read any more.
+        self._is_full = False
         self._early = bytearray()
         self._received = b""
 
@@ -189,6 +196,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """A head that is still open after this many bytes is refused, wherever its end may be. So are the trailers of a
         body and what stands between its chunks: the parser keeps both without a limit.
         """
+        if self._is_full:
+            return
         if self._is_upgrade:
             self._early += data
             if len(self._early) > MOST_HEAD_BYTES:
@@ -231,6 +240,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._head_bytes = 0
         self._stop_clock()
+        if len(self.pipeline) >= _MOST_WAITING and self.cycle is not None:
+            # The answer to the last that waits says that the connection ends, so a client asks for the rest again.
+            self._is_full = True
+            self.cycle.keep_alive = False
+            return
         if self._most_head_bytes > MOST_HEAD_BYTES and self._head_size > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
         elif self._has_unclear_body:
@@ -293,7 +307,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """What follows a refused head belongs to no request; what follows an answer is ignored, up to a limit."""
-        if self.transport.is_closing() or self.cycle is None:
+        if self.transport.is_closing() or self.cycle is None or self._is_full:
             return
         self._head_bytes = 0
         if not self.cycle.response_complete:
@@ -306,7 +320,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The body is complete."""
         self._stop_ignoring()
-        if not self.transport.is_closing() and self.cycle is not None and not self.cycle.response_complete:
+        if self.transport.is_closing() or self.cycle is None or self._is_full:
+            return
+        if not self.cycle.response_complete:
             self.cycle.end_body()
 
     def shutdown(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.connections.hangups import until_hung_up
 from jettison.errors import ConnectionBroken, InputError, UnreachableError
 from jettison.runtimes.kube.http import HttpClient, HttpRequest, read_address
 
@@ -246,6 +247,28 @@ def test_a_server_may_switch_to_another_protocol() -> None:
         await client.close()
 
     against(echo, scene)
+
+
+def test_a_server_that_takes_nothing_hears_of_the_end() -> None:
+    """Behind the megabytes that the kernel holds for it the end would not arrive."""
+    has_heard = asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        await until_hung_up(asyncio.Event().wait, writer.get_extra_info("socket"), last_seconds=0)
+        has_heard.set()
+
+    async def scene(address: str) -> None:
+        client = HttpClient(address, None)
+        response = await client.send(GET._replace(headers={"Connection": "Upgrade", "Upgrade": "echo"}, pause=None))
+        with pytest.raises(UnreachableError):
+            await response.write(bytes(64 * 1024 * 1024), 0.2)
+        response.close()
+        await client.close()
+        await asyncio.wait_for(has_heard.wait(), 30)
+
+    against(deaf, scene)
 
 
 def test_a_server_that_does_not_switch_is_not_written_to() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from jettison.apiserver.connections.hangups import until_hung_up
 from jettison.apiserver.connections.limits import Receive, Scope, Send, read_body
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.http.statuses import bad_request
@@ -116,8 +117,11 @@ async def tunnel(answer: HttpResponse, scope: Scope, receive: Receive) -> None:
         while data := await reader.read(_PIECE_BYTES):
             await answer.write(data, STALL_SECONDS)
 
-    try:
+    async def carry() -> None:
         await until_one_ends(_ending_quietly(to_client), _ending_quietly(to_server), _left(receive))
+
+    try:
+        await until_hung_up(carry, connection.transport.get_extra_info("socket"))
     finally:
         connection.leave()
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from jettison.agent.http.server import Answer, Query, Request, encode_answer, parse_head, plain, read_head, read_query
 from jettison.apiserver.access.identity import CLIENT_NAME
 from jettison.apiserver.connections.endpoint import keep_alive
+from jettison.apiserver.connections.hangups import until_hung_up
 from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.clock import SYSTEM_CLOCK
 from jettison.errors import ApiError, JettisonError, ManifestError, RuntimeFailure, ServeError, StreamError
@@ -217,7 +218,7 @@ class KubeletServer:
         except RuntimeFailure as failure:
             await refuse(channels, failure)
             return True
-        await converse(channels, inside)
+        await until_hung_up(lambda: converse(channels, inside), connection.socket)
         return True
 
     async def _way_in(self, asked: StreamRequest, kind: str, parts: tuple[str, ...]) -> WayIn:
@@ -253,7 +254,8 @@ class KubeletServer:
     async def _forward(self, request: Request, parts: tuple[str, ...], connection: StreamConnection) -> bool:
         asked = read_stream_request(request)
         way = await self._way_in(asked, "port-forward", parts)
-        await (await open_forward(asked, connection, dialer(*way.process))).run()
+        forward = await open_forward(asked, connection, dialer(*way.process))
+        await until_hung_up(forward.run, connection.socket)
         return True
 
     async def _log(self, request: Request, parts: tuple[str, ...], reader: StreamReader, writer: StreamWriter) -> bool:

@@ -7,6 +7,7 @@ reads slowly slows down the command that writes, and one that reads nothing for 
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio import StreamReader, StreamWriter
 from typing import Final
 
@@ -23,6 +24,12 @@ class StreamConnection:
         self._stall_seconds = stall_seconds
         self._turn = asyncio.Lock()
         writer.transport.set_write_buffer_limits(high=PIECE_BYTES)
+
+    @property
+    def socket(self) -> socket.socket:
+        """To notice its end."""
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
 
     async def read(self) -> bytes:
         """What comes next; empty at the end, also where the connection broke."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import socket
 import ssl
+import struct
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ _CONNECTIONS: Final = 64
 _IDLE_SECONDS: Final = 3.0
 _CONNECT_SECONDS: Final = 10.0
 _SWITCHING: Final = 101
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no time
 _HIGHEST_STATUS: Final = 599
 _PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -268,9 +271,13 @@ class _Connection(asyncio.Protocol):
         return self.is_complete and self._keeps and not self.is_lost and self._error is None
 
     def close(self) -> None:
-        if self.transport is not None:
-            # Not close(): that would wait for a server that no longer reads.
-            self.transport.abort()
+        if self.transport is None:
+            return
+        if self.is_switched and not self.is_lost and not self._can_write.is_set():
+            # The server takes nothing, and would hear of the end behind all that the kernel holds for it: never.
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        # Not close(): that would wait for a server that no longer reads.
+        self.transport.abort()
 
     @property
     def _ends_with_connection(self) -> bool:

@@ -7,6 +7,7 @@ descriptor of its main process and by its cgroup, so nothing urgent ever waits f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol
@@ -16,6 +17,17 @@ from jettison.runtimes.machine.node_disks import StorageDirs
 from jettison.values import frozen
 
 NO_CONTAINERS: frozenset[str] = frozenset()
+
+BOX_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+"""What the id of a container or a sandbox may be: another program gives it, cgroups are named after it, and messages
+show it."""
+
+_BOX_ID = re.compile(BOX_ID)
+
+
+def is_box_id(text: str) -> bool:
+    """Whether a container can be spoken of by it."""
+    return _BOX_ID.fullmatch(text) is not None
 
 
 class HeldImage(NamedTuple):

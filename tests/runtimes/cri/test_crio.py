@@ -99,6 +99,39 @@ def test_a_container_is_made_with_the_name_of_its_image(tmp_path: Path) -> None:
     assert request["config"]["image"] == {"image": IMAGE, "user_specified_image": "docker.io/local/box:1"}
 
 
+NO_IDS = ["../../../init.scope", "/etc", ".", "", "a/b", "a\0b", "a\n", "\x1b[2J", "x" * 4000]
+
+
+@pytest.mark.parametrize("box", NO_IDS)
+def test_what_is_no_id_is_refused(tmp_path: Path, box: str) -> None:
+    """The cgroup is named after it: one with dots in it ended the care for the pod, which could not be removed then."""
+    order = SandboxOrder("default", "p", "u", "jettison/n/kubepods/podu", "/logs")
+
+    async def make(driver: CriDriver) -> None:
+        with pytest.raises(StartError, match="it has made a sandbox whose id is none"):
+            await driver.sandbox(order)
+        with pytest.raises(StartError, match="it has made a container whose id is none") as refused:
+            await driver.create(ReadySandbox("s"), order, BoxOrder("c", 0, FoundImage("i", IMAGE), "c/0.cri"))
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 300
+        assert await driver.client.containers({}) == ()
+
+    answers: dict[str, Lie] = {
+        "CreateContainer": {"container_id": box},
+        "RunPodSandbox": {"pod_sandbox_id": box},
+        "ListPodSandbox": {"items": [{"id": box}]},
+        "ListContainers": {"containers": [{"id": box}]},
+    }
+    asked(tmp_path, answers, make)
+
+
+@pytest.mark.parametrize("path", ["/a\0b", "relative", "/" + "x" * 5000])
+def test_a_filesystem_whose_path_is_none_is_not_told(tmp_path: Path, path: str) -> None:
+    """The kernel is not even asked about a NUL: that was an exception in the thread that looks at disks."""
+    disks: Lie = {"image_filesystems": [{"fs_id": {"mountpoint": path}}]}
+    assert asked(tmp_path, {"ImageFsInfo": disks}, lambda driver: driver.storage())[0] is None
+
+
 @pytest.mark.parametrize(("is_killed_as_one", "unified"), [(False, {}), (True, {"memory.oom.group": "1"})])
 def test_what_dies_as_one_is_said_by_cri(tmp_path: Path, is_killed_as_one: bool, unified: dict[str, str]) -> None:
     """As a kubelet says it; only for cgroups of version 2, which alone have such a file."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from jettison.errors import ContainerRuntimeError
+from jettison.runtimes.containers import is_box_id
 from jettison.runtimes.cri.messages import IMAGES, MESSAGES, OF_NODE, OF_POD, RUNTIME, SYSTEMD_DRIVER
 from jettison.runtimes.grpc.channel import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED, UNKNOWN, Channel
 from jettison.runtimes.grpc.wire import Message, WireError, decode, encode
@@ -18,6 +19,8 @@ from jettison.values import frozen
 
 # Seconds. A question takes milliseconds; work on a busy machine takes seconds; a kubelet gives sandboxes 4 minutes.
 _QUESTION, _WORK, _SANDBOX, _PULL = 10.0, 60.0, 240.0, 1800.0
+# Characters of an id that is none.
+_SHOWN = 64
 
 
 @frozen
@@ -227,7 +230,7 @@ class CriClient:
     async def run_sandbox(self, config: Message, handler: str = "") -> str:
         """Its id."""
         request = {"config": config, "runtime_handler": handler}
-        return str((await self._ask(RUNTIME, "RunPodSandbox", request, _SANDBOX))["pod_sandbox_id"])
+        return _made((await self._ask(RUNTIME, "RunPodSandbox", request, _SANDBOX))["pod_sandbox_id"], "sandbox")
 
     async def stop_sandbox(self, sandbox: str) -> None:
         """With everything in it. Harmless when it is stopped or gone."""
@@ -259,13 +262,13 @@ class CriClient:
                 annotations=each["annotations"],
             )
             for each in found["items"]
-            if each["id"]
+            if is_box_id(each["id"])
         )
 
     async def create_container(self, sandbox: str, config: Message, sandbox_config: Message) -> str:
         """Its id. Nothing of it runs yet."""
         request = {"pod_sandbox_id": sandbox, "config": config, "sandbox_config": sandbox_config}
-        return str((await self._ask(RUNTIME, "CreateContainer", request, _WORK))["container_id"])
+        return _made((await self._ask(RUNTIME, "CreateContainer", request, _WORK))["container_id"], "container")
 
     async def start_container(self, container: str) -> None:
         """Returns when its program runs."""
@@ -280,7 +283,7 @@ class CriClient:
         await self._order(RUNTIME, "RemoveContainer", {"container_id": container})
 
     async def containers(self, labels: Mapping[str, str], state: int | None = None) -> tuple[Listed, ...]:
-        """Those with these labels, in any state or in one. One without an id is none that could be spoken of."""
+        """Those with these labels, in any state or in one. One whose id is none cannot be spoken of."""
         found = await self._ask(RUNTIME, "ListContainers", {"filter": _filter(labels, state)})
         return tuple(
             Listed(
@@ -292,7 +295,7 @@ class CriClient:
                 each["created_at"],
             )
             for each in found["containers"]
-            if each["id"]
+            if is_box_id(each["id"])
         )
 
     async def status(self, container: str) -> Status | None:
@@ -355,6 +358,14 @@ class CriClient:
         except ContainerRuntimeError as error:
             if error.code != NOT_FOUND:
                 raise
+
+
+def _made(box: str, what: str) -> str:
+    """An id that names another directory, such as `../x`, would make a foreign cgroup the container's."""
+    if not is_box_id(box):
+        shown = f"{box[:_SHOWN]!a}{'…' * (len(box) > _SHOWN)}"
+        raise ContainerRuntimeError(f"it has made a {what} whose id is none: {shown}", UNKNOWN)
+    return box
 
 
 def _filter(labels: Mapping[str, str], state: int | None) -> Message:

@@ -16,7 +16,7 @@ from jettison.runtimes.cri.messages import (
     SANDBOX_READY,
 )
 from jettison.runtimes.machine.garbage import BuildCache, Leftovers
-from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.machine.node_disks import StorageDirs, told_path
 
 POD, CONTAINER, POD_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name", "io.kubernetes.pod.name"
 """Labels of the kubelet's, as tools that look into a runtime expect them."""
@@ -37,9 +37,8 @@ class CriStore:
     async def storage(self) -> StorageDirs | None:
         """As the runtime names them."""
         images, layers = await self.client.image_filesystems()
-        if not images or not images[0].path:
-            return None
-        return StorageDirs(images[0].path, layers[0].path if layers else images[0].path)
+        path = told_path(images[0].path) if images else ""
+        return StorageDirs(path, (told_path(layers[0].path) if layers else "") or path) if path else None
 
     async def held_images(self) -> list[HeldImage]:
         """All of them. The image of sandboxes counts as pinned: containerd says so from 1.7 on only, and without it no

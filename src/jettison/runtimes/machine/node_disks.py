@@ -22,11 +22,20 @@ ONE_FILESYSTEM = Layout(has_image_fs=False, is_split=False)
 """Images, writable layers and the node share it. Their readings exist all the same, as with a kubelet."""
 
 
+# Of the kernel's paths, with the NUL at the end.
+_LONGEST_PATH = 4096
+
+
 class StorageDirs(NamedTuple):
     """Where a container runtime keeps images, and what containers write over them."""
 
     images: str
     layers: str
+
+
+def told_path(text: str) -> str:
+    """A path as another program names it; empty for what is none, with which the kernel is not even asked."""
+    return text if text.startswith("/") and "\0" not in text and len(text) < _LONGEST_PATH else ""
 
 
 @frozen

@@ -22,6 +22,7 @@ from jettison.engine.lifecycle.rules import PAUSES, ContainerRules, Pauses, PodR
 from jettison.engine.lifecycle.state import ContainerLife, Ending, FinishedRun, PodLife, RunState, Trouble, Verdict
 from jettison.engine.pods.pod import Pod
 from jettison.errors import ManifestError
+from jettison.runtimes.containers import BOX_ID
 from jettison.runtimes.host.processes.processes import Identity
 from jettison.runtimes.machine.order_records import OrderRecord
 from jettison.values import frozen
@@ -53,7 +54,7 @@ class RunRecord:
 class BoxRecord:
     """A container of a container runtime, by the name that it has there."""
 
-    id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+    id: Annotated[str, Meta(pattern=rf"^{BOX_ID}\Z")]
     stop_signal: Annotated[int, Meta(ge=1, le=64)] = 15
     # What its cgroup is called inside the pod's; empty in records of before, where it was the id.
     cgroup: Annotated[str, Meta(pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,191})?$")] = ""

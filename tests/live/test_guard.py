@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from jettison.events import Fact
 from jettison.node.cluster_settings import GuardSettings
 from jettison.node.guard import Guard
 from jettison.node.settings import NodeSettings
+from jettison.runtimes.adopted.container_engine import ContainerEngine
 from jettison.runtimes.adopted.rules import GuardRules
 from jettison.runtimes.adopted.rules_file import parse_rules, shipped_rules
 from jettison.runtimes.adopted.settings import AdoptedSettings
@@ -225,6 +227,33 @@ def test_bare_cgroups_go_by_the_rules_of_the_operator(tmp_path: Path) -> None:
         assert (deaf.wait(PATIENCE), important.poll()) == (-signal.SIGKILL, None)
         important.kill()
         important.wait()
+
+
+def test_a_process_that_is_no_container_is_not_taken_for_one(tmp_path: Path) -> None:
+    """Whatever an engine says of its number: its cgroup is not named after the container, and all in it would go."""
+    container = "ab" * 32
+    with cgroup_of("session", container) as cgroup:
+        session, boxed = (run_in(cgroup, name, "time.sleep(3600)") for name in ("session", container))
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked = [*(await reader.readuntil(b"\r\n\r\n")).split()[1].decode().split("/"), ""]
+            pids = {"1" * 64: session.pid, "2" * 64: 1, "3" * 64: os.getpid(), "4" * 64: 2**63, container: boxed.pid}
+            state = {"State": {"Running": True, "Pid": pids.get(asked[2], 0)}}
+            found = [{"Id": each} for each in pids] if asked[2] == "json" else state
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({} if asked[1] == "version" else found).encode())
+            writer.close()
+
+        async def scenario() -> list[str]:
+            async with await asyncio.start_unix_server(serve, tmp_path / "e.sock"):
+                memory = discover().holding("memory")
+                assert memory is not None
+                found = await ContainerEngine(tmp_path / "e.sock", memory, frozenset({0})).running()
+                return [each.cgroup for each in found]
+
+        assert asyncio.run(scenario()) == [f"{cgroup}/{container}"]
+        for each in (session, boxed):
+            each.kill()
+            each.wait()
 
 
 def test_a_workload_that_is_dead_has_ended_though_its_parent_has_not_noticed(tmp_path: Path) -> None:

@@ -5,15 +5,24 @@ Sources are adapters of their own (`adopted`, `cri`, `containerd`); `runtimes/ad
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from jettison.errors import RuntimeFailure
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
 from jettison.runtimes.machine.node_disks import StorageDirs
 from jettison.values import frozen
 
 OUR_LABEL = "jettison.dev/"
 """How the names of labels begin that say how important a workload is."""
+
+LONGEST_LOOK = 5.0
+"""Seconds in which a source asks about containers that are new: 500 of them take Docker as long."""
+
+_MOST_COMPLAINTS = 8
+_SCOPE = ".scope"
 
 
 @frozen
@@ -44,11 +53,53 @@ class AdoptedWorkload:
     is_static: bool = False
 
 
+class Look:
+    """One look of a source at what runs. What cannot be read, or not in time, is left out, and the rest counts."""
+
+    def __init__(self) -> None:
+        self._until = asyncio.get_running_loop().time() + LONGEST_LOOK
+        self._complaints: list[str] = []
+        self._is_late = False
+
+    def has_time(self) -> bool:
+        """Whether one more container may be asked about; if not, the next look goes on with it."""
+        self._is_late = self._is_late or asyncio.get_running_loop().time() >= self._until
+        return not self._is_late
+
+    def left_out(self, container: str, failure: RuntimeFailure) -> None:
+        """This one could not be read."""
+        if len(self._complaints) < _MOST_COMPLAINTS:
+            self._complaints.append(f"container `{container}`: {failure}")
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """A few sentences, whatever was wrong."""
+        late = f"to ask about each container takes more than {LONGEST_LOOK:g} s: those that are left are not known yet"
+        return [*self._complaints, *([late] if self._is_late else [])]
+
+
+def container_cgroup(container: str, pid: int, memory: Hierarchy) -> str | None:
+    """The cgroup of a container whose process has this number, by its source's word; None where that has none.
+
+    Every engine names it after the container: `<id>`, `docker-<id>.scope`, `libpod-<id>`. Where the process is in no
+    such one it is another process, or shares its cgroup with what is not the container's (`--cgroups=disabled`), and to
+    end that would end a user's session. A process may be further down: systemd in a container makes cgroups of its own.
+    """
+    parts = (cgroup_of(pid, memory) or "").split("/")
+    for count in range(len(parts), 0, -1):
+        name = parts[count - 1].removesuffix(_SCOPE)
+        if name == container or name.endswith(f"-{container}"):
+            return "/".join(parts[:count])
+    return None
+
+
 class WorkloadSource(Protocol):
     """Lists workloads of one kind, and ends them in the way of their kind."""
 
     # Whether it knows more about a cgroup than its path tells.
     is_engine: bool
+    # Of the last look, which is good for the rest.
+    complaints: Sequence[str]
 
     @property
     def name(self) -> str:

@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from jettison.errors import ObservationError, PodGone, RuntimeFailure, StillRunning, UnreachableError
+from jettison.runtimes import workloads
+from jettison.runtimes.adopted import container_engine
 from jettison.runtimes.adopted.container_engine import ContainerEngine
 from jettison.runtimes.adopted.engine_socket import LARGEST_ANSWER
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
@@ -161,3 +163,87 @@ def test_an_observation_error_is_not_an_unreachable_engine(tmp_path: Path) -> No
     """What answers and cannot be understood is told apart from what does not answer."""
     with pytest.raises(ObservationError):
         converse(tmp_path, lambda engine: engine.running(), http(VERSION), http({"not": "a list"}))
+
+
+def running(number: int, **more: object) -> bytes:
+    return http({"State": {"Running": True, "Pid": number}, "Name": "/web", **more})
+
+
+@pytest.fixture
+def _all_are_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process is in the cgroup of the container that it was asked for."""
+    monkeypatch.setattr(container_engine, "container_cgroup", lambda container, _pid, _memory: f"docker/{container}")
+
+
+@pytest.mark.usefixtures("_all_are_containers")
+def test_one_container_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    """It is told of, and so is an id that no container has: it could not be asked about."""
+    seen: list[ContainerEngine] = []
+
+    async def look(engine: ContainerEngine) -> list[str]:
+        seen.append(engine)
+        return [each.id for each in await engine.running()]
+
+    listed = http([{"Id": "a"}, {"Id": "../../x"}, {"Id": "y" * 999}, {"Id": "b"}, {"Id": "c"}])
+    answers = http(VERSION), listed, running(1), http({"message": "broken"}, 500), running(1)
+    assert converse(tmp_path, look, *answers) == ["a", "c"]
+    (complaint,) = seen[0].complaints
+    assert complaint.startswith("container `b`: ")
+    assert complaint.endswith("status 500: broken")
+
+
+@pytest.mark.usefixtures("_all_are_containers")
+@pytest.mark.parametrize("path", ["/a\0b/c", "etc/passwd", "/" + "x" * 5000, ""])
+def test_what_is_no_path_is_not_measured(tmp_path: Path, path: str) -> None:
+    """A NUL ended the measuring of all containers."""
+    answer = running(1, LogPath=path, GraphDriver={"Data": {"UpperDir": path}})
+    answers = http(VERSION), http([{"Id": "a"}]), answer
+    (found,) = cast("list[AdoptedWorkload]", converse(tmp_path, lambda engine: engine.running(), *answers))
+    assert (found.writable_dir, found.log_dir) == ("", "")
+
+
+def test_a_directory_that_is_no_path_is_told(tmp_path: Path) -> None:
+    """It ended the guard."""
+    with pytest.raises(ObservationError, match="its directory is no path"):
+        converse(tmp_path, lambda engine: engine.storage(), http({"DockerRootDir": "/a\0b"}))
+
+
+@pytest.mark.usefixtures("_all_are_containers")
+def test_a_look_that_takes_too_long_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was found so far, and says so."""
+    monkeypatch.setattr(workloads, "LONGEST_LOOK", 0.0)
+    seen: list[ContainerEngine] = []
+
+    async def look(engine: ContainerEngine) -> object:
+        seen.append(engine)
+        return await engine.running()
+
+    assert converse(tmp_path, look, http(VERSION), http([{"Id": "a"}])) == []
+    assert "not known yet" in seen[0].complaints[0]
+
+
+ID = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "wanted"),
+    [
+        (f"docker/{ID}", f"docker/{ID}"),
+        (f"system.slice/docker-{ID}.scope", f"system.slice/docker-{ID}.scope"),
+        (f"system.slice/docker-{ID}.scope/init.scope", f"system.slice/docker-{ID}.scope"),
+        (f"machine.slice/libpod-{ID}.scope/container", f"machine.slice/libpod-{ID}.scope"),
+        (f"x.service/libpod-payload-{ID}", f"x.service/libpod-payload-{ID}"),
+        (f"kubepods/burstable/pod1/crio-{ID}", f"kubepods/burstable/pod1/crio-{ID}"),
+        (f"{ID}/{ID}", f"{ID}/{ID}"),
+        ("user.slice/user-0.slice/session-1.scope", None),
+        (f"docker/{ID[1:]}", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_cgroup_of_a_container_is_named_after_it(
+    monkeypatch: pytest.MonkeyPatch, cgroup: str | None, wanted: str | None
+) -> None:
+    """What is in another one may be a user's session. systemd in a container has made others below."""
+    monkeypatch.setattr(workloads, "cgroup_of", lambda _pid, _memory: cgroup)
+    assert workloads.container_cgroup(ID, 7, NOWHERE) == wanted

@@ -32,6 +32,7 @@ class CgroupTree:
 
     is_engine = False
     pid: int | None = None
+    complaints: Sequence[str] = ()
 
     def __init__(self, pattern: str, memory: Hierarchy) -> None:
         self.pattern = pattern

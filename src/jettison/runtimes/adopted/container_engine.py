@@ -9,12 +9,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from jettison.errors import PodGone, StillRunning
+from jettison.errors import ObservationError, PodGone, StillRunning
 from jettison.manifests.times import time_or_none
 from jettison.runtimes.adopted.engine_socket import DEADLINE, EngineSocket, said
-from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
-from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import AdoptedWorkload
+from jettison.runtimes.containers import is_box_id
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy
+from jettison.runtimes.machine.node_disks import StorageDirs, told_path
+from jettison.runtimes.workloads import AdoptedWorkload, Look, container_cgroup
 
 
 class _Listed(msgspec.Struct, rename="pascal"):
@@ -44,7 +45,6 @@ class _Driver(msgspec.Struct, rename="pascal"):
 
 
 class _Inspected(msgspec.Struct, rename="pascal"):
-    id: str
     name: str = ""
     state: _State = msgspec.field(default_factory=_State)
     host_config: _HostConfig = msgspec.field(default_factory=_HostConfig)
@@ -67,6 +67,7 @@ class ContainerEngine:
         self._memory = memory
         self._kind = ""
         self._known: dict[str, AdoptedWorkload] = {}
+        self.complaints: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -81,14 +82,20 @@ class ContainerEngine:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. One that vanishes meanwhile is left out."""
         self._kind = await self.socket.kind()
-        found = {}
+        found, look = {}, Look()
         for each in await self.socket.ask(_LIST, "/containers/json"):
             known = self._known.get(each.id)
-            if known is None or not self._is_there(known.cgroup):
-                known = await self._inspected(each.id)
+            if known is not None and not self._is_there(known.cgroup):
+                known = None
+            if known is None and is_box_id(each.id) and look.has_time():
+                try:
+                    known = await self._inspected(each.id)
+                except ObservationError as error:
+                    look.left_out(each.id, error)
             if known is not None:
-                found[each.id] = known
-        self._known = found
+                # At once: a look that takes too long is broken off, and the next one goes on from here.
+                found[each.id] = self._known[each.id] = known
+        self._known, self.complaints = found, look.complaints
         return list(found.values())
 
     def close(self) -> None:
@@ -116,17 +123,17 @@ class ContainerEngine:
         found = self.socket.decoded(_INSPECT, path, status, body)
         if not found.state.running or found.state.pid <= 0:
             return None
-        cgroup = cgroup_of(found.state.pid, self._memory)
-        if not cgroup:
-            # In the root of the hierarchy there is no way to tell it from the machine.
+        cgroup = container_cgroup(container, found.state.pid, self._memory)
+        if cgroup is None:
+            # There is no way to tell it from other processes of the machine.
             return None
         limits, config = found.host_config, found.config
         driver = (found.graph_driver.data if found.graph_driver is not None else None) or {}
         upper = driver.get("UpperDir", "")
         return AdoptedWorkload(
             self._kind,
-            found.id,
-            found.name.removeprefix("/") or found.id[:12],
+            container,
+            found.name.removeprefix("/") or container[:12],
             cgroup,
             config.labels or {},
             config.image,
@@ -135,8 +142,8 @@ class ContainerEngine:
             limits.nano_cpus // 10**6 or None,
             config.stop_timeout,
             time_or_none(found.state.started_at),
-            upper if isinstance(upper, str) else "",
-            str(Path(found.log_path).parent) if found.log_path else "",
+            told_path(upper) if isinstance(upper, str) else "",
+            str(Path(log).parent) if (log := told_path(found.log_path)) else "",
         )
 
     def _is_there(self, cgroup: str) -> bool:

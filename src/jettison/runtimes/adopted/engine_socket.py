@@ -20,7 +20,7 @@ import msgspec
 from jettison.errors import ManifestError, ObservationError, UnreachableError
 from jettison.manifests.files.decoding import bounded, decode, shortened
 from jettison.runtimes.linux.files.kernel_files import reason
-from jettison.runtimes.machine.node_disks import StorageDirs
+from jettison.runtimes.machine.node_disks import StorageDirs, told_path
 
 USUAL_SOCKETS = (Path("/run/docker.sock"), Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
 
@@ -80,7 +80,9 @@ class EngineSocket:
 
     async def storage(self) -> StorageDirs:
         """Images and writable layers are below one directory. Raises UnreachableError, ObservationError."""
-        top = (await self.ask(_INFO, "/info")).docker_root_dir
+        top = told_path((await self.ask(_INFO, "/info")).docker_root_dir)
+        if not top:
+            raise ObservationError(f"{self.path}/info: its directory is no path")
         return StorageDirs(top, top)
 
     async def ask(self, decoder: msgspec.json.Decoder[T], path: str) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -49,12 +50,9 @@ class Inventory:
         now = self._neighbours()
         # At the first look an engine may not have come to tell of it yet.
         self._seen, self._last = now & self._last, now
-        complaints = set()
-        for source in self._sources:
-            try:
-                self._known[source.name] = await source.running()
-            except RuntimeFailure as failure:
-                complaints.add((f"list what runs by {source.name}", f"{failure}; what it last told of counts"))
+        # All at once, or one that takes its time would keep the news of the others back.
+        asked = await asyncio.gather(*(self._ask(source) for source in self._sources))
+        complaints = {each for found in asked for each in found}
         before = [each.pod.uid for each in self.pods]
         self.pods = self._adopted()
         complaints |= {("read labels", text) for pod in self.pods for text in pod.complaints}
@@ -62,6 +60,15 @@ class Inventory:
             self._emit(events.ActionFailed(what, why))
         self._said = complaints
         return before != [each.pod.uid for each in self.pods]
+
+    async def _ask(self, source: WorkloadSource) -> Sequence[tuple[str, str]]:
+        """Have what it tells known; what is to be complained about."""
+        what = f"list what runs by {source.name}"
+        try:
+            self._known[source.name] = await source.running()
+        except RuntimeFailure as failure:
+            return [(what, f"{failure}; what it last told of counts")]
+        return [(what, each) for each in source.complaints]
 
     def use(self, rules: GuardRules) -> None:
         """From now on."""

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from jettison.errors import ContainerRuntimeError, PodGone, StillRunning
 from jettison.runtimes.containerd.client import PAUSED, RUNNING, ContainerdClient, RunningTask
+from jettison.runtimes.containers import is_box_id
 from jettison.runtimes.grpc.channel import FAILED_PRECONDITION, NOT_FOUND
-from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.cgroups.usage import memory_limit
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload, Look, container_cgroup
 
 PODS, DOCKER = "k8s.io", frozenset({"moby", "plugins.moby"})
 """Namespaces: that of pods, which CRI shows, and those of Docker, which are guarded by Docker's own socket."""
@@ -37,6 +38,7 @@ class ContainerdWorkloads:
         self._left_out = DOCKER | ({PODS} if has_pods else set())
         self._known: dict[tuple[str, RunningTask], AdoptedWorkload] = {}
         self._pid = 0
+        self.complaints: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -60,17 +62,22 @@ class ContainerdWorkloads:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. A container is asked about when it is new or was started again."""
         found: dict[tuple[str, RunningTask], AdoptedWorkload] = {}
+        look = Look()
         for namespace in (await self._client.namespaces())[:_MOST_NAMESPACES]:
             if namespace in self._left_out or not _NAMESPACE.fullmatch(namespace):
                 continue
             for task in await self._client.tasks(namespace):
                 key = namespace, task
                 known = self._known.get(key)
-                if known is None and task.status in (RUNNING, PAUSED) and task.pid > 0:
-                    known = await self._workload(namespace, task)
+                is_new = known is None and task.status in (RUNNING, PAUSED) and task.pid > 0
+                if is_new and is_box_id(task.container) and look.has_time():
+                    try:
+                        known = await self._workload(namespace, task)
+                    except ContainerRuntimeError as error:
+                        look.left_out(task.container, error)
                 if known is not None:
-                    found[key] = known
-        self._known = found
+                    found[key] = self._known[key] = known
+        self._known, self.complaints = found, look.complaints
         return list(found.values())
 
     async def stop(self, workload: AdoptedWorkload, grace_seconds: int) -> None:  # noqa: ARG002  the killing is the runtime's
@@ -87,15 +94,15 @@ class ContainerdWorkloads:
             raise StillRunning(f"{self.name}: cannot stop container `{workload.name}`: {error}") from error
 
     async def _workload(self, namespace: str, task: RunningTask) -> AdoptedWorkload | None:
-        cgroup = cgroup_of(task.pid, self._memory)
+        cgroup = container_cgroup(task.container, task.pid, self._memory)
         found = await self._client.container(namespace, task.container) if cgroup else None
         if found is None or not cgroup:
-            # In the root of the hierarchy there is no way to tell it from the machine.
+            # There is no way to tell it from other processes of the machine.
             return None
         return AdoptedWorkload(
             KIND,
-            f"{namespace}.{found.id}",
-            found.labels.get(_NERDCTL_NAME) or found.id,
+            f"{namespace}.{task.container}",
+            found.labels.get(_NERDCTL_NAME) or task.container,
             cgroup,
             found.labels,
             found.image,

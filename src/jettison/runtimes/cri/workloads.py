@@ -22,13 +22,13 @@ from jettison.manifests.pods import CONFIG_SOURCE
 from jettison.runtimes.cri.client import CriClient, Listed
 from jettison.runtimes.cri.messages import RUNNING
 from jettison.runtimes.cri.store import CONTAINER, CriStore
-from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
+from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.cgroups.usage import memory_limit
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload
+from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload, Look, container_cgroup
 
 KIND = "cri"
 # From 2, for a pod that asks for nearly everything, to 999, for one that asks for a little.
@@ -50,6 +50,7 @@ class CriWorkloads:
         self._total = memory_total
         self._known: dict[str, AdoptedWorkload] = {}
         self._pid = 0
+        self.complaints: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -72,18 +73,23 @@ class CriWorkloads:
 
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run; a container is asked about when it is new."""
-        found, pods = {}, None
+        found, pods, look = {}, None, Look()
         for each in await self._listed(self._client.containers):
             if each.state != RUNNING:
                 continue
             known = self._known.get(each.id)
-            if known is None or not (self._memory.mount_point / known.cgroup).is_dir():
+            if known is not None and not (self._memory.mount_point / known.cgroup).is_dir():
+                known = None
+            if known is None and look.has_time():
                 if pods is None:
                     pods = {pod.id: pod for pod in await self._listed(self._client.sandboxes)}
-                known = await self._workload(each, pods.get(each.sandbox))
+                try:
+                    known = await self._workload(each, pods.get(each.sandbox))
+                except ContainerRuntimeError as error:
+                    look.left_out(each.id, error)
             if known is not None:
-                found[each.id] = known
-        self._known = found
+                found[each.id] = self._known[each.id] = known
+        self._known, self.complaints = found, look.complaints
         return list(found.values())
 
     async def stop(self, workload: AdoptedWorkload, grace_seconds: int) -> None:
@@ -101,8 +107,10 @@ class CriWorkloads:
 
     async def _workload(self, listed: Listed, pod: Listed | None) -> AdoptedWorkload | None:
         status = await self._client.status(listed.id)
-        cgroup = cgroup_of(status.pid, self._memory) if status is not None and status.pid > 0 else None
-        if status is None or not cgroup:
+        if status is None or status.pid <= 0:
+            return None
+        cgroup = container_cgroup(listed.id, status.pid, self._memory)
+        if cgroup is None:
             return None
         score = _oom_score(status.pid)
         annotations = {} if pod is None else pod.annotations

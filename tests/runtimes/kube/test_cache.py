@@ -6,7 +6,9 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +16,7 @@ from jettison.clock import SystemClock
 from jettison.errors import ManifestError
 from jettison.manifests.pod_view import node_name_of
 from jettison.runtimes.kube.answers import AnswerReader
+from jettison.runtimes.kube.bounded_answers import BoundedAnswers
 from jettison.runtimes.kube.cache import Cache, Caches, Change, View, key_of
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient, Listing, PatchType, WatchEvent
 from jettison.runtimes.kube.http import HttpResponse
@@ -248,3 +251,92 @@ def test_what_many_listeners_ask_of_a_change_is_found_out_once() -> None:
     assert asked == [change.key]
     with pytest.raises(ValueError, match="without an object"):
         Change(None, None)
+
+
+HOSTILE: Sequence[object] = [
+    {"type": "BOOKMARK", "object": {"metadata": {}}},
+    {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": 7}}},
+    {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "²"}}},
+    {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9" * 5000}}},
+    {"type": "BOOKMARK", "object": {"metadata": ["resourceVersion"]}},
+    {"type": "ERROR", "object": ["x"]},
+    {"type": "SHOUTED", "object": {"metadata": {"name": "x", "uid": "u", "resourceVersion": "7"}}},
+    {"type": "ADDED", "object": {"metadata": {"name": {}, "uid": "u", "resourceVersion": "7"}}},
+    {"type": "ADDED", "object": {"metadata": {"name": "x", "uid": "u", "resourceVersion": "7", "namespace": {"a": 1}}}},
+    {"type": "ADDED", "object": {"metadata": {"name": "x", "uid": ["u"], "resourceVersion": "7"}}},
+    {"type": "ADDED", "object": {"metadata": {"name": "x", "uid": "u", "resourceVersion": 7}}},
+    {"type": "MODIFIED", "object": {"metadata": {"name": "x"}, "spec": [], "status": 5}},
+    {"type": "ADDED", "object": 5},
+    {"type": 5},
+    5,
+]
+
+
+async def _hostile_server(events: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One pod in each list; each watch has one of the events."""
+    good = {"metadata": {"name": "good", "namespace": "n", "uid": "u", "resourceVersion": "5"}}
+    listed = json.dumps({"items": [good], "metadata": {"resourceVersion": 5}}).encode()
+    with closing(writer), suppress(ConnectionError):
+        while head := await reader.readline():
+            while (await reader.readline()).strip():
+                continue
+            body = listed
+            if b"watch=true" in head:
+                last = json.dumps({"type": "ADDED", "object": _renamed(good)}).encode() + b"\n"
+                body = events.pop() if events else last
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def _renamed(pod: Document) -> Document:
+    return {"metadata": {**pod["metadata"], "name": "last", "resourceVersion": "9"}}
+
+
+@pytest.mark.parametrize("answers", [BoundedAnswers(), AnswerReader()], ids=["agent", "controller"])
+def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader) -> None:
+    """One without a version ended the node that follows its pods, with all that it guards."""
+    events = [json.dumps(each).encode() + b"\n" for each in HOSTILE]
+
+    async def scene() -> set[str]:
+        served: list[asyncio.Task[None]] = []
+
+        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.append(asyncio.create_task(_hostile_server(events, reader, writer)))
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            access = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            async with KubeClient(access, answers=answers) as client:
+                cache = Cache(client, PODS, "", SystemClock(), 3600)
+                running = asyncio.create_task(cache.run())
+
+                async def is_done() -> bool:
+                    assert not running.done()
+                    return "last" in _names(cache)
+
+                await until(is_done)
+                running.cancel()
+                names = _names(cache)
+            await asyncio.gather(*served)
+            return names
+
+    found = asyncio.run(scene())
+    assert events == []
+    assert found <= {"good", "last"}
+
+
+def test_a_listener_that_fails_keeps_the_others_informed(caplog: pytest.LogCaptureFixture) -> None:
+    """And is complained about once."""
+    cache = Cache(cast("KubeClient", None), PODS, "", SystemClock(), 3600)
+    heard: list[str] = []
+
+    def fail(_change: Change) -> None:
+        raise TypeError("no such thing")
+
+    cache.listen(fail)
+    cache.listen(lambda change: heard.append(change.key[1]))
+    for name in ("a", "b"):
+        document = {"metadata": {"name": name, "namespace": "n"}}
+        cache._store(key_of(document), Change(None, document))
+    assert heard == ["a", "b"]
+    assert [each.getMessage() for each in caplog.records] == ["pods n/a makes no sense: TypeError: no such thing"]

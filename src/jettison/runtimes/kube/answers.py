@@ -20,8 +20,9 @@ ToldEvents = list[tuple[str, Document]]
 
 BOOKMARK: Final = "BOOKMARK"
 DELETED: Final = "DELETED"
+ERROR: Final = "ERROR"
 _MODIFIED: Final = "MODIFIED"
-_ERROR: Final = "ERROR"
+_KINDS: Final = frozenset({"ADDED", _MODIFIED, DELETED, BOOKMARK})
 _MANAGED: Final = b'"managedFields":'
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
@@ -32,6 +33,7 @@ _LARGEST_PAGE: Final = 512 * 1024 * 1024
 _LARGEST_REFUSAL: Final = 1024 * 1024
 _PARTS: Final = ("spec", "status")
 _MAPS: Final = ("labels", "annotations")
+_TEXTS: Final = ("namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 # What a proxy in between answers has no Status; then the code must say it.
 _REASONS: Final = {
     400: "BadRequest",
@@ -126,7 +128,7 @@ def newest_states(told: Iterable[tuple[str, str, str]]) -> list[tuple[int, str]]
     kept: dict[int, str] = {}
     places: dict[tuple[str, str], int] = {}
     for place, (kind, namespace, name) in enumerate(told):
-        if kind in (BOOKMARK, _ERROR):
+        if kind in (BOOKMARK, ERROR):
             kept[place] = kind
             continue
         before = places.pop((namespace, name), None)
@@ -160,7 +162,20 @@ def checked(document: Document, source: str) -> Document:
         for key in keys:
             if not isinstance(holder.get(key), dict | None):
                 raise ManifestError(f"{source}: the server sends something else than an object as `{key}`")
+    for key in _TEXTS:
+        if not isinstance(metadata.get(key), str | None):
+            raise ManifestError(f"{source}: the server sends something else than a text as `{key}`")
     return document
+
+
+def checked_event(kind: str, document: Document) -> Document:
+    """The object of an event, if it is one. A bookmark has nothing but a version. Raises ManifestError."""
+    if kind not in _KINDS:
+        raise ManifestError(f"watch: the server tells of `{kind[:_MOST_SHOWN]}`")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("resourceVersion"), str):
+        raise ManifestError("watch: the server sends an event without a version")
+    return document if kind == BOOKMARK else checked(document, "watch")
 
 
 async def _whole(response: HttpResponse, most_bytes: int, source: str) -> bytes:

@@ -21,7 +21,17 @@ import msgspec
 from jettison.errors import ApiError, ManifestError
 from jettison.manifests.files import bounds
 from jettison.manifests.files.decoding import Wire, decode
-from jettison.runtimes.kube.answers import AnswerReader, Document, Page, ToldEvents, newest_states, refusal
+from jettison.runtimes.kube.answers import (
+    BOOKMARK,
+    ERROR,
+    AnswerReader,
+    Document,
+    Page,
+    ToldEvents,
+    checked,
+    newest_states,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from jettison.runtimes.kube.http import HttpResponse
@@ -218,7 +228,7 @@ class BoundedAnswers(AnswerReader):
             raise ManifestError(f"{source}: expected an object")
         if not piece.why and len(piece.data) <= SMALL:
             return decode(_OBJECT, piece.data, source)
-        document = await _read(piece.data, piece.why, source)
+        document = await _read(piece.data, piece.why, source, is_object=False)
         if document is None:
             raise TooLarge(f"{source}: {piece.why}")
         return document
@@ -297,18 +307,29 @@ async def _event(piece: Piece) -> tuple[str, Document] | None:
             why = str(error)
     if why and (found := _KIND_OF_EVENT.match(data)) is not None:
         kind = found[1].decode()
-    document = await _read(data, why, "watch")
+    document = await _read(data, why, "watch", is_object=kind not in (BOOKMARK, ERROR))
     return None if document is None else (kind, document)
 
 
-async def _read(data: bytes, why: str, source: str) -> Document | None:
-    """One object without what no node needs; None where it cannot be read and does not even say its name."""
+async def _read(data: bytes, why: str, source: str, *, is_object: bool = True) -> Document | None:
+    """One object without what no node needs; None where it cannot be read and does not even say its name.
+
+    Others have no name and no version: an answer to something that was done, or a bookmark.
+    """
     if not why:
         try:
-            return await _trimmed(data, source)
+            found = await _trimmed(data, source)
+            return found if found is None or not is_object else _identified(found, source)
         except ManifestError as error:
             why = str(error)
     return _refused(_identity_at_the_beginning(data), why)
+
+
+def _identified(found: Document, source: str) -> Document:
+    metadata = checked(found, source)["metadata"]
+    if not metadata.get("uid") or not metadata.get("resourceVersion"):
+        raise ManifestError(f"{source}: the server sends an object without a uid or a version")
+    return found
 
 
 async def _trimmed(data: bytes, source: str) -> Document | None:

@@ -27,6 +27,8 @@ RESYNC_SECONDS: Final = 45.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _EXPIRED: Final = 410
+# Digits; those of Kubernetes have 64 bits.
+_LONGEST_VERSION: Final = 21
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -98,6 +100,7 @@ class Cache:
         self._listeners: list[Listener] = []
         self._indexes: dict[Callable[[Cache], Any], Any] = {}
         self._is_listed = asyncio.Event()
+        self._complaint = ""
         self.listed_ns = 0
         """When the last list was begun: whatever was so before is known."""
         self.is_listing = False
@@ -172,7 +175,7 @@ class Cache:
             self._store(key, Change(old, None))
         for key, new in found.items():
             known = self._objects.get(key)
-            if known is None or known["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
+            if known is None or _version(known) != _version(new):
                 self._store(key, Change(known, new))
 
     async def _follow(self, since: str) -> str:
@@ -188,7 +191,7 @@ class Cache:
                     self._store(key, Change(known, _sharing(document, known)))
                 elif known is not None:
                     self._store(key, Change(document, None))
-            since = events[-1].object["metadata"]["resourceVersion"]
+            since = _version(events[-1].object)
         # A server that is stopping may take watches only to end them.
         await asyncio.sleep(_FIRST_PAUSE)
         return since
@@ -198,8 +201,20 @@ class Cache:
             self._objects.pop(key, None)
         else:
             self._objects[key] = change.new
+        self._tell(change)
+
+    def _tell(self, change: Change) -> None:
+        """A listener that fails at an object which makes no sense ends neither the cache nor what the others hear: with
+        the cache of its pods a node would end.
+        """
         for listener in self._listeners:
-            listener(change)
+            try:
+                listener(change)
+            except Exception as error:  # noqa: BLE001  whatever a server sends
+                complaint = f"{type(error).__name__}: {error}"
+                if complaint != self._complaint:
+                    self._complaint = complaint
+                    _log.warning("%s %s makes no sense: %s", self._kind.plural, "/".join(change.key), complaint)
 
     async def _resync(self) -> None:
         await self._is_listed.wait()
@@ -207,9 +222,7 @@ class Cache:
             # Not all caches at the same moment.
             await asyncio.sleep(self._resync_seconds * random.uniform(0.75, 1.25))  # noqa: S311  no secret
             for document in self:
-                change = Change(document, document)
-                for listener in self._listeners:
-                    listener(change)
+                self._tell(Change(document, document))
 
 
 def _check_age(events: Sequence[WatchEvent], since: str) -> None:
@@ -217,10 +230,18 @@ def _check_age(events: Sequence[WatchEvent], since: str) -> None:
     says nothing until it gets there, but its bookmarks tell where it is.
     """
     for event in events:
-        version = event.object["metadata"]["resourceVersion"]
-        if event.kind == BOOKMARK and version.isdigit() and since.isdigit() and int(version) < int(since):
+        version = _version(event.object)
+        if event.kind == BOOKMARK and _is_number(version) and _is_number(since) and int(version) < int(since):
             message = f"the server is at version {version} and was at {since} before"
             raise ApiError(message, code=_EXPIRED, reason="Expired")
+
+
+def _version(document: Document) -> str:
+    return document["metadata"].get("resourceVersion") or ""
+
+
+def _is_number(version: str) -> bool:
+    return version.isascii() and version.isdigit() and len(version) < _LONGEST_VERSION
 
 
 def _without_owners_of_fields(document: Document) -> Document:

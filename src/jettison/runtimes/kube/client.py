@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from jettison.errors import ApiError, ConnectionBroken, ManifestError
-from jettison.runtimes.kube.answers import AnswerReader, Page, checked, status_error
+from jettison.runtimes.kube.answers import ERROR, AnswerReader, Page, checked, checked_event, status_error
 from jettison.runtimes.kube.kinds import PODS, Kind, sendable
 from jettison.runtimes.kube.kubeconfig import Access
 from jettison.values import frozen
@@ -175,13 +175,12 @@ class KubeClient:
             if response.status != 200:
                 raise await self._answers.refusal(response)
             async for told in self._answers.events(response):
-                events = [WatchEvent(*each) for each in told]
                 # An error is the last thing that a watch tells.
-                error = events.pop() if events[-1].kind == "ERROR" else None
-                if events:
+                end = next((place for place, (kind, _) in enumerate(told) if kind == ERROR), len(told))
+                if events := [WatchEvent(kind, checked_event(kind, found)) for kind, found in told[:end]]:
                     yield events
-                if error is not None:
-                    raise status_error(error.object)
+                if end < len(told):
+                    raise status_error(told[end][1])
         finally:
             response.close()
 

@@ -40,6 +40,7 @@ def document(name: str, uid: str = "", **annotations: str) -> Json:
 class Api:
     """As much of a client as is asked."""
 
+    most_objects: int = 100
     pods: dict[str, Json] = field(default_factory=dict)
     cluster: str = "first"
     trouble: ApiError | None = None

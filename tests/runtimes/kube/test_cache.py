@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -327,7 +327,7 @@ def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader) -> None:
 
 def test_a_listener_that_fails_keeps_the_others_informed(caplog: pytest.LogCaptureFixture) -> None:
     """And is complained about once."""
-    cache = Cache(cast("KubeClient", None), PODS, "", SystemClock(), 3600)
+    cache = Cache(KubeClient(Access("http://127.0.0.1:1")), PODS, "", SystemClock(), 3600)
     heard: list[str] = []
 
     def fail(_change: Change) -> None:
@@ -340,3 +340,39 @@ def test_a_listener_that_fails_keeps_the_others_informed(caplog: pytest.LogCaptu
         cache._store(key_of(document), Change(None, document))
     assert heard == ["a", "b"]
     assert [each.getMessage() for each in caplog.records] == ["pods n/a makes no sense: TypeError: no such thing"]
+
+
+def test_a_server_that_tells_of_ever_more_objects_takes_no_memory() -> None:
+    """Neither by its watch nor by a list without end, each part of which names another one that follows."""
+    client = KubeClient(Access("http://127.0.0.1:1"))
+    client.most_objects = 2
+    cache = Cache(client, PODS, "", SystemClock(), 3600)
+    documents = [{"metadata": {"name": name, "namespace": "n"}} for name in ("a", "b", "b", "c")]
+    for document in documents[:3]:
+        cache._store(key_of(document), Change(cache.get(key_of(document)), document))
+    with pytest.raises(ManifestError, match="more than 2"):
+        cache._store(key_of(documents[3]), Change(None, documents[3]))
+    assert _names(cache) == {"a", "b"}
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(ConnectionError):
+            while await reader.readline():
+                while (await reader.readline()).strip():
+                    continue
+                body = json.dumps({"items": documents[:1], "metadata": {"continue": os.urandom(8).hex()}}).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def scene() -> None:
+        served: list[asyncio.Task[None]] = []
+        serve = lambda *both: served.append(asyncio.create_task(endless(*both)))  # noqa: E731
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            access = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            async with KubeClient(access) as lister:
+                lister.most_objects = 50
+                with pytest.raises(ManifestError, match="more than 50 objects"):
+                    await lister.list(PODS)
+            await asyncio.gather(*served)
+
+    asyncio.run(scene())

@@ -96,6 +96,8 @@ class AnswerReader:
 
     # What the server may do to shorten it.
     encoding: str = "gzip"
+    # Of one kind, however many parts their list has.
+    most_objects: int = 10_000_000
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""

@@ -51,6 +51,7 @@ LARGEST_NOTES: Final = 64 * 1024
 _HEAD: Final = 4096
 _LARGEST_REST: Final = 65_536
 _LARGEST_REFUSAL: Final = 16_384
+_LARGEST_PAGE: Final = 32 * 1024 * 1024
 _MOST_PARTS: Final = 64
 _LONGEST_NAME: Final = 1024
 
@@ -220,6 +221,8 @@ class BoundedAnswers(AnswerReader):
 
     # A list shrinks to a hundredth, so that one compressed chunk would be megabytes.
     encoding = "identity"
+    # The pods of one node: 110 of a usual one, and those that have ended. 100,000 took 400 MB.
+    most_objects = 5000
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
@@ -236,8 +239,12 @@ class BoundedAnswers(AnswerReader):
     async def page(self, response: HttpResponse, source: str) -> Page:
         """A list, object by object."""
         splitter = Splitter(is_list=True)
-        items = []
+        items: list[Document] = []
+        size = 0
         async for piece in _pieces(response, splitter):
+            size += len(piece.data)
+            if size > _LARGEST_PAGE or len(items) >= self.most_objects:
+                raise TooLarge(f"{source}: more than {_LARGEST_PAGE} bytes or {self.most_objects} objects in one list")
             item = await _read(piece.data, piece.why, source)
             if item is not None:
                 items.append(item)

@@ -199,6 +199,8 @@ class Cache:
     def _store(self, key: Key, change: Change) -> None:
         if change.new is None:
             self._objects.pop(key, None)
+        elif key not in self._objects and len(self._objects) >= self._client.most_objects:
+            raise ManifestError(f"the server tells of more than {self._client.most_objects} of them")
         else:
             self._objects[key] = change.new
         self._tell(change)

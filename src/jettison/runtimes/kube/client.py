@@ -104,6 +104,8 @@ AS_IT_SAYS: Final = DeleteOptions()
 class KubeClient:
     """One API, as one user. An asynchronous context manager: it holds connections open."""
 
+    most_objects = AnswerReader.most_objects
+
     def __init__(
         self, access: Access, request_seconds: float = REQUEST_SECONDS, answers: AnswerReader | None = None
     ) -> None:
@@ -113,6 +115,7 @@ class KubeClient:
 
         self.access = access
         self._answers = answers or AnswerReader()
+        self.most_objects = self._answers.most_objects
         self._seconds = request_seconds
         self._headers = {"Accept": "application/json", "User-Agent": "jettison"}
         self._headers["Accept-Encoding"] = self._answers.encoding
@@ -149,6 +152,8 @@ class KubeClient:
                 items, token, params["limit"] = [], "", ""
                 continue
             items += (checked(each, f"GET {kind.path(namespace)}") for each in page.items)
+            if len(items) > self.most_objects:
+                raise ManifestError(f"GET {kind.path(namespace)}: more than {self.most_objects} objects")
             former, token = token, _text(page.metadata, "continue")
             if not token:
                 return Listing(items, _text(page.metadata, "resourceVersion"))

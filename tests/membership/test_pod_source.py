@@ -153,3 +153,11 @@ def test_nothing_is_added_to_a_pod_that_is_refused() -> None:
     large = shown({"name": "d"})
     large["spec"]["containers"][0]["env"] = env
     assert source.show(large) is refused
+
+
+def test_a_pod_without_a_spec_hides_no_other() -> None:
+    """It was an exception at each look, so that the agent heard of no pod any more."""
+    source = Source()
+    metadata = {"name": "bare", "namespace": "default", "uid": "u2"}
+    source.cache._store(("default", "bare"), Change(None, {"metadata": metadata}))
+    assert source.show(shown()).pod.name == "p"

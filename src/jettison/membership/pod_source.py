@@ -145,7 +145,7 @@ def _manifest(document: Document) -> PodManifest:
     # The agent trusts its own annotations when it finds its pods again, so none may come from the API.
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith(_OUR_NOTES)}
-    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"]}
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document.get("spec") or {}}
     return _extended(PodManifest(pod_from(bare, ORIGIN), bare, ORIGIN), _ephemeral(document))
 
 

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 
+import pytest
+
 from jettison.errors import NotFound
-from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.answers import checked
+from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kinds import LEASES
-from jettison.runtimes.kube.kubeconfig import Overrides, load_access
+from jettison.runtimes.kube.kubeconfig import Access, Overrides, load_access
 from jettison.runtimes.kube.leases import DURATION_SECONDS, RENEW_SHARE, HeldLease, micro_time
 from tests.live.served import Served
 
@@ -166,3 +169,20 @@ def test_work_is_cancelled_when_the_lease_is_lost(served: Served) -> None:
 def test_a_micro_time_has_six_digits() -> None:
     assert micro_time(1_800_000_000 * 10**9) == "2027-01-15T08:00:00.000000Z"
     assert micro_time(1_800_000_000 * 10**9 + 123_456_789) == "2027-01-15T08:00:00.123456Z"
+
+
+@pytest.mark.parametrize("spec", [[], {"holderIdentity": 5}, {"leaseDurationSeconds": "x"}, {"leaseTransitions": []}])
+def test_a_record_that_makes_no_sense_is_not_the_end(spec: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended `jettison relieve`."""
+
+    async def answer(*_: object, **__: object) -> Document:
+        return checked({"metadata": {"name": "l", "resourceVersion": "1"}, "spec": spec}, "GET")
+
+    async def scene() -> None:
+        lease = wanting(KubeClient(Access("http://127.0.0.1:1")), "l", "me", Hands())
+        for name in ("get", "create", "replace"):
+            monkeypatch.setattr(KubeClient, name, answer)
+        for _ in range(3):
+            await lease._round()
+
+    asyncio.run(scene())

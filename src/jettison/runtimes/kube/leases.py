@@ -128,6 +128,9 @@ class HeldLease:
             self._seen = None
         except (ApiError, RuntimeFailure, TimeoutError) as error:
             _log.warning("lease %s/%s: %s", self._namespace, self._name, str(error) or "not answered in time")
+        except Exception as error:  # noqa: BLE001  a record that makes no sense must not end what waits for the lease
+            self._seen = None
+            _log.warning("lease %s/%s makes no sense: %s", self._namespace, self._name, error)
         if not self.is_held and not self._was_held and self.holder not in (self._told, self._identity, ""):
             _log.warning("lease %s/%s is held by %s: standing by", self._namespace, self._name, self.holder)
         self._told = self.holder

@@ -53,7 +53,7 @@ class AdoptedWorkload:
     is_static: bool = False
 
 
-class Look:
+class SourceLook:
     """One look of a source at what runs. What cannot be read, or not in time, is left out, and the rest counts."""
 
     def __init__(self) -> None:

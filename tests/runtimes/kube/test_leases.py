@@ -184,5 +184,6 @@ def test_a_record_that_makes_no_sense_is_not_the_end(spec: object, monkeypatch: 
             monkeypatch.setattr(KubeClient, name, answer)
         for _ in range(3):
             await lease._round()
+        assert lease._seen is None or lease._seen["spec"] == spec
 
     asyncio.run(scene())

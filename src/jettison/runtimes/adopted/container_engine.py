@@ -15,7 +15,7 @@ from jettison.runtimes.adopted.engine_socket import DEADLINE, EngineSocket, said
 from jettison.runtimes.containers import is_box_id
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.machine.node_disks import StorageDirs, told_path
-from jettison.runtimes.workloads import AdoptedWorkload, Look, container_cgroup
+from jettison.runtimes.workloads import AdoptedWorkload, SourceLook, container_cgroup
 
 
 class _Listed(msgspec.Struct, rename="pascal"):
@@ -82,7 +82,7 @@ class ContainerEngine:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. One that vanishes meanwhile is left out."""
         self._kind = await self.socket.kind()
-        found, look = {}, Look()
+        found, look = {}, SourceLook()
         for each in await self.socket.ask(_LIST, "/containers/json"):
             known = self._known.get(each.id)
             if known is not None and not self._is_there(known.cgroup):

@@ -15,7 +15,7 @@ from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.cgroups.usage import memory_limit
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import AdoptedWorkload, Look, container_cgroup
+from jettison.runtimes.workloads import AdoptedWorkload, SourceLook, container_cgroup
 
 PODS, DOCKER = "k8s.io", frozenset({"moby", "plugins.moby"})
 """Namespaces: that of pods, which CRI shows, and those of Docker, which are guarded by Docker's own socket."""
@@ -62,7 +62,7 @@ class ContainerdWorkloads:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. A container is asked about when it is new or was started again."""
         found: dict[tuple[str, RunningTask], AdoptedWorkload] = {}
-        look = Look()
+        look = SourceLook()
         for namespace in (await self._client.namespaces())[:_MOST_NAMESPACES]:
             if namespace in self._left_out or not _NAMESPACE.fullmatch(namespace):
                 continue

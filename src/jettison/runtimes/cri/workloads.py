@@ -28,7 +28,7 @@ from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload, Look, container_cgroup
+from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload, SourceLook, container_cgroup
 
 KIND = "cri"
 # From 2, for a pod that asks for nearly everything, to 999, for one that asks for a little.
@@ -73,7 +73,7 @@ class CriWorkloads:
 
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run; a container is asked about when it is new."""
-        found, pods, look = {}, None, Look()
+        found, pods, look = {}, None, SourceLook()
         for each in await self._listed(self._client.containers):
             if each.state != RUNNING:
                 continue

@@ -6,7 +6,7 @@ only waits. So this program looks at the signals that make handles: the one that
 tests have a session of their own, which no terminal reaches. So there is one way in which they are told to end, and
 they are told once: a second SIGINT would keep them from clearing what they have made.
 
-A few tests that failed are run once more, alone. Live tests drive real processes beside four other workers on two
+A few tests that failed are run once more, alone. Live tests drive real processes beside six other workers on two
 cores, and one that passes alone has lost a race: the run passes, prints the failure and names the test at its end.
 """
 
@@ -38,8 +38,8 @@ _TESTS_FAILED = 1
 # More than these are no race.
 _MOST_TRIED_AGAIN = 5
 
-# Most tests wait for something, so two cores carry five workers.
-_WORKERS = ("--workers", "5")
+# Most tests wait for something, so two cores carry seven workers.
+_WORKERS = ("--workers", "7")
 
 
 class Suite:

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from jettison.apiserver.connections.endpoint import keep_alive
 from jettison.apiserver.connections.exchange import Exchange
+from jettison.apiserver.connections.hangups import keep_alive
 from jettison.apiserver.connections.limits import ConnectionPatience
 from jettison.apiserver.connections.quotas import ConnectionQuotas
 

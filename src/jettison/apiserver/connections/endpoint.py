@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import Final
 
 from jettison.apiserver.access.identity import LOOPBACK_NAMES
 from jettison.errors import InputError
 from jettison.values import frozen
-
-KEEP_ALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-"""Options of a connection that may be silent for long: a machine that lost its power does not close it, and that is
-noticed after a minute."""
-
-
-def keep_alive(connection: socket.socket) -> None:
-    """Notice when the other side is no more."""
-    for level, name, value in KEEP_ALIVE:
-        connection.setsockopt(level, name, value)
 
 
 @frozen

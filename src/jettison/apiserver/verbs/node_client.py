@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from jettison.agent.safe_text import printable
-from jettison.apiserver.connections.endpoint import KEEP_ALIVE
+from jettison.apiserver.connections.hangups import KEEP_ALIVE
 from jettison.apiserver.http.statuses import not_found
 from jettison.apiserver.objects.resources import NODES, Resource
 from jettison.apiserver.storage.store import Store

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from jettison.agent.safe_text import printable
-from jettison.apiserver.connections.endpoint import KEEP_ALIVE
+from jettison.apiserver.connections.hangups import KEEP_ALIVE
 from jettison.apiserver.connections.limits import Receive, Scope, Send
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.http.requests import Request, Target

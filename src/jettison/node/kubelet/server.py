@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from jettison.agent.http.server import Answer, Query, Request, encode_answer, parse_head, plain, read_head, read_query
 from jettison.apiserver.access.identity import CLIENT_NAME
-from jettison.apiserver.connections.endpoint import keep_alive
-from jettison.apiserver.connections.hangups import until_hung_up
+from jettison.apiserver.connections.hangups import keep_alive, until_hung_up
 from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.clock import SYSTEM_CLOCK
 from jettison.errors import ApiError, JettisonError, ManifestError, RuntimeFailure, ServeError, StreamError

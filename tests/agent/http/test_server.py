@@ -86,6 +86,13 @@ class Running:
             return received(connection)
 
 
+def answers(path: Path) -> bool:
+    try:
+        return fetch(path, "/later").status == 200
+    except ObservationError:
+        return False
+
+
 def received(connection: socket.socket) -> bytes:
     data = b""
     try:
@@ -306,6 +313,33 @@ def test_a_dead_agents_socket_is_replaced(tmp_path: Path) -> None:
 
     server = Running(path)
 
+    assert fetch(path, "/later").status == 200
+    server.stop()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("running", [{"look_seconds": 0.05}], indirect=True)
+def test_a_socket_that_was_removed_comes_back(running: Running) -> None:
+    """Without one no command reaches the agent, and the next agent finds its journal in use."""
+    for _ in range(2):
+        running.path.unlink()
+        deadline = time.monotonic() + 30
+        while not answers(running.path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert answers(running.path)
+        assert running.path.stat().st_mode & 0o777 == 0o600
+    assert len(running.server._servers) == 2
+
+
+def test_the_socket_of_the_next_agent_stays(tmp_path: Path) -> None:
+    """Of an agent whose state was moved away, and that ends later."""
+    path = tmp_path / "state" / "agent.sock"
+    path.parent.mkdir()
+    former = Running(path)
+    path.parent.rename(tmp_path / "moved")
+    path.parent.mkdir()
+    server = Running(path)
+    former.stop()
     assert fetch(path, "/later").status == 200
     server.stop()
     assert not path.exists()

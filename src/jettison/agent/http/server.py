@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 from jettison.agent.http.unix_address import unix_address
+from jettison.clock import to_next_beat
 from jettison.errors import ApiError, InputError, JettisonError, ServeError
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.values import frozen
@@ -27,6 +28,8 @@ from jettison.values import frozen
 HEAD_BYTES = 8192
 HEAD_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+# How often it is looked whether the socket is still there.
+LOOK_SECONDS = 10.0
 MOST_CONNECTIONS = 16
 MOST_PARAMETERS = 20
 
@@ -85,6 +88,7 @@ class HttpServer:
         *,
         head_seconds: float = HEAD_SECONDS,
         answer_seconds: float = ANSWER_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """`public` are what TCP answers, where every user of the machine may ask; without them it is the same.
 
@@ -100,24 +104,37 @@ class HttpServer:
         # Those of the loopback (True), which any user of the machine can reach, apart from those of the socket.
         self._open = {False: 0, True: 0}
         self._reading: dict[bool, dict[asyncio.Task[None], None]] = {False: {}, True: {}}
-        self._socket_path: Path | None = None
+        self._look_seconds = look_seconds
+        # Its path, and what is there as long as it is ours.
+        self._socket: tuple[Path, _Identity] | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def listen_unix(self, path: Path) -> None:
         """Only its owner can connect: the socket gets its mode before it listens."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            with unix_address(path) as address:
-                _remove_stale(path, address)
-                listener.bind(address)
-            path.chmod(0o600)
-        except OSError as error:
-            listener.close()
-            raise ServeError(f"cannot listen on `{path}`: {reason(error)}") from error
-        except ServeError:
-            listener.close()
-            raise
-        self._socket_path = path
-        self._servers.append(await asyncio.start_unix_server(self._local, sock=listener, limit=HEAD_BYTES))
+        server = await self._listen_unix(path)
+        self._keeping = asyncio.create_task(self._keep_unix(path, server))
+
+    async def _listen_unix(self, path: Path) -> asyncio.Server:
+        listener, identity = _bound(path)
+        server = await asyncio.start_unix_server(self._local, sock=listener, limit=HEAD_BYTES)
+        self._socket = path, identity
+        self._servers.append(server)
+        return server
+
+    async def _keep_unix(self, path: Path, server: asyncio.Server) -> None:
+        """Listen again where the socket was removed: no command reaches an agent without one, and no other agent
+        starts as long as this one runs. What was put in its place is left alone.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(to_next_beat(loop.time(), self._look_seconds))
+            if not os.path.lexists(path):
+                # The directory may be gone, too.
+                with suppress(ServeError):
+                    fresh = await self._listen_unix(path)
+                    server.close()
+                    self._servers.remove(server)
+                    server = fresh
 
     async def listen_tcp(self, host: str, port: int) -> int:
         """On the loopback only, because requests are not authenticated. Returns the port."""
@@ -133,13 +150,17 @@ class HttpServer:
 
     async def close(self) -> None:
         """Close all connections and remove the socket."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
         for server in self._servers:
             server.close()
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        if self._socket_path is not None:
-            self._socket_path.unlink(missing_ok=True)
+        # Another agent may have made one of its own, after this one's was removed.
+        if self._socket is not None and _identity(self._socket[0]) == self._socket[1]:
+            self._socket[0].unlink(missing_ok=True)
 
     async def _local(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._serve(reader, writer, is_public=False)
@@ -264,6 +285,36 @@ def encode_answer(answer: Answer, *, is_head: bool = False) -> bytes:
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if is_head else answer.body)
+
+
+_Identity = tuple[int, int]
+
+
+def _identity(path: Path) -> _Identity | None:
+    """What is there now; None where that is nothing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _bound(path: Path) -> tuple[socket.socket, _Identity]:
+    """A socket there, for its owner, that does not listen yet. Raises ServeError."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with unix_address(path) as address:
+            _remove_stale(path, address)
+            listener.bind(address)
+        path.chmod(0o600)
+        found = path.lstat()
+    except OSError as error:
+        listener.close()
+        raise ServeError(f"cannot listen on `{path}`: {reason(error)}") from error
+    except ServeError:
+        listener.close()
+        raise
+    return listener, (found.st_dev, found.st_ino)
 
 
 def _remove_stale(path: Path, address: str) -> None:

@@ -54,7 +54,7 @@ class House:
         directory = ManifestDirectory(self.path, emit)
         self.directories.append(directory)
         manifests = Manifests([directory], emit, readmitter, runtime.statuses())
-        self.keeper = Keeper(runtime, self.door.admitter, [manifests], emit)
+        self.keeper = Keeper(runtime, self.door.admitter, [manifests], emit, clock=runtime.clock)
 
     def write(self, name: str, **spec: Any) -> None:
         document = {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "main"}], **spec}}
@@ -462,14 +462,14 @@ def test_a_keeper_that_is_woken_does_not_wait() -> None:
 
 
 def test_a_pod_that_failed_to_start_is_tried_again_though_nothing_changed(tmp_path: Path) -> None:
-    """A full disk takes no record of it; at a later look there may be room."""
+    """A full disk takes no record of it; later there may be room. Each attempt is told, so they become rarer."""
 
     class FullRuntime(SlowRuntime):
-        attempts = 0
+        attempts: ClassVar[list[int]] = []
 
         async def start(self, manifest: PodManifest) -> None:
-            self.attempts += 1
-            if self.attempts < 3:
+            self.attempts.append(self.clock.time_ns // 10**9 - 1000)
+            if len(self.attempts) < 12:
                 raise WriteError("no room")
             await super().start(manifest)
 
@@ -478,9 +478,11 @@ def test_a_pod_that_failed_to_start_is_tried_again_though_nothing_changed(tmp_pa
         house.runtime = full = FullRuntime()
         house.open()
         house.write("a")
-        for _ in range(4):
+        for _ in range(1200):
             await house.keeper.look()
-        assert (house.running(), full.attempts) == (["a"], 3)
+            full.clock.pass_seconds(1)
+        assert house.running() == ["a"]
+        assert full.attempts == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111]
 
     asyncio.run(scenario())
 

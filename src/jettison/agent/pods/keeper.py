@@ -14,7 +14,7 @@ from jettison import events
 from jettison.agent.admission import Admitter
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.sources import PodSource, Wish
-from jettison.clock import to_next_beat
+from jettison.clock import SYSTEM_CLOCK, Clock, to_next_beat
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import RuntimeFailure, WriteError
 from jettison.events import Emit
@@ -22,11 +22,23 @@ from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
 
 LOOK_SECONDS = 1.0
 
+# Between two attempts to start a pod that the runtime does not take: a full disk takes no record, and an API may name a
+# pod so that no node can have it.
+_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 10**9, 300 * 10**9
+
 
 @dataclass(slots=True)
 class _Call:
     grace_seconds: int | None
     task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class _Failed:
+    """When a pod may be tried again that did not start, and how long that was."""
+
+    until_ns: int
+    pause_ns: int
 
 
 class Keeper:
@@ -39,8 +51,11 @@ class Keeper:
         sources: Sequence[PodSource],
         emit: Emit,
         holds: Holds | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.admitter = admitter
+        self._clock = clock
+        self._failed: dict[str, _Failed] = {}
         self._holds = holds
         # Nothing is started any more: the node goes down.
         self._is_closing = False
@@ -164,13 +179,18 @@ class Keeper:
                 is_idle = False
                 await self._attempt(f"add containers to {status.pod}", self._runtime.add(wish.manifest))
         # Critical pods first, then by priority: on a full node the important ones get the room.
-        new = [wish.manifest for uid, wish in self._wishes.items() if uid not in known and self._may_run(wish)]
-        for manifest in sorted(new, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
+        new = {uid: wish.manifest for uid, wish in self._wishes.items() if uid not in known and self._may_run(wish)}
+        self._failed = {uid: failed for uid, failed in self._failed.items() if uid in new}
+        due = [manifest for uid, manifest in new.items() if self._is_due(uid)]
+        for manifest in sorted(due, key=lambda each: (not each.pod.is_critical, -each.pod.effective_priority)):
             await self._start(manifest)
             await asyncio.sleep(0)  # a refusal waits for nothing, and takes two milliseconds
             if self._woken.is_set():
                 break  # the others may be wanted no longer
         return is_idle and not new
+
+    def _is_due(self, uid: str) -> bool:
+        return uid not in self._failed or self._clock.monotonic_ns() >= self._failed[uid].until_ns
 
     def _may_run(self, wish: Wish) -> bool:
         return wish.is_to_run and not self._is_held(wish)
@@ -186,11 +206,15 @@ class Keeper:
                 self._emit(events.ActionFailed("forget which pods were deleted", str(error)))
 
     async def _start(self, manifest: PodManifest) -> None:
-        self._starting = manifest.pod.uid
+        self._starting = uid = manifest.pod.uid
         try:
-            await self._attempt(f"start {manifest.pod}", self.admitter.admit(manifest))
+            has_started = await self._attempt(f"start {manifest.pod}", self.admitter.admit(manifest))
         finally:
             self._starting = ""
+        failed = self._failed.pop(uid, None)
+        if not has_started:
+            pause_ns = _FIRST_PAUSE_NS if failed is None else min(2 * failed.pause_ns, _LONGEST_PAUSE_NS)
+            self._failed[uid] = _Failed(self._clock.monotonic_ns() + pause_ns, pause_ns)
 
     def _stop(self, status: PodStatus, grace_seconds: int | None) -> asyncio.Future[None]:
         """In a task of its own: a pod may take its whole grace period, and others want to start meanwhile."""
@@ -198,21 +222,27 @@ class Keeper:
         under_way = self._stops.get(uid)
         if under_way is not None and not _is_shorter(grace_seconds, under_way.grace_seconds):
             return under_way.task
-        task = asyncio.create_task(self._attempt(f"stop {status.pod}", self._runtime.stop(uid, grace_seconds)))
+        task = asyncio.create_task(self._end(status, grace_seconds))
         self._stops[uid] = _Call(grace_seconds, task)
         task.add_done_callback(lambda _: self._stopped(uid, task))
         return task
+
+    async def _end(self, status: PodStatus, grace_seconds: int | None) -> None:
+        await self._attempt(f"stop {status.pod}", self._runtime.stop(status.pod.uid, grace_seconds))
 
     def _stopped(self, uid: str, task: asyncio.Task[None]) -> None:
         # Of a pod that was told to hurry there are two, and the first to return is not the last word.
         if (call := self._stops.get(uid)) is not None and call.task is task:
             del self._stops[uid]
 
-    async def _attempt(self, what: str, action: Awaitable[object]) -> None:
+    async def _attempt(self, what: str, action: Awaitable[object]) -> bool:
+        """Whether it was done."""
         try:
             await action
         except RuntimeFailure as error:
             self._emit(events.ActionFailed(what, str(error)))
+            return False
+        return True
 
 
 def _has_more(wanted: PodManifest, status: PodStatus) -> bool:

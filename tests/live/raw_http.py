@@ -45,7 +45,7 @@ class RawClient:
         self, method: bytes, target: bytes, headers: Iterable[tuple[bytes, bytes]] = (), body: bytes = b""
     ) -> Answer:
         """Once more on a new connection where the old one turns out to be closed."""
-        lines = [b"%s %s HTTP/1.1" % (method, target), *(b"%s: %s" % pair for pair in headers)]
+        lines = [b"%s %s HTTP/1.1" % (method, target), b"host: x", *(b"%s: %s" % pair for pair in headers)]
         lines.append(b"content-length: %d" % len(body))
         data = b"\r\n".join((*lines, b"", b"")) + body
         self.requests += 1

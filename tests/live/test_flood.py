@@ -140,7 +140,7 @@ def test_targets_and_methods_that_are_no_path(flooded: Served) -> None:
         b"CONNECT example.com:443": b"400",
         b"GET https://x/healthz": b"200",
         b"GET https://x": b"400",
-        b"BREW /healthz": b"400",
+        b"BREW /healthz": b"405",
         b"TRACE /healthz": b"403",
     }
     for line, code in answers.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import time
@@ -136,8 +137,8 @@ def test_a_request_over_tls(tmp_path: Path) -> None:
     [
         b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nbig: " + b"x" * (MOST_HEAD_BYTES + 1) + b"\r\n\r\n",
         b"GET /" + b"x" * (MOST_HEAD_BYTES + 1) + b" HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 30_000 + b"\r\n",
-        b"GET / HTTP/1.1\r\nnever-ending: " + b"x" * 1_000_000,
+        b"GET / HTTP/1.1\r\nhost: a\r\n" + b"a: b\r\n" * 30_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nnever-ending: " + b"x" * 1_000_000,
     ],
     ids=["header", "path", "many", "endless"],
 )
@@ -146,13 +147,13 @@ def test_a_head_that_is_too_large_is_refused(tmp_path: Path, request_bytes: byte
         told = await answer(endpoint, client, request_bytes)
         # A client that is still sending may only see the end of the connection.
         assert told.startswith(b"HTTP/1.1 431") or told == b""
-        fine = await answer(endpoint, client, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        fine = await answer(endpoint, client, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         assert fine.startswith(b"HTTP/1.1 200")
 
     with_server(tmp_path, work)
 
 
-@pytest.mark.parametrize("beginning", [b"", b"GET / HTTP/1.1\r\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("beginning", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n", b"\r\n\r\n"])
 def test_a_head_that_does_not_come_is_not_waited_for(tmp_path: Path, beginning: bytes) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         assert (await answer(endpoint, client, beginning)).startswith(b"HTTP/1.1 408")
@@ -162,20 +163,50 @@ def test_a_head_that_does_not_come_is_not_waited_for(tmp_path: Path, beginning: 
 
 def test_the_clock_of_the_head_does_not_run_during_the_answer(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
-        told = await answer(endpoint, client, b"GET /slow HTTP/1.1\r\nconnection: close\r\n\r\n")
+        told = await answer(endpoint, client, b"GET /slow HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         assert told.endswith(b"hello\r\n0\r\n\r\n")
 
     with_server(tmp_path, work, ConnectionPatience(head_seconds=0.1))
 
 
 @pytest.mark.parametrize(
-    "noise", [b"\x00\x01\x02", b"NONSENSE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET http:// HTTP/1.1\r\n\r\n"]
+    "noise",
+    [b"\x00\x01\x02", b"NONSENSE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET http:// HTTP/1.1\r\nhost: a\r\n\r\n"],
 )
 def test_noise_is_a_bad_request(tmp_path: Path, noise: bytes) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         assert (await answer(endpoint, client, noise)).startswith(b"HTTP/1.1 400")
 
     with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request: missing required Host header"),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n", b"400 Bad Request: malformed Host header"),
+        (b"GET / HTTP/1.1\r\nhost: a/b\r\n\r\n", b"400 Bad Request: malformed Host header"),
+    ],
+)
+def test_a_request_names_one_host(tmp_path: Path, request_bytes: bytes, status: bytes) -> None:
+    told = ask(tmp_path, request_bytes)
+    assert (told.partition(b"\r\n")[0], told.rpartition(b"\r\n")[2]) == (b"HTTP/1.1 " + status, status)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nhost: [::1%25eth0]:80\r\nconnection: close\r\n\r\n"],
+)
+def test_a_host_that_is_fine(tmp_path: Path, request_bytes: bytes) -> None:
+    assert ask(tmp_path, request_bytes).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"GETS", b"A-B!"])
+def test_a_method_that_no_resource_has(tmp_path: Path, method: bytes) -> None:
+    told = ask(tmp_path, method + b" /api HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert json.loads(told.rpartition(b"\r\n")[2])["reason"] == "MethodNotAllowed"
 
 
 async def pour(writer: asyncio.StreamWriter) -> None:
@@ -189,7 +220,7 @@ async def pour(writer: asyncio.StreamWriter) -> None:
 def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
-        writer.write(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         with pytest.raises(ConnectionError):
             await pour(writer)
@@ -200,7 +231,7 @@ def test_an_endless_body_behind_an_answer_ends_the_connection(tmp_path: Path) ->
 def test_a_client_without_tls_is_sent_away(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         try:
             told = await asyncio.wait_for(reader.read(), 60)
         except ConnectionResetError:
@@ -214,7 +245,7 @@ def test_a_client_without_tls_is_sent_away(tmp_path: Path) -> None:
 
 def test_a_stop_lets_an_answer_end(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, stop: asyncio.Event) -> None:
-        slow = asyncio.create_task(answer(endpoint, client, b"GET /slow HTTP/1.1\r\n\r\n"))
+        slow = asyncio.create_task(answer(endpoint, client, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n"))
         await asyncio.sleep(0.15)
         stop.set()
         assert (await slow).endswith(b"hello\r\n0\r\n\r\n")
@@ -231,7 +262,7 @@ def test_a_client_that_does_not_let_go_does_not_hold_up_a_stop(tmp_path: Path, p
     def ask(endpoint: Endpoint, client: ssl.SSLContext) -> None:
         plain = socket.create_connection((endpoint.host, endpoint.port))
         held.append(client.wrap_socket(plain, server_hostname=endpoint.host))
-        held[-1].sendall(b"GET %s HTTP/1.1\r\n\r\n" % path)
+        held[-1].sendall(b"GET %s HTTP/1.1\r\nhost: a\r\n\r\n" % path)
         assert held[-1].recv(8) == b"HTTP/1.1"
 
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
@@ -299,12 +330,15 @@ def test_what_a_body_is_wrapped_in_is_bounded(tmp_path: Path, more: bytes) -> No
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    assert ask(tmp_path, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + more, waiting) == b""
+    assert ask(tmp_path, b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + more, waiting) == b""
 
 
 def test_a_body_in_small_chunks_is_whole(tmp_path: Path) -> None:
     """What stands between them is counted from one to the next, and not for all."""
-    request = b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n" + b"1\r\nx\r\n" * 30_000
+    request = (
+        b"POST /a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        + b"1\r\nx\r\n" * 30_000
+    )
     assert ask(tmp_path, request + b"0\r\n\r\n").endswith(b"\r\n\r\n/a:" + b"x" * 30_000)
 
 
@@ -319,10 +353,10 @@ def test_a_trailer_is_no_header(tmp_path: Path) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
         await send({"type": "http.response.body", "body": b""})
 
-    head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
     told = ask(tmp_path, head + b"2\r\n{}\r\n0\r\nauthorization: Bearer x\r\n\r\n", looking)
     assert told.startswith(b"HTTP/1.1 200")
-    assert seen == [b"transfer-encoding"]
+    assert seen == [b"host", b"transfer-encoding"]
 
 
 @pytest.mark.parametrize(
@@ -336,15 +370,15 @@ def test_a_trailer_is_no_header(tmp_path: Path) -> None:
 )
 def test_a_body_whose_end_is_unclear_is_refused(tmp_path: Path, headers: bytes) -> None:
     """The parser knows no body of a request for another protocol: it was a request of its own."""
-    told = ask(tmp_path, b"POST /a HTTP/1.1\r\n" + headers + b"\r\nGET /hidden HTTP/1.1\r\n\r\n")
+    told = ask(tmp_path, b"POST /a HTTP/1.1\r\nhost: a\r\n" + headers + b"\r\nGET /hidden HTTP/1.1\r\n\r\n")
     assert told.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert told.count(b"HTTP/1.1") == 1
 
 
 def test_behind_a_request_for_another_protocol_nothing_is_a_request(tmp_path: Path) -> None:
     """It was answered as any other, and is the last of its connection: a client must not wait for a second answer."""
-    head = b"GET /a HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    told = ask(tmp_path, head + b"GET /hidden HTTP/1.1\r\n\r\n")
+    head = b"GET /a HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    told = ask(tmp_path, head + b"GET /hidden HTTP/1.1\r\nhost: a\r\n\r\n")
     assert told.startswith(b"HTTP/1.1 200")
     assert b"connection: close\r\n" in told
     assert b"/hidden" not in told

@@ -7,11 +7,13 @@ would buffer 576 KiB for a client that does not read, and wait for it without a 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jettison.apiserver.connections.exchange import Exchange
@@ -35,8 +37,19 @@ piece behind a watch, which does not end.
 """
 
 _BAD = "400 Bad Request"
+_NO_HOST = f"{_BAD}: missing required Host header"
+_BAD_HOST = f"{_BAD}: malformed Host header"
 _TOO_LARGE = "431 Request Header Fields Too Large"
 _TOO_SLOW = "408 Request Timeout"
+
+
+_HOST = re.compile(rb"[!$%&()*+,.0-9:;=A-Z\[\]_a-z~'-]*")
+_UNKNOWN_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /\S* HTTP/1\.[01]\r?\n")
+_NOT_ALLOWED = msgspec.json.encode({
+    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+    "message": "the server does not allow this method on the requested resource",
+    "reason": "MethodNotAllowed", "details": {}, "code": 405,
+})  # fmt: skip
 
 
 class _TunnelProtocol(asyncio.StreamReaderProtocol):
@@ -77,6 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = True
         # What its headers say about the form of its body, in small letters.
         self._coding = b""
+        self._hosts: list[bytes] = []
         self._is_stopping = False
         self._deadline: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -187,10 +201,20 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Garbage after a request whose answer has begun ends the connection: a 400 must not be written into it."""
         newest = self.cycle
-        if newest is None or newest.response_complete or (newest is self._answered and not newest.response_started):
+        if self.is_idle and self._names_unknown_method:
+            self._say("405 Method Not Allowed", _NOT_ALLOWED, "application/json")
+        elif newest is None or newest.response_complete or (newest is self._answered and not newest.response_started):
             super().send_400_response(msg)
         else:
             self.transport.close()
+
+    @property
+    def _names_unknown_method(self) -> bool:
+        """Whether what cannot be parsed is a request with a method of its own. The parser takes those that it knows;
+        to Kubernetes it is a method like any other, which no resource has.
+        """
+        is_about_method = isinstance(sys.exc_info()[1], httptools.HttpParserInvalidMethodError)
+        return is_about_method and _UNKNOWN_METHOD.match(self._received) is not None
 
     def data_received(self, data: bytes) -> None:
         """A head that is still open after this many bytes is refused, wherever its end may be. So are the trailers of a
@@ -220,6 +244,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = []
         self.expect_100_continue = False
         self._coding = b""
+        self._hosts = []
         self._is_in_head = True
         self._head_bytes = self._ignored_bytes = 0
         self._most_head_bytes = len(self._received)
@@ -233,6 +258,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.expect_100_continue = True
         elif name == b"transfer-encoding":
             self._coding += value.lower()
+        elif name == b"host":
+            self._hosts.append(value)
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -247,8 +274,12 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._most_head_bytes > MOST_HEAD_BYTES and self._head_size > MOST_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
-        elif self._has_unclear_body:
+        elif self._has_unclear_body or len(self._hosts) > 1:
             self._refuse(_BAD)
+        elif not self._hosts and self.parser.get_http_version() == "1.1":
+            self._refuse(_NO_HOST)
+        elif self._hosts and not _HOST.fullmatch(self._hosts[0]):
+            self._refuse(_BAD_HOST)
         elif not self.transport.is_closing():
             self._begin_exchange()
 
@@ -394,5 +425,12 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         # In the middle of a pipelined answer nothing may be written; the client sees the end of the connection.
         if self.is_idle:
-            self.transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+            self._say(status, status.encode(), "text/plain; charset=utf-8")
+        else:
+            self.transport.close()
+
+    def _say(self, status: str, body: bytes, content_type: str) -> None:
+        """The last answer on this connection."""
+        head = f"HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
         self.transport.close()

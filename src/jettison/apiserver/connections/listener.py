@@ -171,6 +171,9 @@ class Acceptor:
         except asyncio.CancelledError:
             self._quotas.remove(protocol)
             raise
+        finally:
+            # A task that is over keeps its frames: half a kilobyte for each connection.
+            protocol.handshake = None
 
 
 class _SilentConnections:

@@ -90,6 +90,9 @@ def test_any_bytes_are_read_or_refused_as_python_has_it(data: bytes) -> None:
     assert json.dumps(json.loads(data.decode("utf-8", "replace")))
 
 
+NO_NUMBERS = ["1:20", "190:20:30", "1e400", "0x", "0b2", "1e", "NaN", "=", "<<"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -100,6 +103,13 @@ def test_any_bytes_are_read_or_refused_as_python_has_it(data: bytes) -> None:
         ("7: a\n2.5: b\nyes: c", {"7": "a", "2.5": "b", "true": "c"}),
         ("a: &x [1, 2]\nb: *x", {"a": [1, 2], "b": [1, 2]}),
         ("a: 1\n---\nb: 2", {"a": 1}),
+        ("a: 1\n---\nb: [", {"a": 1}),
+        ("a: 1\n...\n@", {"a": 1}),
+        ('{"a": 1}}', {"a": 1}),
+        ("[y, N, yes, Off, 'y', yn]", [True, False, True, False, "y", "yn"]),
+        ("[1e3, +.5, -.5, 1., 08, 12e03, 1_000, .5, 685_230.15]", [1000, 0.5, -0.5, 1, 8, 12000, 1000, 0.5, 685230.15]),
+        ("[0o17, 017, 0x1F, 0b11, -0b1, +0x1, -0o7, 00]", [15, 15, 31, 3, -1, 1, -7, 0]),
+        ("['1', 1:20, 190:20:30, 1e400, 0x, 0b2, 1e, NaN, =, <<]", ["1", *NO_NUMBERS]),
         ("a: 18446744073709551615", {"a": 2**64 - 1}),
         ('{"a": [true, null, 1.5, "x"]}', {"a": [True, None, 1.5, "x"]}),
     ],

@@ -19,7 +19,7 @@ from jettison.engine.numbers.strconv import INT64_MAX
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import is_too_deep, without_surrogates
 from jettison.manifests.files.plain_files import plain_text
-from jettison.manifests.files.plain_yaml import load_documents
+from jettison.manifests.files.plain_yaml import load_first
 
 _decode = msgspec.json.Decoder().decode
 _KEY: Final = re.compile(rb'"\s*:')
@@ -230,8 +230,7 @@ def _duplicates(value: list[Any], path: list[str]) -> Iterator[str]:
 def parse_yaml(body: bytes) -> Any:
     """The first document of YAML as a JSON value, or an InputError."""
     try:
-        found = next(iter(load_documents(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES)), None)
-        return _as_json(found)
+        return _as_json(load_first(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES))
     except ManifestError as error:
         if not isinstance(error.__cause__, yaml.MarkedYAMLError):
             raise

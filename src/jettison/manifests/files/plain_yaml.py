@@ -8,10 +8,11 @@ anything is built from it.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -27,19 +28,48 @@ MOST_BYTES: Final = 8 * 2**20
 
 _TEXT = "tag:yaml.org,2002:str"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_VALUE = "tag:yaml.org,2002:value"
+_INT = "tag:yaml.org,2002:int"
+_FLOATS = "tag:yaml.org,2002:float"
+_BOOL = "tag:yaml.org,2002:bool"
+_INTEGER: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_WORDS: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _MERGE = "<<"
 _INT64: Final = 2**63
 _UINT64: Final = 2**64
 
 
 class PlainLoader(yaml.CSafeLoader):
-    """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
+    """Plain YAML as Kubernetes reads it: `1e3` and `0o17` are numbers, `20:30` and a date are texts."""
+
+
+class _Numbers:
+    """Stands where PyYAML has a pattern for numbers."""
+
+    @staticmethod
+    def match(text: str) -> bool:
+        """Whether Go would take it for a number."""
+        return read_number(text) is not None
+
+
+def read_number(text: str) -> float | None:
+    """A plain scalar as Go's YAML reads it; None for a text. Underscores count nothing."""
+    plain = text if text.startswith(".") else text.replace("_", "")
+    if _INTEGER.fullmatch(plain):
+        is_old_octal = plain.lstrip("+-").startswith("0") and plain.lstrip("+-").isdigit()
+        return int(plain, 8 if is_old_octal else 0)
+    if not _FLOAT.fullmatch(plain):
+        return None
+    number = float(plain)
+    return number if math.isfinite(number) else None
 
 
 PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TIMESTAMP, _VALUE, _INT)]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+PlainLoader.yaml_implicit_resolvers |= {first: [(_FLOATS, _WORDS), (_INT, _Numbers)] for first in "+-.0123456789"}
 
 
 def _text(loader: PlainLoader, node: yaml.ScalarNode) -> str:
@@ -47,9 +77,28 @@ def _text(loader: PlainLoader, node: yaml.ScalarNode) -> str:
     return sys.intern(str(loader.construct_scalar(node)))
 
 
+def _number(loader: PlainLoader, node: yaml.ScalarNode) -> float:
+    found = read_number(str(loader.construct_scalar(node)))
+    if found is None:
+        raise ValueError
+    return found
+
+
 PlainLoader.add_constructor(_TEXT, _text)
+PlainLoader.add_constructor(_INT, _number)
+# As a value it is a text; as a key it has been resolved by then.
+PlainLoader.add_constructor("tag:yaml.org,2002:merge", _text)
 # A date that says so with a tag as well: PyYAML's own constructor crashes on what is none.
 PlainLoader.add_constructor(_TIMESTAMP, _text)
+
+
+class _WholeLoader(PlainLoader):
+    """As above, with the last difference: `y` and `n` are booleans. In a file of our own a node may be called `n`."""
+
+    bool_values: ClassVar[dict[str, bool]] = {**PlainLoader.bool_values, "y": True, "n": False}
+
+
+_WholeLoader.add_implicit_resolver(_BOOL, re.compile(r"[yYnN]\Z"), list("yYnN"))
 
 
 def load_documents(text: str, name: str, *, most: int = MOST_BYTES, refuses_duplicates: bool = False) -> list[Any]:
@@ -59,6 +108,14 @@ def load_documents(text: str, name: str, *, most: int = MOST_BYTES, refuses_dupl
         found = list(yaml.load_all(text, Loader=PlainLoader))
     copies = _Copy(name, most)
     return [copies.of(each) for each in found]
+
+
+def load_first(text: str, name: str, *, most: int = MOST_BYTES) -> Any:
+    """The first document alone, whatever follows it; None where there is none."""
+    with complaints(text, name):
+        look_through(text, name, is_first_enough=True)
+        found = next(yaml.load_all(text, Loader=_WholeLoader), None)
+    return _Copy(name, most).of(found)
 
 
 @contextmanager
@@ -76,7 +133,7 @@ def complaints(text: str, name: str) -> Iterator[None]:
         raise ManifestError(f"{name}: a value is not what its tag says, or a number of over 4300 digits") from error
 
 
-def look_through(text: str, name: str, *, refuses_duplicates: bool = False) -> None:
+def look_through(text: str, name: str, *, refuses_duplicates: bool = False, is_first_enough: bool = False) -> None:
     """Refuse what would crash or exhaust whatever builds values from it."""
     depth = aliases = 0
     anchored_at: int | None = None
@@ -101,6 +158,8 @@ def look_through(text: str, name: str, *, refuses_duplicates: bool = False) -> N
                 raise ManifestError(f"{name}:{line}: alias `*{event.anchor}` stands inside an anchored value")
             if aliases > MOST_ALIASES:
                 raise ManifestError(f"{name}:{line}: more than {MOST_ALIASES} aliases")
+        elif is_first_enough and isinstance(event, yaml.DocumentEndEvent):
+            return
         if keys is not None:
             keys.take(event, line)
 

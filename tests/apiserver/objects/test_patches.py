@@ -268,6 +268,59 @@ def test_strategic_patch_that_does_not_fit(patch: Json, code: int) -> None:
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            {"spec": {"containers": [{"name": "a"}], "$setElementOrder/containers": [{}]}},
+            "map: map[] does not contain declared merge key: name",
+        ),
+        (
+            {"spec": {"containers": [{"name": "a"}], "$setElementOrder/containers": ["a"]}},
+            "expected a map[string]interface {}, but received a string",
+        ),
+        ({"spec": {"$setElementOrder/containers": ["a"]}}, "value for key 0 is not a map"),
+        (
+            {"spec": {"hostAliases": [], "$setElementOrder/hostAliases": []}},
+            "no elements in any of the given slices",
+        ),
+        (
+            {"spec": {"tolerations": [], "$setElementOrder/tolerations": []}},
+            "map: map[key:t] does not contain declared merge key: ",
+        ),
+        (
+            {"spec": {"tolerations": [{"key": "u"}], "$setElementOrder/tolerations": ["u"]}},
+            "The order in patch list:\n[map[key:u]]\n doesn't match $setElementOrder list:\n[u]\n",
+        ),
+        (
+            {"spec": {"containers": [{"name": "a"}, {"$patch": "x"}], "$setElementOrder/containers": [{"name": "a"}]}},
+            (
+                "The order in patch list:\n[map[name:a] map[$patch:x]]\n"
+                " doesn't match $setElementOrder list:\n[map[name:a]]\n"
+            ),
+        ),
+        (
+            {"spec": {"containers": [{"$patch": "replace"}, {"image": "i"}]}},
+            "map: map[image:i] does not contain declared merge key: name",
+        ),
+        ({"spec": {"$setElementOrder/volumes": None}}, "expected a []interface {}, but received a %!s(<nil>)"),
+        ({"spec": {"$patch": 1}}, "unknown patch type: %!s(int64=1) in map: map[$patch:1]"),
+    ],
+)
+def test_what_is_wrong_with_a_strategic_patch(patch: Json, message: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        apply_strategic_patch(POD, patch, "Pod")
+    assert refused.value.message == message
+
+
+def test_a_list_that_is_new_keeps_the_nulls_of_a_patch_only_with_an_order() -> None:
+    element = {"ip": "1.2.3.4", "hostnames": None}
+    order = {"$setElementOrder/hostAliases": [{"ip": "1.2.3.4"}]}
+    ordered = apply_strategic_patch(POD, {"spec": {"hostAliases": [element], **order}}, "Pod")
+    plain = apply_strategic_patch(POD, {"spec": {"hostAliases": [element]}}, "Pod")
+    assert [each["spec"]["hostAliases"] for each in (ordered, plain)] == [[element], [{"ip": "1.2.3.4"}]]
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -291,26 +291,62 @@ def _fields_of(struct: str) -> Fields:
     return structs()[struct].fields if struct else {}
 
 
-def _check_orders(old: Json, patch: Json, struct: str) -> None:
-    """What orders a list must be a list, and so must the field that it names."""
-    for key in patch:
+def _merge_ordered(merged: Json, patch: Json, struct: str) -> Iterator[str]:
+    """Merge the lists whose order the patch says. Yields their names: they are done with."""
+    for key, order in patch.items():
         if not key.startswith(_ORDER):
             continue
         name = key.removeprefix(_ORDER)
-        for holder, each in ((patch, key), (old, name), (patch, name)):
+        for holder, each in ((patch, key), (merged, name), (patch, name)):
             if each in holder and not isinstance(holder[each], list):
                 raise ApiError(f"expected a []interface {{}}, but received a {_go_type(holder[each])}")
         if not struct:
             raise ApiError("merging an object in json but data type is not struct, instead is: map")
         if name not in _fields_of(struct):
             raise ApiError(f"unable to find api field in struct {struct} for the json field {quote(name)}")
+        field = _fields_of(struct)[name]
+        merge_key = field.merge_key or None
+        old, new = merged.get(name), patch.get(name)
+        if order and new:
+            _check_order(new, order, merge_key)
+        if old is None and new is None:
+            continue
+        if old is None or new is None:
+            both = _undirected(new) if old is None else old
+        else:
+            both = _merge_list(old, new, field)
+        _check_elements(both, order, old or [], new or [], merge_key)
+        merged[name] = _ordered(both, old or [], order, merge_key)
+        yield name
+
+
+def _check_elements(both: list[Any], order: list[Any], old: list[Any], new: list[Any], key: str | None) -> None:
+    """What is put in order must be of one type, and have what it is known by."""
+    if key is not None:
+        _check_keys(both, key)
+        if both and not all(isinstance(each, dict) for each in order):
+            raise ApiError(f"value for key {[isinstance(each, dict) for each in order].index(False)} is not a map")
+    if not old and not new:
+        raise ApiError("no elements in any of the given slices")
+    if len({type(each) for each in (*old, *new)}) > 1:
+        raise _mixed(old, new)
+    if isinstance((old or new)[0], dict):
+        _check_keys([*order, *old], key or "")
+
+
+def _check_keys(elements: list[Any], key: str) -> None:
+    for each in elements:
+        if not isinstance(each, dict):
+            raise ApiError(f"expected a map[string]interface {{}}, but received a {_go_type(each)}")
+        if key not in each:
+            raise _without_key(each, key)
 
 
 def _go_type(value: Any) -> str:
     for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
         if isinstance(value, kind):
             return name
-    return "<nil>" if value is None else "map[string]interface {}"
+    return "%!s(<nil>)" if value is None else "map[string]interface {}"
 
 
 def _merge(old: Json, patch: Json, struct: str) -> Json:
@@ -326,50 +362,47 @@ def _merge(old: Json, patch: Json, struct: str) -> Json:
     merged = dict(old)
     if _RETAIN in patch:
         merged = _retained(merged, patch)
-    _check_orders(merged, patch, struct)
+    done = {_DIRECTIVE, _RETAIN, *_merge_ordered(merged, patch, struct)}
     for key, value in patch.items():
-        if key in (_DIRECTIVE, _RETAIN) or key.startswith(_ORDER):
+        if key in done or key.startswith(_ORDER):
             continue
         if key.startswith(_DROP):
             _drop(merged, key.removeprefix(_DROP), value)
         elif value is None or (_is_directive(value) and not isinstance(merged.get(key), dict)):
             merged.pop(key, None)
         else:
-            merged[key] = _merge_value(merged.get(key), value, fields.get(key), patch.get(_ORDER + key))
-    for key in patch:
-        name = key.removeprefix(_ORDER)
-        if key.startswith(_ORDER) and name not in patch and isinstance(merged.get(name), list):
-            field = fields.get(name)
-            merged[name] = _ordered(merged[name], merged[name], patch[key], field.merge_key if field else None)
+            merged[key] = _merge_value(merged.get(key), value, fields.get(key))
     return merged
 
 
-def _merge_value(old: Any, value: Any, field: Field | None, order: Any) -> Any:
-    if order is None and type(old) is not type(value):
-        return _taken(value)
+def _merge_value(old: Any, value: Any, field: Field | None) -> Any:
+    if type(old) is not type(value):
+        return _undirected(_without_nulls(value))
     if isinstance(value, dict):
         if field is not None and field.is_replaced:
             return value
-        return _merge(old if isinstance(old, dict) else {}, value, _struct_of(field))
-    if isinstance(value, list) and field is not None and field.merge_key is not None:
-        return _merge_list(old if isinstance(old, list) else [], value, field, order)
-    return value
+        return _merge(old, value, _struct_of(field))
+    return _merge_list(old, value, field) if isinstance(value, list) else value
 
 
 def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and _DIRECTIVE in value
 
 
-def _taken(value: Any) -> Any:
-    """What the object does not have yet, or not of this type: as the patch says it, without directives and nulls."""
+def _undirected(value: Any) -> Any:
+    """What the object does not have yet, or not of this type: as the patch says it, without directives."""
     if isinstance(value, dict):
-        kept = ((key, item) for key, item in value.items() if item is not None and not _is_directive(item))
-        return {key: _taken(item) for key, item in kept}
-    return [_taken(each) for each in value if not _is_directive(each)] if isinstance(value, list) else value
+        return {key: _undirected(item) for key, item in value.items() if not _is_directive(item)}
+    return [_undirected(each) for each in value if not _is_directive(each)] if isinstance(value, list) else value
 
 
 def _unknown_directive(patch: Json) -> ApiError:
-    return ApiError(f"unknown patch type: {go_text(patch[_DIRECTIVE])} in map: {go_text(patch)}")
+    found = patch[_DIRECTIVE]
+    shown = go_text(found)
+    if found is None or isinstance(found, bool | int | float):
+        # As Go prints what it expects to be a text.
+        shown = _go_type(found) if found is None else f"%!s({_go_type(found)}={shown})"
+    return ApiError(f"unknown patch type: {shown} in map: {go_text(patch)}")
 
 
 def _without_key(patch: Json, key: str) -> ApiError:
@@ -401,15 +434,14 @@ def _mixed(old: list[Any], patch: list[Any]) -> ApiError:
     return ApiError(f"list element types are not identical: {go_text([old, patch])}")
 
 
-def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
-    key = field.merge_key
+def _merge_list(old: list[Any], patch: list[Any], field: Field | None) -> list[Any]:
+    key = field.merge_key if field is not None else None
+    if field is None or key is None:
+        return patch
     if len({type(each) for each in (*old, *patch)}) > 1:
         raise _mixed(old, patch)
     if not key:
-        merged = list(_hashable([*old, *patch]))
-        if order is not None:
-            _check_order(patch, patch, order, None)
-        return _ordered(merged, old, order if order is not None else patch, None)
+        return _ordered(list(_hashable([*old, *patch])), old, patch, None)
     if not all(isinstance(each, dict) for each in patch):
         raise unfit_patch()
     patched = [each for each in patch if _DIRECTIVE not in each]
@@ -417,13 +449,12 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field, order: Any) -> l
     for each in special:
         _check_special(each, key)
     if any(each[_DIRECTIVE] == "replace" for each in special):
+        _check_keys(patched, key)
         return patched
     deleted = {_identity(each, key) for each in special}
     left = [each for each in old if _identity(each, key) not in deleted] if deleted else old
-    if order is not None:
-        _check_order(patch, patched, order, key)
     merged = _merge_elements(left, patched, key, field.type.base)
-    return _ordered(merged, left, order if order is not None else patched, key)
+    return _ordered(merged, left, patched, key)
 
 
 def _check_special(element: Json, key: str) -> None:
@@ -440,13 +471,26 @@ def _check_special(element: Json, key: str) -> None:
             raise _unknown_directive(element)
 
 
-def _check_order(patch: list[Json], patched: list[Json], order: Any, key: str | None) -> None:
+def _check_order(patch: list[Any], order: list[Any], key: str | None) -> None:
     """The order must name what the patch changes, in the order of the patch."""
-    if not isinstance(order, list):
-        raise unfit_patch()
-    wanted = iter([_identity(each, key) for each in order])
-    # Each search goes on where the last one ended.
-    if not all(_identity(each, key) in wanted for each in patched):
+    left = list(patch)
+    if key is not None:
+        for each in patch:
+            if not isinstance(each, dict):
+                raise ApiError(f"expected a map[string]interface {{}}, but received a {_go_type(each)}")
+        left = [each for each in patch if each.get(_DIRECTIVE) != "delete"]
+    left.reverse()
+    # Each search goes on where the last one ended. A directive is passed over, but not behind the end of the order.
+    for wanted in order:
+        while left and _is_directive(left[-1]):
+            left.pop()
+        if not left:
+            return
+        if key is not None:
+            _check_keys([left[-1], wanted], key)
+        if left[-1] == wanted if key is None else left[-1][key] == wanted[key]:
+            left.pop()
+    if left:
         lists = f"{go_text(patch)}\n doesn't match {_ORDER.removesuffix('/')} list:\n{go_text(order)}\n"
         raise ApiError(f"The order in patch list:\n{lists}")
 

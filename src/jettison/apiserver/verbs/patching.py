@@ -160,8 +160,8 @@ class Patch:
 
 
 def patch_type(request: Request) -> str:
-    """Its media type; 415 for one that is no patch."""
-    media_type = request.content_type.partition(";")[0].strip().lower()
+    """Its media type; 415 for one that is no patch. Letters count: the route is found by them."""
+    media_type = request.content_type.partition(";")[0].strip()
     if media_type not in PATCHERS and media_type != APPLY_PATCH:
         raise ApiError("415: Unsupported Media Type", code=415, reason="UnsupportedMediaType", details={})
     return media_type
@@ -216,8 +216,7 @@ def check_patched(
         known = {f"unknown field {quote(each)}" for each in kept}
         mistakes = [each for each in mistakes if each not in known]
     if is_strategic:
-        # Here upstream looks at what is inside first.
-        mistakes.sort(key=lambda each: -each.count("."))
+        mistakes.sort()  # as upstream does here alone
     mistakes = [*own, *mistakes]
     if mistakes and validation == "Strict":
         raise _unfit(told(), f"strict decoding error: {', '.join(mistakes)}")
@@ -285,8 +284,10 @@ def _conversion(why: str) -> str:
         if field is not None and not wanted.startswith(("[]", "map[")):
             base = field.type.base
         if field is not None and field.type.base in _OWN_READERS and not field.type.shape:
-            shown = f"number {number}" if number else kind
-            return f"json: cannot unmarshal {shown} into Go value of type {_OWN_READERS[field.type.base]}"
+            taken_for = _OWN_READERS[field.type.base]
+            # Go names the number where it wants another one.
+            shown = f"number {number}" if number and taken_for == "int32" else kind
+            return f"json: cannot unmarshal {shown} into Go value of type {taken_for}"
     source = {"array": "slice", "object": "map"}.get(kind, kind)
     if kind == "number":
         is_whole = not number or (_WHOLE.fullmatch(number) and INT64_MIN <= int(number) <= INT64_MAX)

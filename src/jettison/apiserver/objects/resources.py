@@ -24,6 +24,13 @@ _EVENT_FIELDS: Final = (
     "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
     "reportingComponent", "source", "type",
 )  # fmt: skip
+NEW_EVENT_FIELDS: Final = {
+    {"reportingComponent": "reportingController"}.get(each, each.replace("involvedObject", "regarding")): each
+    for each in _EVENT_FIELDS
+    if each != "source"
+}
+"""What events of the newer form can be selected by. New name → name in the core group."""
+
 # Events have two forms, one for each group, and are kept in the older one. New name → name in the core group.
 _EVENT_NAMES: Final = {
     "note": "message",
@@ -178,7 +185,7 @@ EVENTS: Final = Resource(
 NEW_EVENTS: Final = Resource(
     "events.k8s.io", "v1", "Event", "events", "event",
     short_names=("ev",),
-    selectable_fields=tuple(each.replace("involvedObject", "regarding") for each in _EVENT_FIELDS),
+    selectable_fields=tuple(NEW_EVENT_FIELDS),
     is_created_by_put=True,
     stored_as=EVENTS.storage,
     struct="EventsV1Event",

@@ -17,7 +17,7 @@ import msgspec
 from jettison.apiserver.http.requests import Request, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.http.texts import parse_json
-from jettison.apiserver.objects.resources import EVENTS, JOBS, NEW_EVENTS, NODES, PODS, Resource
+from jettison.apiserver.objects.resources import EVENTS, JOBS, NEW_EVENT_FIELDS, NEW_EVENTS, NODES, PODS, Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
 from jettison.apiserver.storage.indexes import Lookup
 from jettison.apiserver.storage.store import Store
@@ -36,11 +36,7 @@ _ALIASES: Final = {
     (PODS, "spec.host"): "spec.nodeName",
     (JOBS, "status.successful"): "status.succeeded",
     (EVENTS, "source"): "source.component",
-    **{
-        (NEW_EVENTS, new): old
-        for new, old in zip(NEW_EVENTS.selectable_fields, EVENTS.selectable_fields, strict=True)
-        if new != old
-    },
+    **{(NEW_EVENTS, new): old for new, old in NEW_EVENT_FIELDS.items()},
 }
 # What a field counts as when the object does not have it; the others count as an empty text.
 _ABSENT: Final = {

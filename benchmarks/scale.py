@@ -3,7 +3,7 @@
 The server runs as people run it, with TLS and a store that waits for the disk. The baseline of lists and tables is the
 plain list of all pods in the same run. The scheduler's is the rate at which 16 clients bind pods by hand; both are
 bound by what one server can write. Bars: a list by node name or label within 5 ms, a table of all pods within twice
-the plain list, 500 pods bound a second, a drain plan within 2 s.
+the plain list, 165 MB of memory, 500 pods bound a second, a drain plan within 2 s.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HANDS = 16
 _LOOKS = 15
 # After which the server has given back what it no longer uses.
 _TIDY_SECONDS = 11.0
-_LOOKUP_BAR_MS, _TABLE_BAR, _BIND_BAR, _PLAN_BAR_SECONDS = 5.0, 2.0, 500, 2.0
+_LOOKUP_BAR_MS, _TABLE_BAR, _MEMORY_BAR_MB, _BIND_BAR, _PLAN_BAR_SECONDS = 5.0, 2.0, 165, 500, 2.0
 _ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -132,7 +132,9 @@ def measure_lists(served: Served) -> Iterator[tuple[str, bool]]:
     is_met = table <= _TABLE_BAR * plain
     yield _row("table of all pods", table, plain, is_met, f"{_TABLE_BAR:.0f} times the list")
     time.sleep(_TIDY_SECONDS)
-    yield f"{'memory with all lists in it':<40}{rss_mb(served.process.pid):8.1f} MB", True
+    memory = rss_mb(served.process.pid)
+    is_met = memory <= _MEMORY_BAR_MB
+    yield f"{'memory with all lists in it':<40}{memory:8.1f} MB {_verdict(is_met, f'{_MEMORY_BAR_MB} MB')}", is_met
 
 
 def measure_plan(served: Served) -> tuple[str, bool]:

@@ -136,7 +136,7 @@ def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -
     include, api_version = request.parameter("includeObject"), form_of(request).api_version
     parts = [_table(request, resource, (), page.metadata, now_ns)[: -len(_END)]]
     for start in range(0, len(page.items), _ROWS_AT_ONCE):
-        objects = [item.object for item in page.items[start : start + _ROWS_AT_ONCE]]
+        objects = [item.listed_object() for item in page.items[start : start + _ROWS_AT_ONCE]]
         parts += (encode(tables.rows(resource, objects, now_ns, include, api_version))[1:-1], b",")
     return [*(parts[:-1] if page.items else parts), _END]
 
@@ -149,7 +149,7 @@ def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[byt
 
 def _owned(stored: Stored) -> Json:
     """The object with its entries."""
-    value = stored.object
+    value = stored.listed_object()
     if not stored.managed:
         return value
     return {**value, "metadata": {**value["metadata"], "managedFields": documents(stored.managed)}}

@@ -214,7 +214,7 @@ def _cut(
     if not selection.is_everything:
         if (name := selection.name) is not None:
             items = [item for item in items if item.key[1] == name]
-        items = [item for item in items if selection.takes(item.object)]
+        items = [item for item in items if selection.takes(item.listed_object())]
     if limit <= 0 or len(items) < limit:
         return Page(items, version)
     shown = items[:limit]

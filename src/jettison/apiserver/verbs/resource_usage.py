@@ -95,7 +95,7 @@ class ResourceUsage:
         shape = form_of(request).shape
         selection = select(resource, request.parameter("labelSelector"), request.parameter("fieldSelector"))
         items, _ = self._store.list(source, target.namespace or None)
-        chosen = [item for item in items if selection.takes(item.object)]
+        chosen = [item for item in items if selection.takes(item.listed_object())]
         shown = await self._documents(resource, chosen)
         if shape == TABLE:
             return self._table(request, resource, shown)

@@ -313,3 +313,130 @@ def test_rules_are_asked_for_a_namespace(api: Served) -> None:
     answer = api.post(reviews, {"spec": {}})
     assert (answer.code, answer.message) == (400, "no namespace on request")
     assert api.post(reviews, {"spec": {"namespace": "default"}}).body["spec"] == {}
+
+
+def test_an_empty_list_of_init_containers_is_none(api: Served) -> None:
+    api.pod("p")
+    refused = causes(api.patch(f"{PODS}/p", {"spec": {"initContainers": [], "hostNetwork": True}}))[0]
+    assert "InitContainers" not in refused
+
+
+@pytest.mark.parametrize("kind", ["deployments", "statefulsets", "daemonsets"])
+@pytest.mark.parametrize("status", [{"collisionCount": 1}, {"collisionCount": None}])
+def test_collisions_are_not_uncounted(api: Served, kind: str, status: Json) -> None:
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+    api.post(f"{APPS}/{kind}", {"metadata": {"name": "w"}, "spec": spec})
+    assert api.patch(f"{APPS}/{kind}/w/status", {"status": {"collisionCount": 2}}).code == 200
+    shown = status["collisionCount"] or 0
+    refused = api.patch(f"{APPS}/{kind}/w/status", {"status": status})
+    assert causes(refused) == [f"status.collisionCount: Invalid value: {shown}: cannot be decremented"]
+
+
+def test_a_binding_without_a_name(api: Served) -> None:
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {}, "target": {"kind": "Node", "name": "n"}}
+    answer = api.post("/api/v1/namespaces/default/bindings", binding)
+    assert (answer.code, answer.message) == (400, "Name parameter required.")
+
+
+def test_an_eviction_leaves_a_condition_without_a_time(api: Served) -> None:
+    """Where the status of the condition stays the same, its time does, too."""
+    api.pod("p", node="n")
+    api.patch(f"{PODS}/p/status", {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}})
+    assert api.evict("p").code == 201
+    (condition,) = api.get(f"{PODS}/p").body["status"]["conditions"]
+    assert (condition["reason"], condition["lastTransitionTime"]) == ("EvictionByEvictionAPI", None)
+
+
+def test_owners_are_shown_in_the_order_of_go(api: Served) -> None:
+    owner = {"controller": True, "apiVersion": "v1", "uid": "1", "name": "n", "kind": "Node"}
+    made = api.post(PODS, pod_document("p", metadata={"ownerReferences": [owner, {**owner, "uid": "2"}]}))
+    shown = '{"apiVersion":"v1","kind":"Node","name":"n","uid":"1","controller":true}'
+    assert causes(made)[0].startswith(f"metadata.ownerReferences: Invalid value: [{shown},")
+
+
+def test_an_empty_overhead_is_one(api: Served) -> None:
+    answer = api.post(PODS, pod_document("p", overhead={}))
+    why = "Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    assert (answer.code, answer.message) == (403, f'pods "p" is forbidden: pod rejected: {why}')
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (
+            {"metadata": {"finalizers": [{}]}},
+            "element 0: associative list without keys has an element that's a map type",
+        ),
+        ({"metadata": {"finalizers": [["a"]]}}, "element 0: not supported: associative list with lists as elements"),
+        (
+            {"metadata": {"finalizers": [None]}},
+            "element 0: associative list without keys has an element that's an explicit null",
+        ),
+        ({"bogus": 1, "metadata": {"finalizers": [1]}}, "field not declared in schema"),
+    ],
+)
+def test_what_cannot_be_applied(api: Served, config: Json, why: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", **config}
+    answer = api.patch("/api/v1/nodes/n", node, APPLY, query="fieldManager=m")
+    where = ".bogus" if "bogus" in config else ".metadata.finalizers"
+    said = f"failed to create typed patch object (/; /v1, Kind=Node): {where}: {why}"
+    assert (answer.code, answer.message) == (500, said)
+
+
+def test_an_apply_to_a_time_that_is_a_number(api: Served) -> None:
+    api.pod("p")
+    condition = {"type": "Ready", "lastTransitionTime": 1.5}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [condition]}}
+    answer = api.patch(f"{PODS}/p/status", pod, APPLY, query="fieldManager=m&force=true")
+    assert answer.message.endswith("json: cannot unmarshal number into Go value of type string")
+
+
+def test_an_apply_to_what_has_no_owners(api: Served) -> None:
+    """Its fields get an owner first, in the part that is applied. That fails where elements cannot be told apart."""
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert "managedFields" not in api.post(accounts, {"metadata": {"name": "a"}, "secrets": [{}]}).body["metadata"]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
+    answer = api.patch(f"{accounts}/a", account, APPLY, query="fieldManager=m")
+    why = "associative list with keys has an element that omits all key fields"
+    to = "failed to convert new object (default/a; /v1, Kind=ServiceAccount) to smd typed: .secrets: element 0: "
+    assert answer.message.startswith(f"failed to create manager for existing fields: {to}{why}")
+    node = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}}
+    api.post("/api/v1/nodes", node)
+    api.patch("/api/v1/nodes/n", {"metadata": {"managedFields": []}})
+    applied = {"apiVersion": "v1", "kind": "Node", **node, "status": {"capacity": {"cpu": "2"}}}
+    refused = api.patch("/api/v1/nodes/n/status", applied, APPLY, query="fieldManager=m")
+    assert causes(refused) == [
+        '.status.capacity.cpu: conflict with "before-first-apply" with subresource "status" using v1'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [("reportingController", 200), ("reportingComponent", 400), ("source", 400), ("regarding.uid", 200)],
+)
+def test_what_newer_events_are_selected_by(api: Served, field: str, code: int) -> None:
+    api.post(EVENTS, EVENT)
+    assert api.get(EVENTS, query=f"fieldSelector={field}%3Dx").code == code
+    found = api.get(EVENTS, query="fieldSelector=reportingController%3Dc.d/e").body["items"]
+    assert [each["metadata"]["name"] for each in found] == ["e"]
+
+
+def test_an_endpoint_without_a_name(api: Served) -> None:
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    made = api.post(slices, {"metadata": {"name": "s"}, "addressType": "FQDN", "endpoints": [{"addresses": [""]}]})
+    assert causes(made) == ["endpoints[0].addresses[0]: Required value"]
+
+
+def test_a_template_that_cannot_change_is_shown_with_what_is_empty(api: Served) -> None:
+    api.post(JOBS, JOB)
+    container = {**TEMPLATE["spec"]["containers"][0], "command": [], "image": "j"}
+    pod = {"containers": [container], "tolerations": [], "nodeSelector": {}}
+    (shown,) = causes(api.patch(f"{JOBS}/j", {"spec": {"template": {"spec": pod}}}))
+    for text in ('"Command":[]', '"Args":null', '"Tolerations":[]', '"NodeSelector":{}'):
+        assert text in shown
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "Application/merge-patch+json", ""])
+def test_the_type_of_a_patch_is_looked_at_first(api: Served, kind: str) -> None:
+    answer = api.patch(f"{PODS}/none", {}, kind, accept="text/html")
+    assert (answer.code, answer.message) == (415, "415: Unsupported Media Type")

@@ -311,3 +311,27 @@ def test_containers_of_all_kinds_are_known() -> None:
     pod = {"spec": {kind: [{"name": kind.lower()}] for kind in kinds}}
     assert containers_of(pod) == [kind.lower() for kind in kinds]
     assert only_container(pod) == "containers"
+
+
+@pytest.mark.parametrize(
+    ("accept", "message"),
+    [
+        (
+            "text/plain",
+            (
+                "only the following media types are accepted: application/json, application/yaml, "
+                "application/vnd.kubernetes.protobuf"
+            ),
+        ),
+        (
+            "text/html",
+            (
+                "406: Not Acceptable\n\nAvailable representations: text/plain, application/json, application/yaml, "
+                "application/vnd.kubernetes.protobuf"
+            ),
+        ),
+    ],
+)
+def test_a_client_must_take_json_although_it_gets_text(api: Served, accept: str, message: str) -> None:
+    answer = api.get(f"{PODS}/p/log", accept=accept)
+    assert (answer.code, answer.message) == (406, message)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from jettison.manifests.times import time_text
-from tests.apiserver.served import BUDGETS, PODS, Served
+from tests.apiserver.served import BUDGETS, PODS, Served, pod_document
 
 Json = dict[str, Any]
 
@@ -122,6 +123,22 @@ def test_the_policy_hands_the_object_to_the_garbage_collector(
     api.pod("p")
     api.delete(f"{PODS}/p", {"propagationPolicy": policy})
     assert api.get(f"{PODS}/p").body["metadata"].get("finalizers") == finalizers
+
+
+def test_what_goes_at_once_is_shown_with_the_finalizer_that_it_had(api: Served) -> None:
+    """A second policy takes away what the first one had added. Nothing is written in between."""
+    api.post(PODS, pod_document("p"))
+    api.delete(f"{PODS}/p", {"propagationPolicy": "Foreground"})
+    since = api.store.version
+    gone = api.delete(f"{PODS}/p", {"propagationPolicy": "Background"}).body
+    assert gone["metadata"]["finalizers"] == ["foregroundDeletion"]
+    lines = api.get(PODS, query=f"watch=1&resourceVersion={since}&timeoutSeconds=1").content.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["DELETED"]
+
+
+def test_a_policy_that_takes_the_last_finalizer_leaves_no_list(api: Served) -> None:
+    api.pod("p", metadata={"finalizers": ["orphan"]})
+    assert "finalizers" not in api.delete(f"{PODS}/p", {"propagationPolicy": "Background"}).body["metadata"]
 
 
 @pytest.mark.parametrize(

@@ -374,6 +374,34 @@ def test_what_is_not_served(api: Served, method: str, path: str, code: int) -> N
     assert api(method, path).code == code
 
 
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("/api/v1/namespaces//pods/p", 400, "Namespace parameter required."),
+        ("/api/v1/namespaces//pods/p/log", 400, "Namespace parameter required."),
+        ("/apis/apps/v1/namespaces//deployments/d/scale", 400, "Namespace parameter required."),
+        ("/api/v1/namespaces//services/s/proxy/x", 400, "Namespace parameter required."),
+        (f"{PODS}//status", 400, "name must be provided"),
+        (f"{PODS}//proxy/x", 400, "name must be provided"),
+        ("/api/v1/nodes//status", 400, "name must be provided"),
+        ("/api/v1/namespaces//status", 400, "name must be provided"),
+        (f"{PODS}//nope", 404, "the server could not find the requested resource"),
+        ("/api/v1/namespaces//nodes", 404, "the server could not find the requested resource"),
+        ("/api/v1/namespaces//status/x", 404, "the server could not find the requested resource"),
+    ],
+)
+def test_a_path_with_a_gap(api: Served, path: str, code: int, message: str) -> None:
+    answer = api.get(path)
+    assert (answer.code, answer.message) == (code, message)
+
+
+def test_an_empty_namespace_is_all_of_them(api: Served) -> None:
+    api.pod("p")
+    assert [each["metadata"]["name"] for each in api.get("/api/v1/namespaces//pods").body["items"]] == ["p"]
+    # Only to read: Kubernetes would delete the pods of all namespaces.
+    assert api.delete("/api/v1/namespaces//pods").code == 405
+
+
 def test_a_stranger_is_told_nothing(api: Served) -> None:
     for path in ("/api/v1/things", PODS, f"{PODS}/p/eviction", "/nothing"):
         assert api.get(path, token="forged").code == 401

@@ -169,9 +169,22 @@ def test_bookmarks_move_on_without_events(paced: Callable[[WatchPace], Served]) 
     assert not events(watched(api, f"resourceVersion={since}"))
 
 
+@pytest.mark.parametrize("query", ["", "resourceVersion=0"])
+def test_a_watch_from_the_start_ends_its_beginning_with_a_bookmark(api: Served, query: str) -> None:
+    """Also where the client has not asked for initial events: only a client that takes no bookmarks gets none."""
+    api.pod("p")
+    found = events(watched(api, f"allowWatchBookmarks=true&{query}"))
+    assert [each["type"] for each in found] == ["ADDED", "BOOKMARK"]
+    assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    asked = f"{query}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    assert [told(watched(api, each)) for each in (query, asked)] == [[("ADDED", "p")]] * 2
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [
+        ("continue=x", "resourceVersionMatch is forbidden when continue is provided"),
+        ("continue=x&resourceVersion=0", "resourceVersionMatch is forbidden when continue is provided"),
         ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
         ("resourceVersionMatch=NotOlderThan&resourceVersion=1", "forbidden for watch unless sendInitialEvents"),
     ],
@@ -179,6 +192,14 @@ def test_bookmarks_move_on_without_events(paced: Callable[[WatchPace], Served]) 
 def test_options_that_do_not_go_together(api: Served, query: str, text: str) -> None:
     answer = api.get(POD_PATH, query=f"watch=1&{query}")
     assert (answer.code, text in answer.message) == (422, True)
+
+
+@pytest.mark.parametrize("others", ["labelSelector=a+in+(", "resourceVersionMatch=X", "resourceVersion=x"])
+@pytest.mark.parametrize("number", ["timeoutSeconds", "limit"])
+def test_numbers_are_read_before_all_other_options(api: Served, number: str, others: str) -> None:
+    """Also the limit, which means nothing to a watch."""
+    answer = api.get(POD_PATH, query=f"watch=1&{others}&{number}=y")
+    assert (answer.code, answer.message) == (400, 'strconv.ParseInt: parsing "y": invalid syntax')
 
 
 def test_one_object_is_watched_by_its_name(api: Served) -> None:

@@ -223,12 +223,12 @@ class Application:
         if target is None:
             return self._respond_plain(request)
         handler = self._handler(target, request.verb)
+        if request.verb == "patch":
+            patch_type(request)
         check_route(request)
         if request.method != "GET":
             request.body = await read_body(scope, receive, request.most_bytes)
         await self._answers.room(request.user)
-        if request.verb == "patch":
-            patch_type(request)
         request.warnings += filter(None, (target.resource.deprecation,))
         return await handler(request, target)
 
@@ -300,6 +300,8 @@ class Application:
             watcher.close()
 
     async def _log(self, request: Request, target: Target, receive: Receive, send: Send) -> Response | None:
+        check_route(request, has_text=True)
+        form_of(request, has_table=False)
         pieces = self._logs.open(request, target)
         if pieces is None:
             return Response(204, b"", "")

@@ -19,6 +19,7 @@ TABLE: Final = "Table"
 METADATA: Final = "PartialObjectMetadata"
 METADATA_LIST: Final = "PartialObjectMetadataList"
 
+_TEXT: Final = "text/plain"
 _OFFERED: Final = (JSON, YAML, "application/vnd.kubernetes.protobuf")
 _WATCHABLE: Final = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 _VERSIONS: Final = ("v1", "v1beta1")
@@ -56,15 +57,19 @@ def form_of(request: Request, *, has_table: bool = True) -> Form:
         if request.is_watch and form.content_type != JSON:
             raise _unknown_form(_WATCHABLE)
         return form
-    if any(choice.content_type for choice in choices):
+    if any(choice.content_type or choice.name == _TEXT for choice in choices):
         raise _unknown_form(_OFFERED)
-    raise _not_acceptable(request)
+    raise _not_acceptable(request, _OFFERED)
 
 
-def check_route(request: Request) -> None:
-    """406 for a client that takes none of our types at all; this comes before everything about the resource."""
-    if request.accept and not _has_route(request.accept):
-        raise _not_acceptable(request)
+def check_route(request: Request, *, has_text: bool = False) -> None:
+    """406 for a client that takes none of our types at all; this comes before everything about the resource.
+
+    `has_text`: the answer is a text. Surprise: a client that takes nothing else is refused by `form_of`.
+    """
+    offered = (_TEXT, *_OFFERED) if has_text else _OFFERED
+    if request.accept and not _has_route(request.accept, offered):
+        raise _not_acceptable(request, offered)
 
 
 def metadata_of(value: Mapping[str, Any], api_version: str, inner_annotation: str = "") -> dict[str, Any]:
@@ -114,10 +119,10 @@ def _unknown_form(known: tuple[str, ...]) -> ApiError:
     return ApiError(message, code=406, reason="NotAcceptable")
 
 
-def _not_acceptable(request: Request) -> ApiError:
+def _not_acceptable(request: Request, offered: tuple[str, ...]) -> ApiError:
     """In Kubernetes' words, which also offers protobuf; what the client has just asked for is left out."""
     refused = {choice.name for choice in parse_accept(request.accept)}
-    listed = (*_OFFERED, *(_WATCHABLE if request.verb in ("list", "watch") else ()))
+    listed = (*offered, *(_WATCHABLE if request.verb in ("list", "watch") else ()))
     known = ", ".join(each for each in listed if each.partition(";")[0] not in refused)
     message = f"406: Not Acceptable\n\nAvailable representations: {known}"
     return ApiError(message, code=406, reason="NotAcceptable", details={})
@@ -193,7 +198,7 @@ def _quality(text: str) -> float:
 
 
 @lru_cache(maxsize=256)
-def _has_route(header: str) -> bool:
+def _has_route(header: str, offered: tuple[str, ...]) -> bool:
     """Whether a choice names one of our types. This is asked first, and `application/*` is none of them."""
     names = (part.partition(";")[0].strip(" ") for part in header.split(","))
-    return any(name == _ANYTHING or name in _OFFERED for name in names)
+    return any(name == _ANYTHING or name in offered for name in names)

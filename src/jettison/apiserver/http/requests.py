@@ -225,7 +225,7 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
     while not steps and not rest[-1]:
         rest = rest[:-1]
     if "" in (rest[:steps] if steps else rest):
-        raise unknown_path()
+        return _parse_gap(group, version, rest)
     namespace = ""
     is_core_namespace = rest[0] == "namespaces" and not group
     if rest[0] == "namespaces" and len(rest) > 2 and not (is_core_namespace and _is_namespace_part(rest)):
@@ -242,6 +242,25 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
     if resource.is_namespaced and name and not namespace:
         raise unknown_path()
     return Target(resource, namespace, name, subresource)
+
+
+def _parse_gap(group: str, version: str, rest: list[str]) -> Target:
+    """A path in which a namespace or a name is empty. Without a namespace a collection is that of all of them."""
+    lacks_namespace = False
+    if rest[0] == NAMESPACES.plural and (group or not _is_namespace_part(rest)):
+        lacks_namespace, rest = rest[1] == "", rest[2:]
+    resource = find_resource(group, version, rest[0]) if rest else None
+    if resource is None:
+        raise unknown_path()
+    if lacks_namespace and resource.is_namespaced and len(rest) == 1:
+        return Target(resource)
+    part = rest[2] if len(rest) == 3 or rest[2:3] == [_PROXY] else ""
+    is_part = bool(part) and resource.subresource(part) is not None
+    if lacks_namespace and resource.is_namespaced and rest[1] and (is_part or len(rest) == 2):
+        raise bad_request("Namespace parameter required.")
+    if not lacks_namespace and rest[1:2] == [""] and is_part:
+        raise bad_request("name must be provided")
+    raise unknown_path()
 
 
 def _steps_to_proxy(group: str, rest: list[str]) -> int:

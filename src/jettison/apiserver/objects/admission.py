@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -95,12 +95,13 @@ class Admission:
         elif resource is PRIORITY_CLASSES:
             self._check_default_class(value, name)
 
-    def check_new(self, resource: Resource, value: Json, name: str) -> list[str]:
-        """Refuse an object that is right in itself, or say what to warn of."""
+    def check_new(self, resource: Resource, value: Json, name: str, empties: Collection[str]) -> list[str]:
+        """Refuse an object that is right in itself, or say what to warn of. `empties`: what its document had empty."""
         warnings = self._check_security(resource, value, None, "")
         if resource is PODS:
             with _forbidding(name):
-                check_overhead(value["spec"], self._runtime_class(value["spec"], name))
+                is_given = value["spec"].get("overhead") is not None or "spec.overhead" in empties
+                check_overhead(value["spec"], self._runtime_class(value["spec"], name), is_given=is_given)
         return warnings
 
     def check_changed(self, resource: Resource, value: Json, old: Json, part: str) -> list[str]:

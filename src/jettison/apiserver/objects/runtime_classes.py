@@ -83,11 +83,14 @@ def give_class(spec: Json, runtime_class: Json) -> None:
         spec["tolerations"] = merged
 
 
-def check_overhead(spec: Json, runtime_class: Json | None) -> None:
-    """Of a pod that is whole: it has the overhead of its class and no other. Raises InputError."""
+def check_overhead(spec: Json, runtime_class: Json | None, *, is_given: bool) -> None:
+    """Of a pod that is whole: it has the overhead of its class and no other. Raises InputError.
+
+    `is_given`: the client has named an overhead, be it an empty one.
+    """
     fixed = None if runtime_class is None else _fixed(runtime_class)
     if fixed is None:
-        if spec.get("overhead") is not None:
+        if is_given:
             raise InputError(_NO_OVERHEAD)
     elif not _is_same(spec.get("overhead") or {}, fixed):
         raise InputError(_OTHER_OVERHEAD)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -160,6 +161,17 @@ def as_stored(value: Json) -> Json:
         if holder is not None and holder.get(key) in ([], {}):
             holder[key] = None
     return dict(value)
+
+
+def with_empties(value: Json, empties: Mapping[str, Any], without: Collection[str] = ()) -> Json:
+    """A copy of an object with lists and maps that its document had empty, but for fields of these names."""
+    shown = copy.deepcopy(value)
+    for path, empty in empties.items():
+        holder, key = place_of(shown, path)
+        # What is there already stays: it may have been set back to what it was.
+        if holder is not None and key not in without:
+            holder.setdefault(key, empty)
+    return shown
 
 
 def place_of(value: Any, path: str) -> tuple[Json | None, str]:

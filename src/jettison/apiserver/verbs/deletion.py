@@ -201,8 +201,10 @@ class Deletions:
                 return Deleted(value, False, found)
         else:
             marked = value if is_terminating or not finalizers else _mark(value, now_ns, 0)
-        if finalizers != (metadata.get("finalizers") or []):
-            marked = {**marked, "metadata": {**marked["metadata"], "finalizers": finalizers}}
+        # What goes at once is not changed before: it is shown as it was.
+        goes_at_once = not finalizers and marked is value
+        if finalizers != (metadata.get("finalizers") or []) and not goes_at_once:
+            marked = {**marked, "metadata": _with_finalizers(marked["metadata"], finalizers)}
         is_final = not finalizers and not marked["metadata"].get("deletionGracePeriodSeconds")
         return self._settle(resource, found, marked, bool(options.dry_run), is_final=is_final)
 
@@ -251,6 +253,12 @@ def _finalizers(resource: Resource, metadata: Json, options: DeleteOptions) -> l
     return finalizers if {*kept, *added} == set(finalizers) else [*kept, *added]
 
 
+def _with_finalizers(metadata: Json, finalizers: list[str]) -> Json:
+    """No empty list is left behind."""
+    kept = {key: value for key, value in metadata.items() if key != "finalizers"}
+    return {**kept, "finalizers": finalizers} if finalizers else kept
+
+
 def orphans_by_default(resource: Resource, options: DeleteOptions) -> bool:
     """Whether the dependents of the object stay because the client did not say what is to become of them."""
     return resource in (JOBS, REPLICATION_CONTROLLERS) and options.is_silent_on_dependents
@@ -297,9 +305,8 @@ def _terminating_namespace(namespace: Json, options: DeleteOptions, now_ns: int)
     if not options.is_silent_on_dependents:
         policy = options.policy or ("Orphan" if options.orphans else "Foreground")
         finalizers = [each for each in metadata.get("finalizers") or () if each not in GARBAGE_FINALIZERS]
-        metadata["finalizers"] = [*finalizers, *{"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])]
-        if not metadata["finalizers"]:
-            del metadata["finalizers"]
+        added = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
+        metadata = _with_finalizers(metadata, [*finalizers, *added])
     return {**namespace, "metadata": metadata, "status": {**namespace["status"], "phase": "Terminating"}}
 
 

@@ -304,18 +304,18 @@ def _read_budget(stored: Stored) -> _Known:
 
 
 def _with_condition(pod: Json, now_ns: int) -> Json:
-    """The pod with the reason of its end among its conditions. The time moves only when the status does."""
+    """The pod with the reason of its end among its conditions. The time moves only when the status does: none stays."""
     conditions = list(pod["status"].get("conditions") or ())
     index = next((at for at, each in enumerate(conditions) if each["type"] == _CONDITION), len(conditions))
     old = conditions[index] if index < len(conditions) else {}
-    changed_at = old.get("lastTransitionTime") if old.get("status") == "True" else None
+    changed_at = old.get("lastTransitionTime") if old.get("status") == "True" else time_text(now_ns)
     conditions[index : index + 1] = [
         {
             "lastProbeTime": None,
             **old,
             "type": _CONDITION,
             "status": "True",
-            "lastTransitionTime": changed_at or time_text(now_ns),
+            "lastTransitionTime": changed_at,
             "reason": _REASON,
             "message": _MESSAGE,
         }

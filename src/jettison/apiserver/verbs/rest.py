@@ -30,6 +30,7 @@ from jettison.apiserver.objects.resources import (
     shown_event,
     stored_event,
 )
+from jettison.apiserver.objects.schema import empties_of
 from jettison.apiserver.objects.writing import (
     called,
     check_address,
@@ -150,10 +151,10 @@ class Objects:
                 managed = track(writer, (), blank(resource), _shown(resource, new), given)
             self.admission.admit_new(resource, new, name)
 
-        is_posted = request.verb == "create"
+        is_posted, empties = request.verb == "create", empties_of(value)
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit, is_posted=is_posted)
         request.warnings += resource.rules.warn(value)
-        request.warnings += self.admission.check_new(resource, value, name)
+        request.warnings += self.admission.check_new(resource, value, name, empties)
         name = value["metadata"]["name"]
         if not options.is_dry_run:
             check_unborn(value["metadata"])

@@ -108,6 +108,8 @@ class Subresources:
             raise bad_request("name in URL does not match name in Binding object")
         self._objects.admission.check_namespace(PODS, target.namespace, name)
         node = _check_binding(binding)
+        if not name:
+            raise bad_request("Name parameter required.")
         store = self._objects.store
         found = store.head(PODS, target.namespace, name)
         if found is None:

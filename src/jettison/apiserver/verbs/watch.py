@@ -74,6 +74,9 @@ class Watcher:
         self._clock = clock
         resource = self._resource = target.resource
         self._namespace = target.namespace or None
+        # Numbers come first, also the one that means nothing here.
+        self.asked_seconds = integer(request, "timeoutSeconds")
+        integer(request, "limit")
         _check_selectors(request)
         self._selection: Selection = _named(target.name, selection_of(request, resource, _check_options))
         self._name = self._selection.name
@@ -94,15 +97,17 @@ class Watcher:
         self._version = store.version
         # The key of the last object that was sent while the existing ones are sent; None when all are.
         self._told: tuple[str, str] | None = None
-        self._ends_initial = False
         self._refusal: ApiError | None = None
         self._is_over = False
         self._wake = asyncio.Event()
 
-    def begin(self, since: int | None, *, ends_initial: bool) -> None:
-        """Start with all objects (None), or with the changes after a version."""
+    def begin(self, since: int | None) -> None:
+        """Start with all objects (None), or with the changes after a version.
+
+        A client that takes bookmarks is told when it has seen all objects, whether or not it has asked for that.
+        """
         if since is None:
-            self._told, self._ends_initial = (self._namespace or "", ""), ends_initial
+            self._told = (self._namespace or "", "")
             self._place = self._feed.end
             return
         self._since = self._version = since
@@ -201,7 +206,7 @@ class Watcher:
                     yield self._line(ChangeType.ADDED, stored)
             else:
                 self._told = None
-                if self._ends_initial:
+                if self._is_bookmarked:
                     yield self._bookmark({_INITIAL_END: "true"})
 
     def _takes(self, stored: Stored) -> bool:
@@ -304,11 +309,11 @@ async def open_watch(
     watcher = Watcher(store, clock, request, target, pace)
     wants_initial = _check_options(request)
     since = watcher.asked_version
-    seconds = integer(request, "timeoutSeconds") or random.randint(1800, 3600)  # noqa: S311  no secret
+    seconds = watcher.asked_seconds or random.randint(1800, 3600)  # noqa: S311  no secret
     if wants_initial:
         await wait_for_version(store, since)
     is_fresh = since == 0 if wants_initial is None else wants_initial
-    watcher.begin(None if is_fresh else since, ends_initial=bool(wants_initial))
+    watcher.begin(None if is_fresh else since)
     return watcher, float(max(seconds, 0))
 
 
@@ -342,8 +347,10 @@ def _check_options(request: Request) -> bool | None:
             mistakes.append(forbidden(name, f"{name} is forbidden for watch unless sendInitialEvents is provided"))
         if match not in known:
             mistakes.append(unsupported(name, match, known))
-        if request.parameter("continue"):
-            mistakes.append(forbidden(name, f"{name} is forbidden when continue is provided"))
+    # A watch without a version begins with what is there: as if it had asked for that.
+    is_from_start = wants_initial is None and request.parameter("resourceVersion") in ("", "0")
+    if request.parameter("continue") and (match or is_from_start):
+        mistakes.append(forbidden(name, f"{name} is forbidden when continue is provided"))
     if mistakes:
         raise invalid_options("ListOptions", mistakes)
     return wants_initial

@@ -32,6 +32,7 @@ from jettison.apiserver.objects.ownership.records import (
 from jettison.apiserver.objects.ownership.walks import (
     ABSENT,
     Comparison,
+    Spot,
     compare,
     cut,
     fields_of,
@@ -103,7 +104,11 @@ def track(writer: Writer, entries: Entries, old: Json, new: Json, given: Any = N
     if not entries and old["metadata"].get("uid"):
         # It was made when nothing was tracked.
         return ()
-    found = _compare(writer, old, new)
+    try:
+        found = _compare(writer, old, new)
+    except InputError:
+        # Elements that cannot be told apart have no owners, and nothing else in their object has.
+        return ()
     taken = union(found.modified, found.added)
     kept: list[Entry] = []
     own: FieldSet = {}
@@ -187,15 +192,19 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
     place = spot_of(writer.resource.struct)
     config = {key: value for key, value in applied.items() if key not in ("apiVersion", "kind")}
     if not entries and live["metadata"].get("uid"):
+        if why := _mistakes(place, live):
+            where = _place(writer.resource, live)
+            to = f"failed to convert new object ({where}) to smd typed: {why}"
+            raise ApiError(f"failed to create manager for existing fields: {to}")
         before = _compare(writer, blank(writer.resource), live)
         fields = _stripped(union(before.added, before.modified))
         if fields:
-            entries = (entry(_BEFORE, UPDATE, writer.resource.api_version, writer.time, "", fields),)
+            entries = (entry(_BEFORE, UPDATE, writer.resource.api_version, writer.time, writer.subresource, fields),)
     if _names_owners(config):
         raise bad_request("metadata.managedFields must be nil")
     try:
-        if wrong := list(islice(mistakes_in(place, config), _MOST_MISTAKES)):
-            raise InputError(wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in wrong))
+        if why := _mistakes(place, config):
+            raise InputError(why)
         merged = merge(place, live, config)
         said = without(fields_of(place, config), _reset_fields(writer))
     except InputError as error:
@@ -223,6 +232,12 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
         kept.append(entry(writer.manager, APPLY, writer.resource.api_version, time, writer.subresource, own))
     _sync_last_applied(writer, merged, applied)
     return Applied(merged, sorted_entries(kept))
+
+
+def _mistakes(place: Spot, value: Json) -> str:
+    """What keeps a document from being one of its kind; nothing for one that is."""
+    wrong = list(islice(mistakes_in(place, value), _MOST_MISTAKES))
+    return wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in wrong) if wrong else ""
 
 
 def _names_owners(config: Json) -> bool:

@@ -85,7 +85,19 @@ def element_step(place: Spot, item: Any) -> str:
             base = structs()[place.type.base].fields[key].type.base
             value = "TCP" if key == "protocol" else _ZEROS.get(base, "")
         known[key] = value
+    if place.keys[0] not in item and _lacks_keys(place, item):
+        raise InputError(_without_keys(place))
     return "k:" + _encode(known).decode()
+
+
+def _lacks_keys(place: Spot, item: Json) -> bool:
+    return not any(key in item or _has_default(place.type.base, key) for key in place.keys or ())
+
+
+def _without_keys(place: Spot) -> str:
+    listed = f"[{' '.join(map(quote, place.keys or ()))}]"
+    why = f"omits all key fields {listed} (and doesn't have default values for any key fields)"
+    return f"associative list with keys has an element that {why}"
 
 
 def _elements(place: Spot, items: Any) -> dict[str, list[Any]]:
@@ -295,13 +307,22 @@ def mistakes_in(place: Spot, value: Any, path: str = "") -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{path}: expected map, got {_shown(value)}"
             return
+        unknown = None if shape else next((key for key in value if key not in structs()[place.type.base].fields), None)
+        if unknown is not None:
+            # Here upstream stops. What it has read before depends on the order of a Go map: here, nothing.
+            yield f"{path}.{unknown}: field not declared in schema"
+            return
         for key, item in value.items():
-            if not shape and key not in structs()[place.type.base].fields:
-                yield f"{path}.{key}: field not declared in schema"
-            else:
-                yield from mistakes_in(_inner(place, key), item, f"{path}.{key}")
+            yield from mistakes_in(_inner(place, key), item, f"{path}.{key}")
     elif (word := _misfit(place.type.base, value)) is not None:
         yield f"{path}: expected {word}"
+
+
+_NOT_IN_A_SET: Final = {
+    dict: "associative list without keys has an element that's a map type",
+    list: "not supported: associative list with lists as elements",
+    type(None): "associative list without keys has an element that's an explicit null",
+}
 
 
 def _element_mistakes(place: Spot, items: list[Any], path: str) -> Iterator[str]:
@@ -313,10 +334,11 @@ def _element_mistakes(place: Spot, items: list[Any], path: str) -> Iterator[str]
             what = "a null element" if item is None else "non-map elements"
             yield f"{path}: element {index}: associative list with keys may not have {what}"
             continue
-        elif place.keys and not any(key in item or _has_default(place.type.base, key) for key in place.keys):
-            listed = f"[{' '.join(map(quote, place.keys))}]"
-            why = f"omits all key fields {listed} (and doesn't have default values for any key fields)"
-            yield f"{path}: element {index}: associative list with keys has an element that {why}"
+        elif place.keys and _lacks_keys(place, item):
+            yield f"{path}: element {index}: {_without_keys(place)}"
+            continue
+        elif not place.keys and (item is None or isinstance(item, dict | list)):
+            yield f"{path}: element {index}: {_NOT_IN_A_SET[type(item)]}"
             continue
         else:
             step = step_text(element_step(place, item))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
+from jettison.apiserver.objects.schema import empties_of, with_empties
 from jettison.apiserver.objects.validation.go_values import go_value, spec_value
 from jettison.apiserver.objects.validation.job_statuses import count_indexes, is_condition_true
 from jettison.apiserver.objects.validation.metadata import (
@@ -77,10 +78,10 @@ def validate_job_update(new: Json, old: Json) -> Iterator[Mistake]:
     yield from _validate_completions(spec, former)
     if spec.get("selector") != former.get("selector"):
         yield invalid("spec.selector", go_value("LabelSelector", spec.get("selector")), _IMMUTABLE)
-    yield from _validate_template_change(spec["template"], old)
+    yield from _validate_template_change(new, old)
     for key in _FIXED:
         if spec.get(key) != former.get(key):
-            value = spec.get(key)
+            value = _shown_spec(new).get(key)
             yield invalid(f"spec.{key}", go_value(_STRUCTS[key], value) if key in _STRUCTS else value, _IMMUTABLE)
 
 
@@ -95,16 +96,22 @@ def _validate_completions(spec: Json, former: Json) -> Iterator[Mistake]:
         yield invalid("spec.completions", after, "can only be modified in tandem with spec.parallelism")
 
 
-def _validate_template_change(template: Json, old: Json) -> Iterator[Mistake]:
+def _shown_spec(job: Json) -> Json:
+    """A complaint shows also lists and maps that are there and empty."""
+    spec: Json = with_empties(job, empties_of(job))["spec"]
+    return spec
+
+
+def _validate_template_change(new: Json, old: Json) -> Iterator[Mistake]:
     """A suspended job of which no pod runs may get other places and other resources for its pods."""
-    former, status = old["spec"], old.get("status") or {}
+    template, former, status = new["spec"]["template"], old["spec"], old.get("status") or {}
     is_suspended = former.get("suspend", False) and not status.get("active")
     if is_suspended and ("startTime" not in status or is_condition_true(status, "Suspended")):
         spec = template["spec"]
         if spec != _changed_places(former["template"]["spec"], spec):
-            yield invalid("spec.template.spec", spec_value(spec), _IMMUTABLE)
+            yield invalid("spec.template.spec", spec_value(_shown_spec(new)["template"]["spec"]), _IMMUTABLE)
     elif template != former["template"]:
-        yield invalid("spec.template", _template_value(template), _IMMUTABLE)
+        yield invalid("spec.template", _template_value(_shown_spec(new)["template"]), _IMMUTABLE)
 
 
 def _changed_places(former: Json, spec: Json) -> Json:

@@ -16,6 +16,8 @@ from jettison.engine.numbers.strconv import quote
 Json = dict[str, Any]
 NameRule = Callable[[str], Iterator[str]]
 
+_OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _LONGEST_SUBDOMAIN: Final = 253
@@ -151,12 +153,17 @@ def _owners(owners: Any) -> Iterator[Mistake]:
             if not owner[key]:
                 yield invalid(f"{field}.{key}", owner[key], "must not be empty")
         if (owner["apiVersion"], owner["kind"]) == ("v1", "Event"):
-            yield invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield invalid(field, _shown_owner(owner), "/v1, Kind=Event is disallowed from being an owner")
     controllers = [f"{owner['kind']}/{owner['name']}" for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         found = " and ".join(controllers)
         why = f'Only one reference can have Controller set to true. Found "true" in references for {found}'
-        yield invalid("metadata.ownerReferences", owners, why)
+        yield invalid("metadata.ownerReferences", [_shown_owner(each) for each in owners], why)
+
+
+def _shown_owner(owner: Json) -> Json:
+    """With its fields in the order of Go, whatever the order of the request was."""
+    return {key: owner[key] for key in _OWNER_FIELDS if key in owner}
 
 
 def _finalizers(finalizers: Any) -> Iterator[Mistake]:

@@ -446,7 +446,7 @@ def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistak
     for index, text in enumerate(addresses):
         where = f"{field}.addresses[{index}]"
         if kind == "FQDN":
-            yield from (invalid(where, text, why) for why in subdomain_name(text))
+            yield from (invalid(where, text, why) for why in subdomain_name(text)) if text else (required(where),)
         if kind not in ("IPv4", "IPv6"):
             continue
         address = read_address(text)

@@ -104,9 +104,10 @@ def validate_stateful_set_update(new: Json, old: Json) -> Iterator[Mistake]:
 
 
 def validate_stateful_set_status(new: Json, old: Json) -> Iterator[Mistake]:
-    """Surprise: here the metadata come last."""
+    """Surprise: here the metadata come after the counts."""
     yield from _validate_replicas_status(new["status"], "StatefulSet")
     yield from validate_known_metadata_update(new["metadata"], old["metadata"])
+    yield from _not_decremented(new["status"], old["status"])
 
 
 def validate_daemon_set(daemon_set: Json) -> Iterator[Mistake]:
@@ -139,8 +140,9 @@ def replicas_status_check(kind: str) -> Callable[[Json, Json], Iterator[Mistake]
     """For what keeps a number of pods: there cannot be more good ones than there are."""
 
     def validate_status(new: Json, old: Json) -> Iterator[Mistake]:
-        del old
-        return _validate_replicas_status(new["status"], kind)
+        yield from _validate_replicas_status(new["status"], kind)
+        if kind == "Deployment":
+            yield from _not_decremented(new["status"], old["status"])
 
     return validate_status
 
@@ -160,12 +162,19 @@ def _validate_replicas_status(status: Json, kind: str) -> Iterator[Mistake]:
 
 def validate_daemon_set_status(new: Json, old: Json) -> Iterator[Mistake]:
     """Its counts."""
-    del old
     counts = (
         "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
         "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
     )  # fmt: skip
     yield from _not_negative(new["status"], *counts, field="status")
+    yield from _not_decremented(new["status"], old["status"])
+
+
+def _not_decremented(status: Json, former: Json) -> Iterator[Mistake]:
+    """Names of pods are made from it, so that it must not come back; to leave it out is to decrement it."""
+    before, now = former.get("collisionCount"), status.get("collisionCount")
+    if before is not None and (now is None or now < before):
+        yield invalid("status.collisionCount", now or 0, "cannot be decremented")
 
 
 _COUNTS: Final = {

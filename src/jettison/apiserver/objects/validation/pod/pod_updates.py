@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jettison.apiserver.objects.schema import place_of
+from jettison.apiserver.objects.schema import with_empties
 from jettison.apiserver.objects.validation.go_values import go_value, spec_value
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid
 
 Json = dict[str, Any]
 
-# What may change is shown as it was.
-_RESTORED: Final = ("schedulingGates", "tolerations")
+# What may change is shown as it was. Init containers are put together again, so that an empty list of them is none.
+_RESTORED: Final = ("schedulingGates", "tolerations", "initContainers")
 
 
 def spec_difference(old: Json, new: Json, empties: Mapping[str, Any]) -> str:
@@ -23,12 +22,7 @@ def spec_difference(old: Json, new: Json, empties: Mapping[str, Any]) -> str:
 
     `empties` are the lists and maps that the new one has as well, by their paths.
     """
-    shown = {"spec": copy.deepcopy(new)}
-    for path, empty in empties.items():
-        holder, key = place_of(shown, path)
-        # What is there already stays: it may have been set back to what it was.
-        if holder is not None and key not in _RESTORED:
-            holder.setdefault(key, empty)
+    shown = with_empties({"spec": new}, empties, _RESTORED)
     return _difference(spec_value(old), spec_value(shown["spec"]))
 
 

@@ -92,7 +92,6 @@ class HostRuntime:
         self._supervisor = Supervisor(services, lambda: self._wakeups.ring("pods"))
         self._disks = DiskWatch(self._disk_pool, clock, settings.disk_period, settings.disk_patience)
         self._policy = policy
-        self._boxes = boxes
         self._filesystems = NodeDisks(settings.node_dir, clock)
         self._observer = Observer(settings, policy, self._containment.meter, self._disks, self._filesystems, clock)
         self._alarms = MemoryAlarms(
@@ -334,11 +333,11 @@ def _rehearse_mounts(settings: HostSettings) -> str:
     if settings.host_files != PRIVATE:
         return rehearse_mounts(staging, closing.DISKS if settings.host_files == READ_ONLY else closing.NOTHING)
     layer = Layer(str(staging.with_name("layer")), str(settings.pods_dir))
-    remove_directory(Path(layer.directory))
+    remove_directory(settings.node_dir, Path(layer.directory))
     try:
         why = rehearse_mounts(staging, layer=layer)
     finally:
-        remove_directory(Path(layer.directory))
+        remove_directory(settings.node_dir, Path(layer.directory))
     if why:
         raise MountError(f"cannot keep what processes write to the host's files private: {why}")
     return ""

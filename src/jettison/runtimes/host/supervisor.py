@@ -334,7 +334,7 @@ class Supervisor:
         for path in await self._services.wait_for(lambda: list(top.iterdir()) if top.is_dir() else []):
             if path.name not in self._lost and not isinstance(self._pods.get(path.name), PodWorker):
                 try:
-                    await self._services.wait_for(remove_directory, path)
+                    await self._services.wait_for(remove_directory, top, path)
                 except RuntimeFailure as failure:
                     self._services.emit(events.ActionFailed(f"remove `{path}`, which is no pod's", str(failure)))
 

@@ -247,4 +247,4 @@ def test_a_directory_that_the_pod_made_unreadable_goes_all_the_same(tmp_path: Pa
         assert not list(scene.settings.pods_dir.iterdir())
 
     play(tmp_path, scenario)
-    remove_directory(tmp_path / "node")
+    remove_directory(tmp_path, tmp_path / "node")

@@ -13,7 +13,7 @@ import pytest
 
 from jettison import events
 from jettison.engine.node.evictions import PodCondition
-from jettison.errors import PodGone, RemovalError, StillRunning
+from jettison.errors import ObservationError, PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
 from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.settings import HostPace
@@ -406,11 +406,13 @@ def test_what_cannot_be_cleared_away_is_tried_again(tmp_path: Path, monkeypatch:
     async def scenario(scene: Scene) -> None:
         attempts, remove = [], removal.remove_directory
 
-        def fails_twice(path: Path) -> None:
+        def fails_twice(base: Path, path: Path) -> None:
             attempts.append(path)
-            if len(attempts) < 3:
+            if len(attempts) == 1:
                 raise RemovalError(f"cannot remove `{path}`: operation not permitted")
-            remove(path)
+            if len(attempts) == 2:
+                raise ObservationError("cannot read `/proc/self/mountinfo`: too many open files")
+            remove(base, path)
 
         await started(scene, container(SLEEPS))
         monkeypatch.setattr(removal, "remove_directory", fails_twice)

@@ -307,6 +307,18 @@ def test_what_an_interrupted_write_left_is_cleared_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another group, which takes root")
+def test_a_link_that_a_pod_has_left_there_is_removed_alone(tmp_path: Path) -> None:
+    """Where nothing is mounted, a pod with the agent's user may write in its volumes."""
+    precious, volume = tmp_path / "precious", tmp_path / "volume"
+    for path in (precious / "below", volume):
+        path.mkdir(parents=True)
+    (precious / "file").write_text("x")
+    (volume / "..0123456789abcdef").symlink_to(precious)
+    shown_files.write(volume, files(a="1"), None)
+    assert sorted(path.name for path in precious.iterdir()) == ["below", "file"]
+    assert not (volume / "..0123456789abcdef").is_symlink()
+
+
 def test_a_group_can_read_them(tmp_path: Path) -> None:
     shown_files.write(tmp_path, files(a="1"), 4321)
     found = (tmp_path / "a").stat()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -163,6 +164,29 @@ def test_a_symbolic_link_is_removed_and_not_followed(disk: Disk, pool: ThreadPoo
     assert done.containers == 2
     assert (disk.settings.state_dir / "precious").exists()
     assert disk.left() == []
+
+
+def test_links_in_the_place_of_a_pods_directories_lead_nowhere(disk: Disk, pool: ThreadPoolExecutor) -> None:
+    """And what cannot be looked into costs no other pod its collection."""
+    precious = disk.settings.state_dir / "precious"
+    (precious / "c" / "7").mkdir(parents=True)
+    (precious / "7.log").write_bytes(b"x")
+    for uid in "abcd":
+        disk.run(uid, 0)
+    shutil.rmtree(disk.settings.pod_dir("a") / "containers")
+    (disk.settings.pod_dir("a") / "containers").symlink_to(precious)
+    shutil.rmtree(disk.writable("b", 0).parent)
+    disk.writable("b", 0).parent.symlink_to(precious / "c")
+    shutil.rmtree(disk.log("c", 0).parent)
+    disk.log("c", 0).parent.symlink_to(precious)
+    shutil.rmtree(disk.settings.pod_dir("d") / "containers")
+    (disk.settings.pod_dir("d") / "containers").symlink_to("containers")
+    disk.run("e", 0)
+    done = collect(disk, pool)
+    assert done.errors == ()
+    assert (precious / "c" / "7").is_dir()
+    assert (precious / "7.log").exists()
+    assert "d e/0" not in disk.left()
 
 
 def test_a_node_without_directories_has_nothing_to_collect(disk: Disk, pool: ThreadPoolExecutor) -> None:

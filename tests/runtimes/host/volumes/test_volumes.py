@@ -44,7 +44,7 @@ def test_memory_is_a_tmpfs_of_its_size_and_is_mounted_once(tmp_path: Path) -> No
         assert os.statvfs(volume.path).f_blocks * os.statvfs(volume.path).f_frsize == 2**20
         assert volume.path.stat().st_mode & 0o7777 == 0o777
     finally:
-        remove_directory(tmp_path / "v")
+        remove_directory(tmp_path, tmp_path / "v")
     assert not (tmp_path / "v").exists()
 
 

@@ -249,7 +249,7 @@ class BoxLauncher:
     def _show_parts(self) -> None:
         """Anew for each run: what an earlier run has put in the place of a part counts now."""
         mounted = {volume.name: volume for volume in self._directories.volumes}
-        remove_directory(self._part(0).parent)
+        remove_directory(self._directories.base, self._part(0).parent)
         for number, mount in enumerate(self._spec.mounts):
             if mount.sub_path.parts:
                 try:

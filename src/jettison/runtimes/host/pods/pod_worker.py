@@ -622,7 +622,8 @@ class PodWorker:
     async def _clear(self, name: str) -> None:
         """What an ephemeral container wrote is of no use without it, but for its log."""
         try:
-            await self._services.wait_for(remove_directory, self._directories.writable_dir(name, 0).parent)
+            written = self._directories.writable_dir(name, 0).parent
+            await self._services.wait_for(remove_directory, self._directories.base, written)
         except RuntimeFailure as failure:
             what = f"clear away what {name} of pod {self.manifest.pod} has written"
             self._services.emit(events.ActionFailed(what, str(failure)))

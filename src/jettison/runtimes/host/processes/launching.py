@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar, cast
 
 from jettison import events
-from jettison.errors import ContentError, ManifestError, RemovalError, StartError
+from jettison.errors import ContentError, ManifestError, RuntimeFailure, StartError
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import closing, processes
@@ -310,7 +310,7 @@ class Launcher:
         if are_mounted:
             _make_own(directory, security)
             if (layer := self._layer(directory)) is not None:
-                _make_layer(Path(layer.directory))
+                _make_layer(self._directories.base, Path(layer.directory))
         volumes.link(directory, spec.mounts, mounted, are_mounted=are_mounted)
         make_working_dir(spec, directory, mounted, security)
 
@@ -362,12 +362,12 @@ def _make_own(directory: Path, owner: SecuritySpec) -> None:
         raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
 
 
-def _make_layer(directory: Path) -> None:
+def _make_layer(base: Path, directory: Path) -> None:
     """An empty one: what an attempt to start has left cannot be used again."""
     try:
-        remove_directory(directory)
+        remove_directory(base, directory)
         directory.mkdir(mode=_OWN_MODE)
-    except (OSError, RemovalError) as error:
+    except (OSError, RuntimeFailure) as error:
         raise StartError(f"cannot make `{directory}`: {error}") from error
 
 

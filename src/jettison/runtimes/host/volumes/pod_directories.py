@@ -221,6 +221,11 @@ class PodDirectories:
     def log_dir(self, container: str) -> Path:
         """One file for each run."""
         return logs.pod_log_dir(self.services.settings.logs_dir, self.pod) / container
+    @property
+    def base(self) -> Path:
+        """Of all pods, so no pod's: removals begin there."""
+        return self.services.settings.pods_dir
+
 
 
 def _let_pass(directory: Path, users: Iterable[int]) -> None:

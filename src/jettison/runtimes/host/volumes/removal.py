@@ -1,28 +1,24 @@
 """Taking away what a pod that has ended leaves on this host: process ids, cgroups, mounts, directories. Logs stay.
 
-A pod that ran as root may have nested directories deeper than a path is long, mounted something of the host's inside,
-or left a million files. So: first everything mounted below is detached, because deleting through a mount would delete
-what is not the pod's; then the tree goes bottom up with two descriptors, and never across a device.
+What a pod has mounted below its directories is detached first, because deleting through a mount would delete what is
+not the pod's; then the tree goes (`linux/files/tree_removal`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from functools import partial
 from pathlib import Path
 
 from jettison import events
-from jettison.errors import ActionError, RemovalError
+from jettison.errors import RemovalError, RuntimeFailure
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.linux.files import kernel_files
-from jettison.runtimes.linux.files.descent import Descent
 from jettison.runtimes.linux.files.filesystems import read_mounts
-
-_OWNER_ONLY = 0o700
+from jettison.runtimes.linux.files.tree_removal import remove_tree
 
 # Between two attempts to clear away what the disk does not let go of.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
@@ -31,77 +27,27 @@ _REAPING_SECONDS, _REAPING_PAUSE = 1.0, 0.02
 _BOMB, _BOMB_SECONDS = 32, 10.0
 
 
-def remove_directory(top: Path) -> None:
-    """Remove it with everything inside; harmless when it is gone. Call it from a thread.
+def remove_directory(base: Path, top: Path) -> None:
+    """Remove `top` with everything inside; harmless when it is gone. Call it from a thread.
 
+    It lies below `base`, which is trusted: what a pod could have replaced by a link is in between, and leads nowhere.
     Raises RemovalError and can be called again.
     """
-    detach_below(top)
+    rest = top.relative_to(base)
+    _detach_below(Path(os.path.realpath(base), rest))
     try:
-        _remove(top)
+        remove_tree(base, rest)
     except OSError as error:
         raise RemovalError(f"cannot remove `{top}`: {kernel_files.reason(error)}") from error
 
 
-def detach_below(top: Path) -> None:
-    """Unmount whatever is mounted at or below the directory, the latest first."""
-    real = Path(os.path.realpath(top))
+def _detach_below(top: Path) -> None:
+    """Unmount whatever is mounted at or below the directory, the latest first. The kernel shows mount points without
+    links, so none is below a path in which a link is.
+    """
     for mount in reversed(read_mounts()):
-        if mount.mount_point.is_relative_to(real):
+        if mount.mount_point.is_relative_to(top):
             system_calls.detach(mount.mount_point)
-
-
-def _remove(top: Path) -> None:
-    try:
-        place = Descent(top)
-    except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            top.unlink(missing_ok=True)
-            return
-        if error.errno in kernel_files.GONE:
-            return
-        raise
-    with place:
-        device = place.device
-        pending = [_clear(place.fd)]
-        while place.depth or pending[-1]:
-            if pending[-1]:
-                name = pending[-1].pop()
-                if not _enter(place, name):
-                    continue
-                if place.device != device:
-                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-                pending.append(_clear(place.fd))
-                continue
-            name = place.name
-            place.leave()
-            del pending[place.depth + 1 :]
-            os.rmdir(name, dir_fd=place.fd)
-    top.rmdir()
-
-
-def _clear(fd: int) -> list[str]:
-    """Unlink all that is no directory; returns the names of the directories."""
-    directories = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                os.unlink(entry.name, dir_fd=fd)
-    return directories
-
-
-def _enter(place: Descent, name: str) -> bool:
-    try:
-        place.enter(name)
-    except PermissionError:
-        # Without root, a process cannot read its own directory if the mode forbids it.
-        os.chmod(name, _OWNER_ONLY, dir_fd=place.fd)
-        place.enter(name)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 async def _reaping(place: Place, services: HostServices) -> None:
@@ -133,8 +79,8 @@ async def clean_up(directories: PodDirectories, place: Place, *, is_all: bool) -
     while True:
         try:
             for directory in gone:
-                await directories.services.wait_for(remove_directory, directory)
-        except ActionError as failure:
+                await directories.services.wait_for(remove_directory, directories.base, directory)
+        except RuntimeFailure as failure:
             directories.services.emit(events.ActionFailed(f"clean up pod {directories.pod}", str(failure)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

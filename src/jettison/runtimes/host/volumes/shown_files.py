@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from jettison.errors import MountError
 from jettison.runtimes.linux.files import kernel_files
+from jettison.runtimes.linux.files.tree_removal import remove_tree
 from jettison.values import frozen
 
 _DATA, _NEW_DATA = "..data", "..data_tmp"
@@ -92,12 +93,4 @@ def _drop_others(directory: Path, current: str) -> None:
     """What an interrupted write has left goes with the former files."""
     for entry in list(directory.iterdir()):
         if _STAMP.fullmatch(entry.name) and entry.name != current:
-            _remove_tree(entry)
-
-
-def _remove_tree(top: Path) -> None:
-    """Files and directories of our own, which no pod can write in."""
-    for folder, _, names in os.walk(top, topdown=False):
-        for name in names:
-            Path(folder, name).unlink()
-        Path(folder).rmdir()
+            remove_tree(directory, PurePosixPath(entry.name))

@@ -23,9 +23,11 @@ Identity = tuple[int, int]
 class Descent:
     """A place in the tree. `fd` is the directory we stand in; only `enter` and `leave` change it."""
 
-    def __init__(self, top: Path | str) -> None:
-        """Raises the OSError of the kernel when `top` is no directory or a symbolic link."""
-        self._top = os.open(top, _DIRECTORY)
+    def __init__(self, top: Path | str | int) -> None:
+        """Raises the OSError of the kernel when `top` is no directory or a symbolic link. A descriptor is ours from
+        here on.
+        """
+        self._top = top if isinstance(top, int) else os.open(top, _DIRECTORY)
         try:
             self.fd = os.dup(self._top)
         except OSError:

@@ -122,6 +122,23 @@ def test_a_leak_is_noticed_and_evicted_and_its_neighbour_lives(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+def test_another_agent_does_not_get_the_directories_of_this_one(tmp_path: Path) -> None:
+    """Whatever the two nodes are called: it would remove the directories of pods of which it has no record."""
+
+    async def scenario() -> None:
+        own = replace(settings(tmp_path), uses_cgroups=False)
+        other = replace(own, node_name="other", state_dir=tmp_path / "other", cgroup_name=f"{own.cgroup_name}-b")
+        async with opened(own) as scene:
+            await scene.runtime.start(manifest("a", SLEEPS))
+            with pytest.raises(WriteError, match="in use by another agent: each node takes a --node-dir of its own"):
+                await HostRuntime.open(other, RULES, SystemClock(), print)
+            assert own.pod_dir("a").is_dir()
+        async with opened(other):
+            assert not own.pod_dir("a").exists()
+
+    asyncio.run(scenario())
+
+
 def test_a_pod_in_back_off_is_ranked_by_what_it_uses(tmp_path: Path) -> None:
     """It has no running container; a pod without any usage would be the first to go, whatever the others use."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from jettison.runtimes.host.processes.processes import WayIn
 from jettison.runtimes.host.settings import PRIVATE, READ_ONLY, HostSettings
 from jettison.runtimes.host.specs.spec import ImageOffer
 from jettison.runtimes.host.supervisor import Supervisor
-from jettison.runtimes.host.volumes.pod_directories import HostServices, make_directories
+from jettison.runtimes.host.volumes.pod_directories import HostServices, claim_directories, make_directories
 from jettison.runtimes.host.volumes.reclaim import Collector
 from jettison.runtimes.host.volumes.removal import remove_directory
 from jettison.runtimes.linux import proc
@@ -56,6 +57,9 @@ _ACQUAINTANCE = 0.1
 
 class HostRuntime:
     """One node of this machine. Made by `open`; pods outlive it, and the next one finds them."""
+
+    # What keeps other agents out of its directories.
+    _claim: int
 
     def __init__(
         self,
@@ -134,9 +138,15 @@ class HostRuntime:
         With `boxes`, pods may run in containers, as `offer` says, and its unused images are collected.
         """
         make_directories(settings)
-        host = proc.Machine()
-        capacity = measure_capacity(settings, host)
-        runtime = cls(settings, policy, clock, emit, capacity, host, boxes, offer, removes_images=removes_images)
+        claim = claim_directories(settings)
+        try:
+            host = proc.Machine()
+            capacity = measure_capacity(settings, host)
+            runtime = cls(settings, policy, clock, emit, capacity, host, boxes, offer, removes_images=removes_images)
+        except BaseException:
+            os.close(claim)
+            raise
+        runtime._claim = claim
         try:
             runtime.lacks += runtime._alarms.open()
             await rehearse_kill(runtime._containment.places)
@@ -164,6 +174,7 @@ class HostRuntime:
             pool.shutdown()
         if self._containment.kubepods is not None:
             self._containment.kubepods.remove()
+        os.close(self._claim)
 
     def use(self, policy: Policy) -> None:
         """Watch for these thresholds from now on, with alarms at their amounts, and collect by these marks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import resource
 import struct
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 1.0
 
 _OWNER_ONLY = 0o700
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EROFS, errno.EBADF})
 # Linux' access control lists as an extended attribute: a version, then kind, rights and user of each entry.
 _ACL_VERSION, _ACL_NOBODY, _ACL_EMPTY = 2, 0xFFFFFFFF, 4
 _ACL_OWNER, _ACL_USER, _ACL_OWNING_GROUP, _ACL_MASK, _ACL_OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
@@ -57,6 +59,26 @@ def make_directories(settings: HostSettings) -> None:
             if error.errno == errno.EROFS and directory.is_dir():
                 continue  # a disk that has failed takes no pods, but those that run are guarded
             raise WriteError(f"cannot create `{directory}`: {kernel_files.reason(error)}") from error
+
+
+def claim_directories(settings: HostSettings) -> int:
+    """A descriptor to be kept as long as the agent has the directories of its pods to itself. Raises WriteError.
+
+    An agent removes directories of which it has no record, so those of another agent's pods would go while they run.
+    Where a filesystem has no locks, nothing is claimed.
+    """
+    descriptor = os.open(settings.pods_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        why = f"`{settings.node_dir}` is in use by another agent: each node takes a --node-dir of its own"
+        raise WriteError(why) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            os.close(descriptor)
+            raise WriteError(f"cannot claim `{settings.pods_dir}`: {kernel_files.reason(error)}") from error
+    return descriptor
 
 
 class PodChanges:
@@ -200,6 +222,11 @@ class PodDirectories:
             raise WriteError(f"cannot make `{self.pod_dir}`: {kernel_files.reason(error)}") from error
 
     @property
+    def base(self) -> Path:
+        """Of all pods, so no pod's: removals begin there."""
+        return self.services.settings.pods_dir
+
+    @property
     def pod_dir(self) -> Path:
         """Volumes and writable directories are below."""
         return self.services.settings.pod_dir(self.pod.uid)
@@ -221,11 +248,6 @@ class PodDirectories:
     def log_dir(self, container: str) -> Path:
         """One file for each run."""
         return logs.pod_log_dir(self.services.settings.logs_dir, self.pod) / container
-    @property
-    def base(self) -> Path:
-        """Of all pods, so no pod's: removals begin there."""
-        return self.services.settings.pods_dir
-
 
 
 def _let_pass(directory: Path, users: Iterable[int]) -> None:

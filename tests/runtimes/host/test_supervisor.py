@@ -240,7 +240,14 @@ def test_a_hostile_uid_touches_nothing(tmp_path: Path, uid: str) -> None:
 
 
 def test_logs_are_rotated_while_they_are_written(tmp_path: Path) -> None:
+    """Also where another container has made a loop of links of its own."""
+
     async def scenario(scene: Scene) -> None:
+        await scene.supervisor.start(manifest(container(SLEEPS), name="b"))
+        loop = scene.settings.logs_dir / "default_b_uid-b" / "c" / "0.log"
+        await until(loop.exists)
+        loop.unlink()
+        loop.symlink_to("0.log")
         script = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.002; done"
         await scene.supervisor.start(manifest(shell(script)))
         rotated = scene.settings.logs_dir / "default_a_uid-a" / "c" / "0.log.2"

@@ -7,6 +7,7 @@ that waits guards nothing. Nothing else in the program opens a document: `read_p
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from itertools import count
@@ -49,6 +50,14 @@ def read_given(path: Path, most: int) -> bytes:
 def unreadable(path: Path | str, error: OSError) -> InputError:
     """The one way in which a file that cannot be read is worded."""
     return InputError(f"cannot read `{path}`: {(error.strerror or str(error)).lower()}")
+
+
+def check_plain(descriptor: int) -> os.stat_result:
+    """What is open there, which must be a file: a directory, a pipe or a device is an OSError with that reason."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "Not a plain file")
+    return found
 
 
 def plain_text(data: bytes, name: str) -> str:

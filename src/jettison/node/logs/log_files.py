@@ -7,9 +7,7 @@ to nothing, so a file that became shorter is read on first in the copy, from whe
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -19,6 +17,7 @@ from typing import BinaryIO
 from jettison.agent.journal.reading import PodQuery
 from jettison.clock import Clock, SystemClock
 from jettison.errors import JettisonError, ObservationError
+from jettison.manifests.files.plain_files import check_plain
 from jettison.manifests.times import fixed_time_text
 from jettison.node.logs.box_lines import BoxLines
 from jettison.runtimes.host.volumes.log_times import Marks
@@ -201,11 +200,15 @@ def _place_of_last(path: Path, size: int, count: int, *, is_last: bool) -> tuple
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A pipe in the place of a log is not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    """A pipe in the place of a log is not waited for, and a link not followed: a pod that may write in the directory of
+    logs, as collectors do, would have its reader shown any file of the host.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_plain(descriptor)
+    except OSError:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "Not a plain file")
+        raise
     return os.fdopen(descriptor, "rb")
 
 
@@ -235,7 +238,7 @@ def last_written(logs: PodLogs) -> int:
 def size_and_time(path: Path) -> tuple[int, int]:
     """Bytes, and when it was written last in nanoseconds. Zeros for a file that was cleared away meanwhile."""
     try:
-        found = path.stat()
+        found = path.lstat()
     except FileNotFoundError:
         return 0, 0
     except OSError as error:

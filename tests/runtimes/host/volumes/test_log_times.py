@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jettison.errors import ObservationError
 from jettison.node.logs.log_files import Stamper, log_blocks
 from jettison.runtimes.host.volumes import logs
 from jettison.runtimes.host.volumes.log_times import MOST_MARKS, LogTimes, Mark, Marks, note, times_file
@@ -154,6 +155,30 @@ def test_damaged_marks_cost_accuracy_and_nothing_else(log: Path, data: bytes) ->
     assert [line.split(" ")[1] for line in shown(log).split("\n")] == ["a", "b", "c", "partial", "d", "e", "f"]
     assert shown(log, since_s=100, has_times=False) in ("", "a\nb\nc\npartial\nd\ne\nf")
     note(str(log))
+
+
+def test_marks_that_are_none_are_neither_waited_for_nor_read(log: Path) -> None:
+    """A container that may write there can put anything in their place: a pipe takes 4,096 marks and then waits."""
+    marks = Path(times_file(log))
+    marks.unlink()
+    os.mkfifo(marks)
+    with pytest.raises(OSError, match="Not a plain file"):
+        note(str(log))
+    marks.unlink()
+    with marks.open("wb") as file:
+        file.truncate(2**40)
+    note(str(log))
+    assert marks.stat().st_size == 16
+
+
+def test_a_link_in_the_place_of_a_log_is_not_followed(log: Path) -> None:
+    """A pod that may write in the directory of logs would have its reader shown any file of the host."""
+    secret = log.with_name("secret")
+    log.rename(secret)
+    log.symlink_to(secret)
+    for tail in (None, 1):
+        with pytest.raises(ObservationError, match="symbolic links"):
+            shown(log, tail=tail, has_times=False)
 
 
 def test_time_never_goes_back() -> None:

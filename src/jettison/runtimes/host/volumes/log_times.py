@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jettison.errors import ManifestError
-from jettison.manifests.files.plain_files import read_plain
+from jettison.manifests.files.plain_files import check_plain, read_plain
 from jettison.runtimes.linux.files.file_changes import FileChanges
 
 SUFFIX = ".times"
@@ -93,10 +93,14 @@ def note(path: str, before: int = -1, most: int = MOST_MARKS, recent: int = _REC
     size = found.st_size
     if size == before or not size:
         return size
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(times_file(path), flags, _FILE_MODE)
     try:
-        length = os.fstat(descriptor).st_size // _MARK.size
+        length = check_plain(descriptor).st_size // _MARK.size
+        if length > most:
+            # So many are never kept: it is not ours, and a file of a terabyte takes no disk.
+            os.ftruncate(descriptor, 0)
+            length = 0
         last = _decoded(os.pread(descriptor, _MARK.size, (length - 1) * _MARK.size)) if length else []
         if last and last[-1].size == size:
             return size

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jettison.engine.pods.pod import Pod
 from jettison.errors import WriteError
+from jettison.manifests.files.plain_files import check_plain, clear
 from jettison.runtimes.host.volumes import log_times
 from jettison.runtimes.linux.files import kernel_files
 
@@ -57,8 +58,7 @@ def open_log(directory: Path, run: int, owner: int | None = None) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, flags, mode=_FILE_MODE)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "Not a plain file")
+            check_plain(descriptor)
             os.set_blocking(descriptor, True)
             # Also those of an earlier version, which the group might read.
             os.fchmod(descriptor, _FILE_MODE)
@@ -76,10 +76,8 @@ def last_words(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return b""
-            return os.pread(descriptor, _LAST_WORDS, max(0, found.st_size - _LAST_WORDS))
+            size = check_plain(descriptor).st_size
+            return os.pread(descriptor, _LAST_WORDS, max(0, size - _LAST_WORDS))
         finally:
             os.close(descriptor)
     except OSError:
@@ -87,11 +85,14 @@ def last_words(path: Path) -> bytes:
 
 
 def is_due(path: str | Path, largest: int) -> bool:
-    """Whether the log has grown past its size; costs 2 µs."""
+    """Whether the log has grown past its size; costs 2 µs. One that cannot be looked at, or that its container has
+    replaced by something else, is not: the others wait for the answer.
+    """
     try:
-        return os.stat(path).st_size > largest  # noqa: PTH116  a Path for each takes longer than the question
-    except FileNotFoundError:
+        found = os.lstat(path)
+    except OSError:
         return False
+    return found.st_size > largest and stat.S_ISREG(found.st_mode)
 
 
 def rotate(path: Path, most_files: int = MOST_FILES) -> None:
@@ -101,8 +102,9 @@ def rotate(path: Path, most_files: int = MOST_FILES) -> None:
     """
     copy = Path(f"{path}{_COPYING}")
     try:
-        source = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        source = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            check_plain(source)
             is_whole = _copy(source, copy)
             # Without it the last lines have the time of the copy, which is not worth a complaint.
             with suppress(OSError):
@@ -114,7 +116,9 @@ def rotate(path: Path, most_files: int = MOST_FILES) -> None:
         finally:
             os.close(source)
     except OSError as error:
-        copy.unlink(missing_ok=True)
+        # What cannot be unlinked is no copy of ours.
+        with suppress(OSError):
+            copy.unlink(missing_ok=True)
         raise WriteError(f"cannot rotate log `{path}`: {kernel_files.reason(error)}") from error
 
 
@@ -130,8 +134,9 @@ def _copy(source: int, target: Path) -> bool:
     A container owns its log, and can make it as long as it likes without writing: a hole of 3 GiB that was copied as
     zeros took 38 s and 3 GiB of the node's disk.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(target, flags, mode=_FILE_MODE)
+    # What an interrupted copy has left, or the container has put there.
+    clear(target)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode=_FILE_MODE)
     try:
         place = copied = 0
         # Until there is nothing new: a container that writes meanwhile is followed up to the last few microseconds.

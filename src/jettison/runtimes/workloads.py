@@ -21,6 +21,10 @@ OUR_LABEL = "jettison.dev/"
 LONGEST_LOOK = 5.0
 """Seconds in which a source asks about containers that are new: 500 of them take Docker as long."""
 
+SLOW = 0.5
+"""Seconds from which on a container that could not be read has held up all behind it. A healthy engine takes 10 ms."""
+
+_SPARED = 60.0
 _MOST_COMPLAINTS = 8
 _SCOPE = ".scope"
 
@@ -54,22 +58,44 @@ class AdoptedWorkload:
 
 
 class SourceLook:
-    """One look of a source at what runs. What cannot be read, or not in time, is left out, and the rest counts."""
+    """One look of a source at what runs. What cannot be read, or not in time, is left out, and the rest counts.
 
-    def __init__(self) -> None:
-        self._until = asyncio.get_running_loop().time() + LONGEST_LOOK
+    A container about which the engine does not answer takes all the time that a look has. After the look before, it is
+    asked about again only in a minute: those behind it would never be known.
+    """
+
+    def __init__(self, before: SourceLook | None = None) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._until = self._now() + LONGEST_LOOK
+        self._asked = self._until
         self._complaints: list[str] = []
         self._is_late = False
+        # Until when each that has held up a look is spared, and what was wrong.
+        self.held_up: dict[str, tuple[float, str]] = {}
+        self._before = {} if before is None else before.held_up
 
-    def has_time(self) -> bool:
-        """Whether one more container may be asked about; if not, the next look goes on with it."""
-        self._is_late = self._is_late or asyncio.get_running_loop().time() >= self._until
+    def may_ask(self, container: str) -> bool:
+        """Whether this one is to be asked about; if not, a later look goes on with it."""
+        self._asked = self._now()
+        until, why = self._before.get(container, (0.0, ""))
+        if self._asked < until:
+            self.held_up[container] = until, why
+            self._complain(why)
+            return False
+        self._is_late = self._is_late or self._asked >= self._until
         return not self._is_late
 
     def left_out(self, container: str, failure: RuntimeFailure) -> None:
-        """This one could not be read."""
+        """This one, asked about just now, could not be read."""
+        why = f"container `{container}`: {failure}"
+        self._complain(why)
+        now = self._now()
+        if now - self._asked >= SLOW:
+            self.held_up[container] = now + _SPARED, why
+
+    def _complain(self, why: str) -> None:
         if len(self._complaints) < _MOST_COMPLAINTS:
-            self._complaints.append(f"container `{container}`: {failure}")
+            self._complaints.append(why)
 
     @property
     def complaints(self) -> Sequence[str]:

@@ -222,6 +222,42 @@ def test_a_look_that_takes_too_long_goes_on_later(tmp_path: Path, monkeypatch: p
     assert "not known yet" in seen[0].complaints[0]
 
 
+@pytest.mark.usefixtures("_all_are_containers")
+def test_a_container_that_the_engine_cannot_tell_of_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker's inspect may hang for one container, with all others well. It is asked about again after a minute."""
+    path, asked = tmp_path / "e.sock", list[str]()
+    monkeypatch.setattr(workloads, "LONGEST_LOOK", 0.2)
+    monkeypatch.setattr(workloads, "SLOW", 0.1)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        what = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
+        asked.append(what)
+        if what == "/containers/hangs/json":
+            await reader.read()
+        elif what == "/containers/json":
+            writer.write(http([{"Id": "a"}, {"Id": "hangs"}, {"Id": "b"}]))
+        else:
+            writer.write(http(VERSION) if what == "/version" else running(1))
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_unix_server(serve, path):
+            engine = ContainerEngine(path, NOWHERE, frozenset({os.geteuid()}), deadline=0.2)
+            monkeypatch.setattr(engine, "_is_there", lambda _: True)
+            assert [each.id for each in await engine.running()] == ["a"]
+            hanging, late = engine.complaints
+            assert hanging == f"container `hangs`: {path}: no answer within 0.2 s"
+            assert "not known yet" in late
+            for _ in range(3):
+                assert [each.id for each in await engine.running()] == ["a", "b"]
+                assert engine.complaints == [hanging]
+
+    asyncio.run(scenario())
+    assert asked.count("/containers/hangs/json") == 1
+
+
 ID = "0123456789abcdef" * 4
 
 

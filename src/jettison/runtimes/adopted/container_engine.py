@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from jettison.errors import ObservationError, PodGone, StillRunning
+from jettison.errors import ObservationError, PodGone, StillRunning, UnreachableError
 from jettison.manifests.times import time_or_none
 from jettison.runtimes.adopted.engine_socket import DEADLINE, EngineSocket, said
 from jettison.runtimes.containers import is_box_id
@@ -67,6 +67,7 @@ class ContainerEngine:
         self._memory = memory
         self._kind = ""
         self._known: dict[str, AdoptedWorkload] = {}
+        self._look: SourceLook | None = None
         self.complaints: Sequence[str] = ()
 
     @property
@@ -82,15 +83,16 @@ class ContainerEngine:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. One that vanishes meanwhile is left out."""
         self._kind = await self.socket.kind()
-        found, look = {}, SourceLook()
+        found = {}
+        self._look = look = SourceLook(self._look)
         for each in await self.socket.ask(_LIST, "/containers/json"):
             known = self._known.get(each.id)
             if known is not None and not self._is_there(known.cgroup):
                 known = None
-            if known is None and is_box_id(each.id) and look.has_time():
+            if known is None and is_box_id(each.id) and look.may_ask(each.id):
                 try:
                     known = await self._inspected(each.id)
-                except ObservationError as error:
+                except (ObservationError, UnreachableError) as error:
                     look.left_out(each.id, error)
             if known is not None:
                 # At once: a look that takes too long is broken off, and the next one goes on from here.

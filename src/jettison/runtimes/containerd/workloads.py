@@ -38,6 +38,7 @@ class ContainerdWorkloads:
         self._left_out = DOCKER | ({PODS} if has_pods else set())
         self._known: dict[tuple[str, RunningTask], AdoptedWorkload] = {}
         self._pid = 0
+        self._look: SourceLook | None = None
         self.complaints: Sequence[str] = ()
 
     @property
@@ -62,7 +63,7 @@ class ContainerdWorkloads:
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run. A container is asked about when it is new or was started again."""
         found: dict[tuple[str, RunningTask], AdoptedWorkload] = {}
-        look = SourceLook()
+        self._look = look = SourceLook(self._look)
         for namespace in (await self._client.namespaces())[:_MOST_NAMESPACES]:
             if namespace in self._left_out or not _NAMESPACE.fullmatch(namespace):
                 continue
@@ -70,7 +71,7 @@ class ContainerdWorkloads:
                 key = namespace, task
                 known = self._known.get(key)
                 is_new = known is None and task.status in (RUNNING, PAUSED) and task.pid > 0
-                if is_new and is_box_id(task.container) and look.has_time():
+                if is_new and is_box_id(task.container) and look.may_ask(task.container):
                     try:
                         known = await self._workload(namespace, task)
                     except ContainerRuntimeError as error:

@@ -50,6 +50,7 @@ class CriWorkloads:
         self._total = memory_total
         self._known: dict[str, AdoptedWorkload] = {}
         self._pid = 0
+        self._look: SourceLook | None = None
         self.complaints: Sequence[str] = ()
 
     @property
@@ -73,14 +74,15 @@ class CriWorkloads:
 
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run; a container is asked about when it is new."""
-        found, pods, look = {}, None, SourceLook()
+        found, pods = {}, None
+        self._look = look = SourceLook(self._look)
         for each in await self._listed(self._client.containers):
             if each.state != RUNNING:
                 continue
             known = self._known.get(each.id)
             if known is not None and not (self._memory.mount_point / known.cgroup).is_dir():
                 known = None
-            if known is None and look.has_time():
+            if known is None and look.may_ask(each.id):
                 if pods is None:
                     pods = {pod.id: pod for pod in await self._listed(self._client.sandboxes)}
                 try:

@@ -41,6 +41,7 @@ class Api:
     """As much of a client as is asked."""
 
     most_objects: int = 100
+    most_weight: int = 10**6
     pods: dict[str, Json] = field(default_factory=dict)
     cluster: str = "first"
     trouble: ApiError | None = None

@@ -23,10 +23,10 @@ def parse_time(text: str) -> int:
     return _remembered(text) if len(text) == _PLAIN_LENGTH else _parse(text)
 
 
-def time_or_none(text: str | None) -> int | None:
+def time_or_none(text: object) -> int | None:
     """For a status that another client wrote: a time that cannot be read is as good as none."""
     try:
-        return None if text is None else parse_time(text)
+        return parse_time(text) if isinstance(text, str) else None
     except ManifestError:
         return None
 

@@ -6,10 +6,11 @@ Each is asked for when it is needed, and one at a time. Its text is not decoded 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from jettison.clock import Clock
-from jettison.errors import ApiError, ContentError, JettisonError, NotFound
+from jettison.errors import ContentError, JettisonError, NotFound
+from jettison.manifests.files.decoding import Wire, convert
 from jettison.manifests.times import parse_time
 from jettison.runtimes.configuration import IssuedToken, ObjectKind, TokenOrder
 from jettison.runtimes.kept_text import LARGEST_TEXT, KeptText
@@ -17,6 +18,11 @@ from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 
 _KINDS: Final = {ObjectKind.CONFIG_MAP: (CONFIG_MAPS, "ConfigMap"), ObjectKind.SECRET: (SECRETS, "Secret")}
+
+
+class _Issued(Wire):
+    token: str
+    expiration_timestamp: str
 
 
 class ApiObjects:
@@ -61,7 +67,7 @@ class ApiObjects:
         issued_ns = self._clock.now_ns()
         try:
             answer = await self._client.create(SERVICE_ACCOUNTS, body, order.namespace, "token")
-            status: dict[str, Any] = answer.get("status") or {}
-            return IssuedToken(str(status["token"]), issued_ns, parse_time(status["expirationTimestamp"]))
-        except (ApiError, KeyError, JettisonError) as error:
+            issued = convert(answer.get("status"), _Issued, "status")
+            return IssuedToken(issued.token, issued_ns, parse_time(issued.expiration_timestamp))
+        except JettisonError as error:
             raise ContentError(f"failed to fetch token: {error}") from error

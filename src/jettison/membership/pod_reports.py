@@ -14,7 +14,7 @@ from jettison import events
 from jettison.agent.http.pod_statuses import status_document
 from jettison.clock import Clock
 from jettison.engine.pods.pod import ENDED_PHASES
-from jettison.errors import Conflict, NotFound
+from jettison.errors import Conflict, NotFound, RuntimeFailure
 from jettison.events import Fact
 from jettison.manifests.pods import is_mirror
 from jettison.manifests.times import time_text
@@ -75,20 +75,27 @@ class PodReports:
             self.wake()
 
     async def report(self) -> None:
-        """One round. The first failure ends it; what was not sent still differs in the next round."""
+        """One round. What the API refuses of one pod keeps none of the others from being reported; that it cannot be
+        reached ends the round. What was not sent still differs in the next one.
+        """
         here = self._remember()
         shown = list(self._pods)
         uids = {uid_of(each) for each in shown} | here.keys()
         self._last = {uid: status for uid, status in self._last.items() if uid in uids}
         self._told = {uid: told for uid, told in self._told.items() if uid in uids}
         self._finished = {uid: version for uid, version in self._finished.items() if uid in uids}
+        refusals: list[BaseException] = []
         for begin in range(0, len(shown), _AT_ONCE):
             some = shown[begin : begin + _AT_ONCE]
             done = await asyncio.gather(
                 *(self._one(each, here.get(local_uid(each))) for each in some), return_exceptions=True
             )
             for failure in filter(None, done):
-                raise failure
+                if isinstance(failure, RuntimeFailure):
+                    raise failure
+                refusals.append(failure)
+        if refusals:
+            raise refusals[0]
 
     def _remember(self) -> dict[str, PodStatus]:
         here = {status.pod.uid: status for status in self._runtime.statuses()}

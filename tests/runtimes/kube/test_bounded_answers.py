@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
@@ -16,7 +17,10 @@ from jettison.manifests.files import bounds, decoding
 from jettison.runtimes.kube import bounded_answers
 from jettison.runtimes.kube.answers import ToldEvents
 from jettison.runtimes.kube.bounded_answers import AT_ONCE, LARGEST_NOTES, SLICE, SMALL, BoundedAnswers, Splitter
+from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.http import HttpResponse
+from jettison.runtimes.kube.kinds import PODS
+from tests.runtimes.kube.test_client import answer, talk_to_rude
 
 Json = dict[str, Any]
 CHUNK = 65_536
@@ -54,13 +58,19 @@ def listing(*items: Json, chunk: int = CHUNK) -> tuple[list[Json], Json]:
         {"kind": "PodList", "items": items, "metadata": {"resourceVersion": "9", "x": {"y": [1]}}}
     ).encode()
     page = asyncio.run(BoundedAnswers().page(response(text, chunk), "GET /pods"))
-    return page.items, page.metadata
+    return [unweighed(each) for each in page.items], page.metadata
+
+
+def unweighed(document: Json) -> Json:
+    """As the server has sent it."""
+    return {key: value for key, value in document.items() if key != bounds.WEIGHT}
 
 
 def watched(*events: Json, chunk: int = CHUNK) -> ToldEvents:
     async def watch() -> ToldEvents:
         text = b"".join(json.dumps(event).encode() + b"\n" for event in events)
-        return [each async for told in BoundedAnswers().events(response(text, chunk)) for each in told]
+        told = [each async for some in BoundedAnswers().events(response(text, chunk)) for each in some]
+        return [(kind, unweighed(document)) for kind, document in told]
 
     return asyncio.run(watch())
 
@@ -90,6 +100,47 @@ def test_an_ordinary_object_comes_through_whole(document: Json, chunk: int) -> N
         ("ADDED", document),
         ("DELETED", pod("q")),
     ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"a": maps(7000)},
+        {"a": [[]] * 2000},
+        {f"k{number}": number for number in range(1000, 3000)},
+        {"a": ["x"] * 2000},
+        {"a": "x" * 100_000},
+    ],
+    ids=["small maps", "lists", "keys", "texts", "a long text"],
+)
+def test_an_object_says_what_it_takes(spec: Json) -> None:
+    """About: never less than half of it, nor more than ten times as much."""
+    text = json.dumps({"items": [pod(spec={"containers": [], **spec})]}, separators=(",", ":")).encode()
+    (found,) = asyncio.run(BoundedAnswers().page(response(text), "GET /pods")).items
+    tracemalloc.start()
+    try:
+        kept = msgspec.json.decode(text)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept
+    assert taken / 2 <= found[bounds.WEIGHT] <= 10 * taken
+
+
+def test_objects_that_take_too_much_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a list, however few bytes each of its parts has."""
+    monkeypatch.setattr(BoundedAnswers, "most_weight", 500_000)
+    heavy = [pod(f"p{number}", spec={"a": maps(7000)}) for number in range(3)]
+    pages = [
+        json.dumps({"items": [each], "metadata": {"continue": f"c{at}"} if at < 2 else {}}).encode()
+        for at, each in enumerate(heavy)
+    ]
+
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(ManifestError, match="more than 5000 objects or 500000 bytes of memory"):
+            await client.list(PODS)
+
+    assert 1 < len(talk_to_rude([answer(200, page) for page in pages], scene, BoundedAnswers())) <= 3
 
 
 def test_what_no_node_needs_is_left_out_and_the_pod_runs() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from jettison.clock import SystemClock
 from jettison.errors import ManifestError
+from jettison.manifests.files.bounds import WEIGHT
 from jettison.manifests.pod_view import node_name_of
 from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.bounded_answers import BoundedAnswers
@@ -353,6 +354,20 @@ def test_a_server_that_tells_of_ever_more_objects_takes_no_memory() -> None:
     with pytest.raises(ManifestError, match="more than 2"):
         cache._store(key_of(documents[3]), Change(None, documents[3]))
     assert _names(cache) == {"a", "b"}
+
+    client.most_objects, client.most_weight = 10, 1000
+    heavy = {"metadata": {"name": "c", "namespace": "n"}, WEIGHT: 800}
+    cache._store(key_of(heavy), Change(None, heavy))
+    for more in ({**heavy, WEIGHT: 1001}, {"metadata": {"name": "d"}, WEIGHT: 201}):
+        with pytest.raises(ManifestError, match="takes more than 1000 bytes"):
+            cache._store(key_of(more), Change(cache.get(key_of(more)), more))
+    light = {**heavy, WEIGHT: 0}
+    cache._store(key_of(light), Change(heavy, light))
+    full = {"metadata": {"name": "d"}, WEIGHT: 1000}
+    cache._store(key_of(full), Change(None, full))
+    cache._store(key_of(full), Change(full, None))
+    cache._store(key_of(heavy), Change(light, heavy))
+    assert _names(cache) == {"a", "b", "c"}
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(ConnectionError):

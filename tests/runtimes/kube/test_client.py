@@ -13,6 +13,7 @@ import pytest
 
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
 from jettison.runtimes.kube import answers
+from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
 from jettison.runtimes.kube.kubeconfig import Access, Credentials, ExecPlugin, Overrides, load_access
@@ -279,10 +280,11 @@ def answer(code: int, body: bytes = b"{}", *headers: bytes) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
-def talk_to_rude(answers: Sequence[bytes], scene: Scene) -> list[bytes]:
+def talk_to_rude(answers: Sequence[bytes], scene: Scene, reader: AnswerReader | None = None) -> list[bytes]:
     async def staged() -> list[bytes]:
         server, address, requests = await rude_server(answers)
-        async with server, KubeClient(Access(address, credentials=Credentials(token="secret"))) as client:
+        access = Access(address, credentials=Credentials(token="secret"))
+        async with server, KubeClient(access, answers=reader) as client:
             await scene(client)
         return requests
 

@@ -41,6 +41,9 @@ REFUSED = "jettison.dev/refused"
 """The annotation of a stand-in, with the reason; notes of this kind are taken off what an API says. As a field beside
 `metadata` it marks an object of an API that was too large to be decoded."""
 
+WEIGHT = "jettison.dev/weight"
+"""A field beside `metadata` with the bytes of memory that an object of an API takes, about."""
+
 _DEEPEST = 32
 _MOST_NAMES = 64
 _LONGEST_NAME = 63

@@ -9,6 +9,7 @@ import msgspec
 
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, JettisonError, ManifestError, NotFound
+from jettison.manifests.files.bounds import WEIGHT
 from jettison.manifests.files.decoding import Wire, decode
 
 if TYPE_CHECKING:
@@ -34,6 +35,17 @@ _LARGEST_REFUSAL: Final = 1024 * 1024
 _PARTS: Final = ("spec", "status")
 _MAPS: Final = ("labels", "annotations")
 _TEXTS: Final = ("namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+NUMBERS: Final = ("generation", "deletionGracePeriodSeconds")
+# Lists of objects that nodes and controllers look into.
+_LISTS: Final = {
+    "metadata": ("ownerReferences",),
+    "spec": ("taints",),
+    "status": ("conditions", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"),
+}
+_CONDITIONS: Final = "status.conditions"
+_PLAIN: Final = frozenset((str, int, type(None)))
+_TEXT_OR_NONE: Final = frozenset((str, type(None)))
+_OBJECT_OR_NONE: Final = frozenset((dict, type(None)))
 # What a proxy in between answers has no Status; then the code must say it.
 _REASONS: Final = {
     400: "BadRequest",
@@ -98,6 +110,8 @@ class AnswerReader:
     encoding: str = "gzip"
     # Of one kind, however many parts their list has.
     most_objects: int = 10_000_000
+    # Bytes of memory that all of them may take, as far as objects say it under `bounds.WEIGHT`.
+    most_weight: int = 2**62
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
@@ -162,12 +176,48 @@ def checked(document: Document, source: str) -> Document:
         raise ManifestError(f"{source}: the server sends no object with a name")
     for holder, keys in ((document, _PARTS), (metadata, _MAPS)):
         for key in keys:
-            if not isinstance(holder.get(key), dict | None):
+            if type(holder.get(key)) not in _OBJECT_OR_NONE:
                 raise ManifestError(f"{source}: the server sends something else than an object as `{key}`")
     for key in _TEXTS:
-        if not isinstance(metadata.get(key), str | None):
+        if type(metadata.get(key)) not in _TEXT_OR_NONE:
             raise ManifestError(f"{source}: the server sends something else than a text as `{key}`")
+    for key in NUMBERS:
+        if metadata.get(key) is not None and not is_number(metadata[key]):
+            raise ManifestError(f"{source}: the server sends something else than a number as `{key}`")
+    for part, names in _LISTS.items():
+        holder = document.get(part) or {}
+        for key in names:
+            if holder.get(key) is not None:
+                _check_list(holder[key], f"{part}.{key}", source)
     return document
+
+
+def _check_list(found: object, where: str, source: str) -> None:
+    if not isinstance(found, list) or not all(type(each) is dict for each in found):
+        raise ManifestError(f"{source}: the server sends something else than a list of objects as `{where}`")
+    for each in found:
+        if (wrong := _wrong_field(each, where)) is not None:
+            shown = f"{where}[].{wrong[0][:_MOST_SHOWN]}"
+            raise ManifestError(f"{source}: the server sends something else than {wrong[1]} as `{shown}`")
+
+
+def _wrong_field(entry: Document, where: str) -> tuple[str, str] | None:
+    """Its name, and what it should be. Conditions of all kinds have a type, and nothing but texts and numbers.
+
+    By types alone, because each event of a watch is looked at.
+    """
+    if where != _CONDITIONS:
+        return None if type(entry.get("state")) in _OBJECT_OR_NONE else ("state", "an object")
+    if type(entry.get("type")) is not str:
+        return "type", "a text"
+    if _PLAIN.issuperset(map(type, entry.values())):
+        return None
+    return next(key for key, value in entry.items() if type(value) not in _PLAIN), "a text or a number"
+
+
+def is_number(found: object) -> bool:
+    """Whether Kubernetes' counts and seconds may be so: whole, of 64 bits, not negative."""
+    return isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**63
 
 
 def checked_event(kind: str, document: Document) -> Document:
@@ -178,6 +228,12 @@ def checked_event(kind: str, document: Document) -> Document:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("resourceVersion"), str):
         raise ManifestError("watch: the server sends an event without a version")
     return document if kind == BOOKMARK else checked(document, "watch")
+
+
+def weight_of(document: Document | None) -> int:
+    """Bytes that it takes, where that was found out."""
+    weight = None if document is None else document.get(WEIGHT)
+    return weight if isinstance(weight, int) else 0
 
 
 async def _whole(response: HttpResponse, most_bytes: int, source: str) -> bytes:

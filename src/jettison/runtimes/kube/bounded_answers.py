@@ -24,11 +24,13 @@ from jettison.manifests.files.decoding import Wire, decode
 from jettison.runtimes.kube.answers import (
     BOOKMARK,
     ERROR,
+    NUMBERS,
     AnswerReader,
     Document,
     Page,
     ToldEvents,
     checked,
+    is_number,
     newest_states,
     refusal,
 )
@@ -48,6 +50,7 @@ SMALL: Final = 8192
 LARGEST_NOTES: Final = 64 * 1024
 """Bytes of all annotations that are kept, the shortest first."""
 
+_HEAVIEST_NOTES: Final = LARGEST_NOTES + 100 * bounds.MOST_VALUES
 _HEAD: Final = 4096
 _LARGEST_REST: Final = 65_536
 _LARGEST_REFUSAL: Final = 16_384
@@ -223,6 +226,8 @@ class BoundedAnswers(AnswerReader):
     encoding = "identity"
     # The pods of one node: 110 of a usual one, and those that have ended. 100,000 took 400 MB.
     most_objects = 5000
+    # 5,000 objects of 500 kB would be 2.5 GB. A pod of a real cluster takes 20 kB without its managedFields.
+    most_weight = 128 * 2**20
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
@@ -326,7 +331,10 @@ async def _read(data: bytes, why: str, source: str, *, is_object: bool = True) -
     if not why:
         try:
             found = await _trimmed(data, source)
-            return found if found is None or not is_object else _identified(found, source)
+            if found is None or is_object:
+                return found if found is None else _identified(found, source)
+            del found[bounds.WEIGHT]
+            return found
         except ManifestError as error:
             why = str(error)
     return _refused(_identity_at_the_beginning(data), why)
@@ -358,9 +366,18 @@ async def _trimmed(data: bytes, source: str) -> Document | None:
         known = {key: decode(_ANYTHING, part, source) for key, part in identity.items()}
         status = parts.get("status", b"{}")
         is_short = len(status) <= SMALL
-        return _refused(known, str(error), parts.get("spec"), decode(_ANYTHING, status, source) if is_short else {})
+        refused = _refused(known, str(error), parts.get("spec"), decode(_ANYTHING, status, source) if is_short else {})
+        return None if refused is None else {**refused, bounds.WEIGHT: _weight(status) if is_short else 0}
     found.pop(bounds.REFUSED, None)
+    kept = sum(map(_weight, (*parts.values(), *metadata.values())))
+    found[bounds.WEIGHT] = kept + min(_weight(notes or b""), _HEAVIEST_NOTES)
     return found
+
+
+def _weight(data: bytes | msgspec.Raw) -> int:
+    """What it takes once it is decoded, about: a map of one key 184 bytes, a key with its text 100."""
+    text = bytes(data)
+    return len(text) + 200 * text.count(b"{") + 80 * text.count(b"[") + 100 * text.count(b",")
 
 
 async def _value(data: msgspec.Raw, where: str) -> Any:
@@ -422,14 +439,15 @@ def _size(item: tuple[str, msgspec.Raw]) -> int:
 def _refused(
     identity: Mapping[str, Any], why: str, spec: msgspec.Raw | None = None, status: object = None
 ) -> Document | None:
-    if not all(isinstance(identity.get(key), str) for key in ("name", "uid", "resourceVersion")):
+    known = {key: value for key, value in identity.items() if key not in NUMBERS or is_number(value)}
+    if not all(isinstance(known.get(key), str) for key in ("name", "uid", "resourceVersion")):
         return None
     names: list[_Name] = []
     if spec is not None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             names = _CONTAINERS.decode(spec).containers or []
     return {
-        "metadata": dict(identity),
+        "metadata": known,
         "spec": {"containers": [{"name": each.name} for each in names[:_MOST_PARTS]]},
         "status": status if isinstance(status, dict) else {},
         bounds.REFUSED: why,

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from jettison.clock import Clock
 from jettison.errors import ApiError, ManifestError, RuntimeFailure
-from jettison.runtimes.kube.answers import BOOKMARK, DELETED
+from jettison.runtimes.kube.answers import BOOKMARK, DELETED, weight_of
 from jettison.runtimes.kube.client import Document, KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import Kind
 
@@ -97,6 +97,8 @@ class Cache:
         self._clock = clock
         self._resync_seconds = resync_seconds
         self._objects: dict[Key, Document] = {}
+        # Bytes that they take together.
+        self._weight = 0
         self._listeners: list[Listener] = []
         self._indexes: dict[Callable[[Cache], Any], Any] = {}
         self._is_listed = asyncio.Event()
@@ -197,12 +199,16 @@ class Cache:
         return since
 
     def _store(self, key: Key, change: Change) -> None:
+        more = weight_of(change.new) - weight_of(self._objects.get(key))
         if change.new is None:
             self._objects.pop(key, None)
         elif key not in self._objects and len(self._objects) >= self._client.most_objects:
             raise ManifestError(f"the server tells of more than {self._client.most_objects} of them")
+        elif more > 0 and self._weight + more > self._client.most_weight:
+            raise ManifestError(f"what the server tells of takes more than {self._client.most_weight} bytes of memory")
         else:
             self._objects[key] = change.new
+        self._weight += more
         self._tell(change)
 
     def _tell(self, change: Change) -> None:

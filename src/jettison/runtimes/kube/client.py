@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from jettison.errors import ApiError, ConnectionBroken, ManifestError
-from jettison.runtimes.kube.answers import ERROR, AnswerReader, Page, checked, checked_event, status_error
+from jettison.runtimes.kube.answers import ERROR, AnswerReader, Page, checked, checked_event, status_error, weight_of
 from jettison.runtimes.kube.kinds import PODS, Kind, sendable
 from jettison.runtimes.kube.kubeconfig import Access
 from jettison.values import frozen
@@ -105,6 +105,7 @@ class KubeClient:
     """One API, as one user. An asynchronous context manager: it holds connections open."""
 
     most_objects = AnswerReader.most_objects
+    most_weight = AnswerReader.most_weight
 
     def __init__(
         self, access: Access, request_seconds: float = REQUEST_SECONDS, answers: AnswerReader | None = None
@@ -115,7 +116,7 @@ class KubeClient:
 
         self.access = access
         self._answers = answers or AnswerReader()
-        self.most_objects = self._answers.most_objects
+        self.most_objects, self.most_weight = self._answers.most_objects, self._answers.most_weight
         self._seconds = request_seconds
         self._headers = {"Accept": "application/json", "User-Agent": "jettison"}
         self._headers["Accept-Encoding"] = self._answers.encoding
@@ -142,18 +143,20 @@ class KubeClient:
         """All objects that match, read in chunks; 0: in one piece. Where the pieces expire, in one piece after all."""
         params = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk) if chunk > 0 else ""}
         items: list[Document] = []
-        token = ""
+        weight, token = 0, ""
         while True:
             try:
                 page = await self._page(kind.path(namespace), {**params, "continue": token})
             except ApiError as error:
                 if error.code != 410 or not token:
                     raise
-                items, token, params["limit"] = [], "", ""
+                items, weight, token, params["limit"] = [], 0, "", ""
                 continue
             items += (checked(each, f"GET {kind.path(namespace)}") for each in page.items)
-            if len(items) > self.most_objects:
-                raise ManifestError(f"GET {kind.path(namespace)}: more than {self.most_objects} objects")
+            weight += sum(map(weight_of, page.items))
+            if len(items) > self.most_objects or weight > self.most_weight:
+                bound = f"{self.most_objects} objects or {self.most_weight} bytes of memory"
+                raise ManifestError(f"GET {kind.path(namespace)}: more than {bound}")
             former, token = token, _text(page.metadata, "continue")
             if not token:
                 return Listing(items, _text(page.metadata, "resourceVersion"))
@@ -192,13 +195,15 @@ class KubeClient:
     async def create(self, kind: Kind, body: Document, namespace: str = "", subresource: str = "") -> Document:
         """A new object; with a subresource, something to do to the object that the body names."""
         name = body["metadata"]["name"] if subresource else ""
-        return await self.request("POST", kind.path(namespace, name, subresource), body=body)
+        path = kind.path(namespace, name, subresource)
+        answer = await self.request("POST", path, body=body)
+        return answer if subresource else checked(answer, f"POST {path}")
 
     async def replace(self, kind: Kind, body: Document, subresource: str = "") -> Document:
         """The whole object; its resourceVersion makes it a compare-and-swap."""
         metadata = body["metadata"]
         path = kind.path(metadata.get("namespace") or "", metadata["name"], subresource)
-        return await self.request("PUT", path, body=body)
+        return checked(await self.request("PUT", path, body=body), f"PUT {path}")
 
     async def patch(
         self,
@@ -212,8 +217,8 @@ class KubeClient:
         is_dry_run: bool = False,
     ) -> Document:
         """A part of the object."""
-        params = {"dryRun": "All" if is_dry_run else ""}
-        return await self.request("PATCH", kind.path(namespace, name, subresource), params, body, content_type=how)
+        params, path = {"dryRun": "All" if is_dry_run else ""}, kind.path(namespace, name, subresource)
+        return checked(await self.request("PATCH", path, params, body, content_type=how), f"PATCH {path}")
 
     async def delete(self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = AS_IT_SAYS) -> Document:
         """One object, if it still is the one that the options name."""

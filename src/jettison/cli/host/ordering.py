@@ -204,23 +204,22 @@ def _fellows(nodes: Sequence[WatchedNode]) -> list[WatchedNode]:
     if not any(each.is_live for each in nodes):
         raise JettisonError(f"no agent runs for {names_of(nodes)}")
     found = [
-        each for each in find_nodes(nodes[0].directory.parents[1]) if each.is_live and _pid(each) == _pid(nodes[0])
+        each
+        for each in find_nodes(nodes[0].directory.parents[1])
+        if each.is_live and each.agent_pid == nodes[0].agent_pid
     ]
     if any(each.name not in [fellow.name for fellow in found] for each in nodes):
         raise InputError(f"which node is meant? --node-name is one of {', '.join(each.name for each in nodes)}")
     return found
 
 
-def _pid(node: WatchedNode) -> int:
-    card = node.card
-    return 0 if card is None else card.pid
-
-
 def _processes(nodes: Sequence[WatchedNode]) -> list[int]:
-    """A descriptor of what guards a cluster: its API ends after its nodes, and the next one cannot begin before."""
-    card = nodes[0].card
-    with suppress(OSError):
-        return [os.pidfd_open(card.pid)] if card is not None and card.is_member else []
+    """A descriptor of what guards a cluster: its API ends after its nodes, and the next one cannot begin before. None
+    where it cannot be told whether it is one: a node goes down all the same.
+    """
+    with suppress(OSError, ObservationError):
+        card, pid = nodes[0].card, nodes[0].agent_pid
+        return [os.pidfd_open(pid)] if card is not None and card.is_member and pid else []
     return []
 
 

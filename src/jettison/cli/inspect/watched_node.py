@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -32,6 +33,8 @@ PATIENCE_SECONDS = 3.0
 
 T = TypeVar("T")
 
+# struct ucred: process, user and group.
+_PEER = struct.Struct("iII")
 _OF_ROOT = Path("/var/lib/jettison")
 
 
@@ -75,6 +78,17 @@ class WatchedNode:
     @property
     def is_live(self) -> bool:
         """Whether its agent listens; one that may not be asked counts as live."""
+        return self._listener() is not None
+
+    @property
+    def agent_pid(self) -> int:
+        """The process of its agent, by the kernel's word: what the agent noted at its start may be the number of
+        another process here, where it runs in a container. 0 where there is none, or it cannot be seen.
+        """
+        return self._listener() or 0
+
+    def _listener(self) -> int | None:
+        """None where nothing listens, 0 where it cannot be seen what does."""
         path = self.directory / "agent.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(PATIENCE_SECONDS)
@@ -82,10 +96,11 @@ class WatchedNode:
                 with unix_address(path) as address:
                     probe.connect(address)
             except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-                return False
+                return None
             except OSError:
-                return True
-        return True
+                return 0
+            pid: int = _PEER.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        return pid
 
     @property
     def history(self) -> History:

@@ -110,7 +110,8 @@ def test_minimum_reclaim_goes_on_until_it_is_reached(make_node: MakeNode) -> Non
     node.write(held("first", 60), held("second", 50), held("third", 40))
     node.start()
     node.wait(lambda: len(node.verdicts()) == 2, "two to go")
-    assert node.evicted() == ["first", "second"]
+    # Which one goes first depends on how far each has come by then.
+    assert sorted(node.evicted()) == ["first", "second"]
     assert node.pids("third")
 
 

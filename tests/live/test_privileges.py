@@ -210,9 +210,10 @@ def test_probes_and_hooks_have_the_restrictions_of_their_container(open_dir: Pat
             lifecycle={"preStop": {"exec": {"command": ["sh", "-c", look + "hook"]}}},
         )
         await scene.supervisor.start(manifest(script))
-        await until(lambda: scene.container().is_ready)
+        main = open_dir / "seen" / "main"
+        await until(lambda: scene.container().is_ready and main.exists() and "Seccomp" in main.read_text())
         await scene.supervisor.evict(eviction(scene.status().pod, 5))
-        expected = (open_dir / "seen" / "main").read_text()
+        expected = main.read_text()
         assert "NoNewPrivs:\t1" in expected
         assert (open_dir / "seen" / "probe").read_text() == expected
         assert (open_dir / "seen" / "hook").read_text() == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _CONFTEST = """
+import time
 import pytest
 from tests import workers
 pytest_addoption = workers.add_option
@@ -16,8 +17,13 @@ def pytest_configure(config):
     config.pluginmanager.register(workers.Workers(config.option.workers))
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    yield tmp_path_factory.mktemp("server")
+def server(tmp_path_factory, pytestconfig):
+    made = tmp_path_factory.mktemp("server")
+    # Each worker has a test by now, and waits for the slowest to begin: it would find no test left.
+    run = made.parent.parent
+    while len(list(run.glob("*/server0"))) < pytestconfig.option.workers:
+        time.sleep(0.01)
+    yield made
     with open(SAID, "a") as file:
         file.write("closed ")
 """

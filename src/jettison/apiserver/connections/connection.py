@@ -106,12 +106,6 @@ class GuardedProtocol(HttpToolsProtocol):
         """The deadline runs from the handshake on: a connection that sends nothing is the cheapest attack."""
         super().connection_made(transport)
         self._start_clock()
-        # An answer waits while its last two pieces are not with the kernel: one is in the buffer of TLS, one in that of
-        # the socket below it, which asyncio does not expose.
-        transport.set_write_buffer_limits(high=1)
-        below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
-        if below is not None:
-            below.set_write_buffer_limits(high=1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for any more."""

@@ -20,10 +20,10 @@ import uvicorn
 from jettison.agent.self_protection import give_memory_back, trim_heap
 from jettison.apiserver.connections.connection import GuardedProtocol
 from jettison.apiserver.connections.quotas import ConnectionQuotas
+from jettison.apiserver.connections.tls import accept
 
 HANDSHAKE_SECONDS: Final = 10.0
 
-_TLS_CLOSE_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.1
 _ACCEPTED_AT_ONCE: Final = 64
 # Every ten seconds: whether so many connections were closed that collecting their memory is worth half a second.
@@ -53,7 +53,9 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """From here on clients are answered."""
         await self.lifespan.startup()
-        self.servers = [Acceptor(each, self._protocol, self.config.ssl, self._quotas) for each in sockets or ()]  # type: ignore[misc]
+        assert self.config.ssl is not None
+        context = self.config.ssl
+        self.servers = [Acceptor(each, self._protocol, context, self._quotas) for each in sockets or ()]  # type: ignore[misc]
         self.started = True
         self._on_ready()
 
@@ -105,7 +107,7 @@ class Acceptor:
         self,
         listener: socket.socket,
         make_protocol: Callable[[], GuardedProtocol],
-        context: ssl.SSLContext | None,
+        context: ssl.SSLContext,
         quotas: ConnectionQuotas,
     ) -> None:
         self._listener = listener
@@ -159,13 +161,7 @@ class Acceptor:
 
     async def _handshake(self, connection: socket.socket, protocol: GuardedProtocol) -> None:
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: protocol,
-                connection,
-                ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS,
-            )
+            await accept(connection, self._context, protocol, within_seconds=HANDSHAKE_SECONDS)
         except OSError:  # no TLS, too slow, or gone
             self._quotas.remove(protocol)
         except asyncio.CancelledError:

@@ -131,5 +131,7 @@ def test_a_damaged_file_is_complained_about_and_begun_anew(tmp_path: Path, data:
     holds = Holds(tmp_path / NAME, said.append)
 
     assert (holds.names, len(said)) == ([], 1)
+    assert (tmp_path / f"{NAME}.broken").read_bytes() == data
+    assert read_holds(tmp_path / NAME) == {}
     holds.hold(manifest("web"))
     assert Holds(tmp_path / NAME, said.append).names == ["default/web"]

@@ -207,3 +207,23 @@ def test_what_is_in_the_place_of_a_file_is_neither_waited_for_nor_a_traceback(
         assert done.exit_code in (0, 1, 2), (words, done.stderr)
         assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
         assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_file_hides_nothing_that_other_files_say(guarded: Guarded) -> None:
+    """Of an agent that runs, and has all of it in its memory."""
+    damaged = [guarded.node_state / name for name in ("history.json", "held.json")]
+    before = [path.read_bytes() if path.exists() else None for path in damaged]
+    pods = guarded.here("pods").stdout
+    try:
+        for path in damaged:
+            path.write_bytes(b'{"a": [[')
+        listed, top, told = (guarded.here(*words) for words in (["pods"], ["top", "--once"], ["next"]))
+    finally:
+        for path, data in zip(damaged, before, strict=True):
+            path.unlink() if data is None else path.write_bytes(data)
+
+    assert (listed.exit_code, top.exit_code, told.exit_code) == (0, 0, 0), (listed.stderr, top.stderr, told.stderr)
+    assert listed.stdout.split("\n")[0] == pods.split("\n")[0]
+    assert "warning: which pods were deleted by hand cannot be read: " in listed.stderr
+    assert "the history cannot be read: " in top.stdout + top.stderr
+    assert "warning: the history cannot be read: " in told.stderr

@@ -19,7 +19,7 @@ from jettison.agent.pods.readmission import DELAY, LIVES
 from jettison.errors import ManifestError, WriteError
 from jettison.events import Emit
 from jettison.manifests.files.decoding import read_json
-from jettison.manifests.files.plain_files import replace_file
+from jettison.manifests.files.plain_files import replace_file, set_aside
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.runtimes.protocol import PodManifest
 
@@ -39,7 +39,8 @@ class Holds:
         try:
             self._stamps = read_holds(path)
         except ManifestError as error:
-            emit(events.ActionFailed("read which pods were deleted by hand", f"{error}; they start again"))
+            why = f"{set_aside(path, str(error))}; they start again"
+            emit(events.ActionFailed("read which pods were deleted by hand", why))
 
     @property
     def names(self) -> list[str]:

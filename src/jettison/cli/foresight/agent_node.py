@@ -25,7 +25,10 @@ def look_at_agent(node: WatchedNode, remarks: Remarks) -> SeenNode:
     answers = NodeAnswers(node.ask("/stats/summary"), node.ask("/configz"), _items(node.ask("/pods")))
     policy = policy_of_kubelet(answers.configz, "kubelet")
     stats, pods, usages = parts_of(answers, f"the agent of node `{node.name}`", remarks)
-    history = replace(node.history, reclaiming=None, readings={}, knows_layout=True)
+    remembered, complaint = node.history
+    if complaint:
+        remarks.warnings.append(complaint)
+    history = replace(remembered, reclaiming=None, readings={}, knows_layout=True)
     snapshot = snapshot_of(stats, pods, usages, "auto")
     return SeenNode(node.name, Case(policy, history, snapshot), PolicyInput(policy, Sources(None)), "agent")
 

@@ -70,7 +70,7 @@ Row = Mapping[str, Any]
 
 @frozen
 class NodeView:
-    """`ranking` is what the agent answers to /rank; `note` says so when it did not."""
+    """`ranking` is what the agent answers to /rank; `note` says so when it did not, or what could not be read."""
 
     ranking: dict[str, Any]
     history: History
@@ -89,12 +89,14 @@ def look(node: WatchedNode) -> NodeView:
         if time.time_ns() - parse_time(ranking["time"]) > _OLD_NS:
             time.sleep(_LOOK_SECONDS)
             ranking = node.ask("/rank")
-        return NodeView(ranking, node.history)
+        return NodeView(ranking, *node.history)
     except ObservationError as failure:
         recorded = _last_on_record(node)
         if recorded is None:
             raise ObservationError(f"{failure}, and no step is on record") from failure
-        return NodeView(recorded, node.history, f"{failure}: this is the last step on record")
+        history, complaint = node.history
+        notes = [f"{failure}: this is the last step on record", *([complaint] if complaint else [])]
+        return NodeView(recorded, history, "; ".join(notes))
 
 
 def _last_on_record(node: WatchedNode) -> dict[str, Any] | None:

@@ -103,18 +103,28 @@ class WatchedNode:
         return pid
 
     @property
-    def history(self) -> History:
-        """What the agent remembers between two steps; it is on file as soon as it matters."""
-        saved = read_history(self.directory / "history.json")
-        return History() if saved is None else saved.history
+    def history(self) -> tuple[History, str]:
+        """What the agent remembers between two steps; it is on file as soon as it matters.
+
+        A file that is damaged counts as none, with a complaint: the agent does without it, too.
+        """
+        try:
+            saved = read_history(self.directory / "history.json")
+        except ObservationError as failure:
+            return History(), f"the history cannot be read: {failure}"
+        return (History() if saved is None else saved.history), ""
 
     @property
     def held(self) -> list[str]:
-        """`namespace/name` of pods that were deleted by hand, and stay away until their manifest changes."""
+        """`namespace/name` of pods that were deleted by hand, and stay away until their manifest changes.
+
+        None where the file is damaged, with a warning: the next agent starts them.
+        """
         try:
             return sorted(read_holds(self.directory / holds.NAME))
         except ManifestError as error:
-            raise ObservationError(str(error)) from error
+            remark("warning", f"which pods were deleted by hand cannot be read: {error}")
+            return []
 
     def order(self, path: str, wait_seconds: int = 0, **query: object) -> bytes:
         """Have the agent do something; what it says about it. Raises JettisonError when it does not do it."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 
 import pytest
 
+from jettison.controllers.garbage.owners import Item
 from jettison.controllers.machinery.reconciler import LONGEST_BACK_OFF_SECONDS, Postponed, Reconciler, WorkQueue
 from jettison.errors import ApiError
+from jettison.runtimes.kube.kinds import NODES, PODS, Kind
 
 Key = tuple[str, str]
 
@@ -37,6 +40,36 @@ def test_what_was_postponed_in_between_does_not_make_a_failure_the_first_again(
     # 5 ms, and twice as long each time: seven failures take 0.6 s.
     assert 6 <= calls <= 16
     assert "test: default/a: no; trying again in 0.010 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (("default", "a"), "default/a"),
+        (("", "node-1"), "node-1"),
+        (Item(PODS, ("default", "a")), "pods default/a"),
+        (Item(Kind("apps", "replicasets"), ("default", "a")), "replicasets.apps default/a"),
+        (Item(NODES, ("", "node-1")), "nodes node-1"),
+    ],
+)
+def test_an_object_that_fails_is_named_as_kubectl_names_it(
+    key: Hashable, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Garbage collection looks after objects of all kinds."""
+
+    async def reconcile(_: Hashable) -> None:
+        raise ApiError("no")
+
+    async def scene() -> None:
+        reconciler: Reconciler[Hashable] = Reconciler("test", reconcile)
+        running = asyncio.create_task(reconciler.run())
+        reconciler.queue.add(key)
+        await asyncio.sleep(0.05)
+        running.cancel()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scene())
+    assert f"test: {named}: no; trying again" in caplog.text
 
 
 async def _taken(queue: WorkQueue[str], count: int) -> list[str]:

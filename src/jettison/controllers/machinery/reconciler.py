@@ -14,6 +14,7 @@ from jettison.controllers.settings import ControllerSettings
 from jettison.errors import ApiError, Conflict, RuntimeFailure
 from jettison.runtimes.kube.cache import Cache, Caches, Change
 from jettison.runtimes.kube.client import KubeClient
+from jettison.runtimes.kube.kinds import Kind
 from jettison.values import frozen
 
 FIRST_BACK_OFF_SECONDS: Final = 0.005
@@ -175,8 +176,13 @@ class Reconciler(Generic[K]):
 
 
 def _shown(key: Hashable) -> str:
-    """As people write it: namespace/name."""
-    return "/".join(str(each) for each in key if each) if isinstance(key, tuple) else str(key)
+    """As people write it: namespace/name, behind the kind where objects of several kinds are looked after."""
+    match key:
+        case (Kind() as kind, tuple() as name):
+            return f"{kind} {_shown(name)}"
+        case tuple():
+            return "/".join(str(each) for each in key if each)
+    return str(key)
 
 
 async def repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -16,6 +16,10 @@ class Kind(NamedTuple):
     is_namespaced: bool = True
     version: str = "v1"
 
+    def __str__(self) -> str:
+        """`deployments.apps`, as kubectl names it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Of a collection or an object. Without a namespace the collection is that of all namespaces."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]

@@ -12,6 +12,7 @@ import pytest
 
 from jettison.agent.http.controls import Controls
 from jettison.errors import ApiError
+from jettison.events import OrderReceived
 from jettison.runtimes.protocol import PodStatus
 from tests.agent.scripted_runtime import ScriptedHost
 from tests.agent.test_admission import manifest
@@ -49,6 +50,21 @@ def test_a_pod_of_an_api_is_the_apis_to_end(order: str, instead: str) -> None:
     with pytest.raises(ApiError, match=f"pod `default/web` is the API's: `{instead}") as caught:
         asyncio.run(getattr(refusing, order)({"pod": "web"}))
     assert caught.value.code == 409
+
+
+def test_the_order_to_start_a_deleted_pod_again_names_it() -> None:
+    """There is no pod of that name any more, only its manifest."""
+    made = manifest("web")
+    said: list[object] = []
+    keeper = SimpleNamespace(
+        held=["default/web"], wanted={"default/web": made.pod}.get, release=lambda _: None, wake=lambda: None
+    )
+    agent = SimpleNamespace(emit=said.append)
+    ordered = Controls(
+        "n1", ScriptedHost(), cast("Any", keeper), cast("Any", agent), lambda *_: b"", lambda: None, is_member=False
+    )
+    asyncio.run(ordered.restart({"pod": "web"}))
+    assert said == [OrderReceived("restart", made.pod)]
 
 
 def test_a_member_of_a_cluster_is_drained_before_it_goes_down() -> None:

@@ -74,6 +74,8 @@ def test_it_comes_back_by_hand(hands: Hands) -> None:
         await hands.look()
         await hands.delete("a")
         await hands.look()
+        wanted = hands.keeper.wanted("default/a")
+        assert (str(wanted), hands.keeper.wanted("default/b")) == ("default/a", None)
         hands.keeper.release("default/a")
         await hands.look()
         assert (hands.running(), hands.keeper.held) == (["a"], [])

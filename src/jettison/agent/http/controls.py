@@ -83,7 +83,7 @@ class Controls:
         asked, grace = PodQuery.parse(_text(query, "pod")), _grace(query)
         held = [name for name in self._keeper.held if asked.matches((*_parts(name), ""))]
         if not self._found(asked) and len(held) == 1:
-            self._emit(events.OrderReceived("restart"))
+            self._emit(events.OrderReceived("restart", self._keeper.wanted(held[0])))
             self._keeper.release(held[0])
             return await self._again(query, held[0])
         status = self._status(query)

@@ -15,7 +15,7 @@ from jettison.agent.admission import Admitter
 from jettison.agent.pods.holds import Holds
 from jettison.agent.pods.sources import PodSource, Wish
 from jettison.clock import SYSTEM_CLOCK, Clock, to_next_beat
-from jettison.engine.pods.pod import ENDED_PHASES
+from jettison.engine.pods.pod import ENDED_PHASES, Pod
 from jettison.errors import RuntimeFailure, WriteError
 from jettison.events import Emit
 from jettison.runtimes.protocol import Hosting, PodManifest, PodStatus
@@ -85,6 +85,11 @@ class Keeper:
     def held(self) -> list[str]:
         """`namespace/name` of pods that were deleted by hand and stay away."""
         return [] if self._holds is None else self._holds.names
+
+    def wanted(self, name: str) -> Pod | None:
+        """The pod of this `namespace/name`, where a source has it: also one that is held."""
+        found = (wish.manifest.pod for wish in self._wishes.values())
+        return next((pod for pod in found if str(pod) == name), None)
 
     def release(self, name: str) -> None:
         """A pod that was held may start. Raises WriteError."""

@@ -102,7 +102,10 @@ def test_a_pod_that_never_ran_waits_for_nothing_but_the_pressure() -> None:
 
 
 REJECTED = "Pod was rejected: The node had condition: [{}]. "
-FOR_GOOD = "does not come back by itself: a changed manifest brings it back, and so does an agent with --readmit"
+FOR_GOOD = (
+    "does not come back by itself: `jettison restart` or a changed manifest brings it back, "
+    "and so does an agent with --readmit"
+)
 
 
 @pytest.mark.parametrize(

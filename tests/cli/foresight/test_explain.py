@@ -48,7 +48,7 @@ def test_the_reason_of_an_eviction_is_told(guarded: Guarded, name: str) -> None:
     labels = [line.split()[0] for line in details if not line.startswith("   ")]
     assert labels[:2] == ["uid", "because"]
     assert labels[-8:] == ["order", "unless", "grace", "message", "signal", "ended", "cleared", "later"]
-    assert "it does not come back by itself: a changed manifest brings it back" in details[-1]
+    assert "it does not come back by itself: `jettison restart` or a changed manifest brings it back" in details[-1]
     assert "below the hard threshold of 32Mi" in done.stdout
     assert "→ 1.  shop/leak" in done.stdout
 

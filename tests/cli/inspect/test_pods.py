@@ -37,8 +37,8 @@ def states(text: str) -> dict[str, list[str]]:
 
 
 FOR_GOOD = (
-    "note: default/refused, shop/leak: does not come back by itself: a changed manifest brings it back, "
-    "and so does an agent with --readmit\n"
+    "note: default/refused, shop/leak: does not come back by itself: `jettison restart` or a changed manifest brings "
+    "it back, and so does an agent with --readmit\n"
 )
 
 

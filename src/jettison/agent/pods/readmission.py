@@ -209,7 +209,10 @@ def prospect_text(status: PodStatus, *, readmits: bool, lasted_ns: int = 0) -> s
     if prospect is None:
         return ""
     if not prospect.comes_back:
-        return "does not come back by itself: a changed manifest brings it back, and so does an agent with --readmit"
+        return (
+            "does not come back by itself: `jettison restart` or a changed manifest brings it back, and so does an"
+            " agent with --readmit"
+        )
     if not prospect.has_run:
         named = _CONDITIONS.search(status.message)
         what = named[1].split() if named else ["the pressure"]

@@ -130,6 +130,19 @@ def test_check_names_the_row_and_repair_is_not_needed_for_it(tmp_path: Path) -> 
     assert (tmp_path / "cluster" / FILE).read_bytes() == before
 
 
+def test_repair_names_what_a_server_has_set_aside(tmp_path: Path) -> None:
+    """As `check` does, which answers 3: the store has no damaged row any more, but is not whole."""
+    folder = tmp_path / "cluster"
+    on_store(folder, write_some)
+    damage_row(folder, "l01", b'"text":"y', b'"text":"z')
+    on_store(folder, lambda _: asyncio.sleep(0))
+    assert store_command(tmp_path, "check")[0] == 3
+    code, said, complaint = store_command(tmp_path, "repair")
+    assert code == 0, complaint
+    assert "is sound" not in said
+    assert "set aside: `leases.coordination.k8s.io x/l01`; write it again or delete it" in said
+
+
 def test_repair_says_what_it_did_and_leaves_a_sound_store_alone(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     on_store(folder, write_some)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -82,24 +82,36 @@ def repair_command(state_dir: Path, begin_anew: bool, output: str) -> int:
     there count from then on. A sound store is left unchanged.
     """
     with held(state_dir) as path:
+        aside: Sequence[tuple[str, str, str]] = ()
         if begin_anew:
             done: Repaired | None = repair(path, begins_anew=True)
         else:
             report = examine(path)
             done = repair(path, report.aside) if report.problems or report.damaged else None
+            aside = report.aside
     emit(
         output,
         Remarks(),
-        lambda: f"`{path}` is sound, nothing was done" if done is None else "\n".join(_repaired_lines(done)),
+        lambda: "\n".join(_unchanged_lines(path, aside) if done is None else _repaired_lines(done)),
         lambda: {"kind": "StoreRepair", "isDone": done is not None, **({} if done is None else done.data())},
     )
     return 0
 
 
+def _unchanged_lines(path: Path, aside: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Objects that a server has set aside are lost to a repair as well."""
+    yield f"`{path}` has no damaged row, nothing was done" if aside else f"`{path}` is sound, nothing was done"
+    yield from _aside_lines(aside)
+
+
+def _aside_lines(aside: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    for storage, namespace, name in aside:
+        yield printable(f"set aside: {shown(storage, (namespace, name))}; write it again or delete it")
+
+
 def _repaired_lines(done: Repaired) -> Iterator[str]:
     yield f"`{done.path}` has {done.rows} rows now and begins with version {done.version}"
-    for storage, namespace, name in done.aside:
-        yield printable(f"set aside: {shown(storage, (namespace, name))}; write it again or delete it")
+    yield from _aside_lines(done.aside)
     if done.missing is None:
         yield "the number of lost rows is not known"
     elif done.missing:

@@ -110,6 +110,19 @@ def test_it_has_no_more_privileges_than_the_container(node: Guarded) -> None:
     assert {"NoNewPrivs:\t1", "CapEff:\t0000000000000000", "Seccomp:\t2"} <= set(_privileges(status))
 
 
+@needs_root
+def test_a_file_that_the_caller_has_open_is_not_the_commands(node: Guarded, tmp_path: Path) -> None:
+    """Else a container of another user reads what root's shell has opened."""
+    (tmp_path / "secret").write_text("hush")
+    line = [sys.executable, "-m", "jettison", "exec", *node.where, "user", "--", "sh", "-c", "ls /proc/$$/fd"]
+    with (tmp_path / "secret").open() as secret:
+        done = subprocess.run(
+            line, pass_fds=[secret.fileno()], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "1", "2"]), done.stderr
+
+
 def test_standard_input_is_passed_on_when_asked_for(node: Guarded) -> None:
     assert process("exec", *node.where, "-i", "web", "--", "cat", input="a\nb").stdout == "a\nb"
     assert process("exec", *node.where, "web", "--", "cat", input="a\nb").stdout == ""

@@ -30,7 +30,7 @@ from jettison.errors import InputError, StartError
 from jettison.node.kubelet.channels import STDERR, Wishes
 from jettison.node.kubelet.inside import RuntimeInside
 from jettison.runtimes.containers import BoxAddress
-from jettison.runtimes.host.processes.processes import Entrance, Process, decode_way_in, enter
+from jettison.runtimes.host.processes.processes import Entrance, Process, decode_way_in, enter, seal_descriptors
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _BLOCK = 64 * 1024
@@ -94,6 +94,8 @@ def command(
         wishes = Wishes(has_input, has_output=True, has_errors=not has_terminal, has_terminal=has_terminal)
         return asyncio.run(_in_box(way.box, words, wishes))
     assert way.entrance is not None
+    # A shell or a script of root may have files open that the container must not read.
+    seal_descriptors()
     if has_terminal:
         return asyncio.run(_with_terminal(way.entrance, words, has_input=has_input))
     return asyncio.run(_with_our_streams(way.entrance, words, has_input=has_input))

@@ -322,6 +322,12 @@ HANGS = 30.0
 GROW = "(head -c {bytes} /dev/zero; sleep 3600) | tail"
 
 
+def is_up(node: LiveNode, runtime: Containerd) -> int:
+    """What the metric of the runtime says."""
+    name = f'jettison_container_runtime_up{{runtime="{runtime.socket}"}} '
+    return next(int(line[-1]) for line in node.metrics().decode().splitlines() if line.startswith(name))
+
+
 def test_pressure_evicts_the_pod_that_the_kubelet_would_evict(containerd: Containerd, tmp_path: Path) -> None:
     """A container above its request goes, a process and a container within theirs stay; and the journal says why.
 
@@ -352,11 +358,13 @@ def test_pressure_evicts_the_pod_that_the_kubelet_would_evict(containerd: Contai
             (tmp_path / "go").touch()
             node.wait(lambda: node.facts("pod_cleaned_up"), "an eviction")
             node.wait(lambda: node.facts("container_runtime_lost"), "the loss to be told")
+            assert is_up(node, containerd) == 0
             time.sleep(max(0.0, HANGS - (time.monotonic() - held)))
             assert node.ask("/stats/summary")["pods"]
         finally:
             containerd.go_on()
         node.wait(lambda: node.facts("container_runtime_answered"), "the return to be told")
+        assert is_up(node, containerd) == 1
         assert node.evicted() == ["greedy"]
         assert node.verdicts()["greedy"] == "Evicted"
         assert any("over its request" in line for line in node.why("greedy"))

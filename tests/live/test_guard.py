@@ -161,9 +161,12 @@ def test_a_stop_that_a_hanging_engine_does_not_carry_out_is_finished_through_the
         async with guarding(tmp_path, engine.cgroup, engine.socket) as (guard, told):
             engine.run("growing", ["/bin/sh", "-c", f"trap : TERM; sleep 2; {holding(170)[-1]}"])
             await until(lambda: any(each.pod.name == "growing" for each in guard.statuses()), "the container")
+            assert f'jettison_container_runtime_up{{runtime="{engine.socket}"}} 1\n' in guard.metrics.text()
             engine.hold()
             try:
                 await until(lambda: told.evicted() == ["growing"], "the eviction")
+                silent = f'jettison_container_runtime_up{{runtime="{engine.socket}"}} 0\n'
+                await until(lambda: silent in guard.metrics.text(), "its silence to be shown")
             finally:
                 engine.go_on()
 

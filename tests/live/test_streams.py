@@ -298,8 +298,9 @@ def test_what_a_pod_serves(stage: Stage, one_kubectl: Kubectl) -> None:
 
 
 def test_what_a_node_tells_of_itself(stage: Stage) -> None:
-    """Its images, the pages that its kernel has set aside, and that its pods have their places."""
+    """Its images, the pages that its kernel has set aside, how its runtime is, and that its pods have their places."""
     status = stage.cluster.get(f"/api/v1/nodes/{stage.far}")["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]}["ContainerRuntimeUnhealthy"] == "False"
     names = [name for image in status["images"] for name in image["names"]]
     assert IMAGE in names
     sizes = [image["sizeBytes"] for image in status["images"]]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.wording import NodeCondition
-from jettison.membership.node_object import NodeImage, conditions_of, listed_images, next_conditions
+from jettison.membership.node_object import (
+    RUNTIME_UNHEALTHY,
+    NodeImage,
+    conditions_of,
+    listed_images,
+    next_conditions,
+    with_runtime,
+)
 
 NONE: frozenset[Condition] = frozenset()
 
@@ -43,6 +50,20 @@ def test_pressure_does_not_make_a_node_unready() -> None:
     conditions, _ = next_conditions([], frozenset({Condition.MEMORY_PRESSURE}), None, 5, "n1")
     assert by_type(conditions)["MemoryPressure"] == ("True", "KubeletHasInsufficientMemory")
     assert by_type(conditions)["Ready"][0] == "True"
+
+
+def test_a_container_runtime_that_does_not_answer_is_a_condition_of_its_own() -> None:
+    """The node stays ready: what runs goes on running. A node without a runtime says nothing of it, unless it did."""
+    before, _ = next_conditions([], NONE, None, 5, "n1")
+    assert with_runtime(before, None, 5) == before
+    well = with_runtime(before, "", 5)
+    assert by_type(well)[RUNTIME_UNHEALTHY] == ("False", "ContainerRuntimeIsHealthy")
+    ill = with_runtime(well, "no answer within 5 s", 9)
+    assert by_type(ill) == by_type(well) | {RUNTIME_UNHEALTHY: ("True", "ContainerRuntimeNotAnswering")}
+    assert (ill[-1].message, ill[-1].transition_ns) == ("no answer within 5 s", 9)
+    again = with_runtime(ill, "no answer within 5 s", 11)
+    assert (again[-1].heartbeat_ns, again[-1].transition_ns) == (11, 9)
+    assert by_type(with_runtime(ill, None, 12))[RUNTIME_UNHEALTHY][0] == "False"
 
 
 def test_conditions_are_read_as_the_api_has_them() -> None:

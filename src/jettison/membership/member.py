@@ -61,6 +61,8 @@ class Guarded:
     # The directory of its state.
     state: Path
     images: Callable[[], Awaitable[Sequence[NodeImage]]] = no_images
+    # Why its container runtime does not answer; empty while it does, None where there is none.
+    runtime_lack: Callable[[], str | None] = lambda: None
 
 
 class Member:
@@ -94,6 +96,7 @@ class Member:
             lambda event: node.events.say(event, clock.now_ns()),
             clock,
             node.images,
+            node.runtime_lack,
         )
         mirrors = Mirrors(client, pods, nodes, node.runtime, profile.name)
         self._mirror_rounds = Rounds("mirror static pods", mirrors.report, MIRROR_SECONDS, node.emit)

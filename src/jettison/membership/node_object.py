@@ -27,11 +27,15 @@ Document = dict[str, Any]
 READY: Final = "Ready"
 NODE_READY: Final = "NodeReady"
 NODE_NOT_READY: Final = "NodeNotReady"
+RUNTIME_UNHEALTHY: Final = "ContainerRuntimeUnhealthy"
+"""As the node problem detector calls it."""
 KUBERNETES: Final = "v1.36.4"
 """The release of the kubelet that this node stands for: schedulers and clients choose by it what a node can do."""
 
 # Of one image, as in a kubelet's status.
 _MOST_NAMES: Final = 5
+_LONGEST_MESSAGE: Final = 1024
+_HEALTHY: Final = ("ContainerRuntimeIsHealthy", "Container runtime on the node is functioning properly")
 _GO_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
 
@@ -178,6 +182,24 @@ def next_conditions(
         said.append(Event(NORMAL, event, f"Node {name} status is now: {event}"))
     conditions[index] = current
     return conditions, said
+
+
+def with_runtime(before: Sequence[NodeCondition], lack: str | None, now_ns: int) -> list[NodeCondition]:
+    """The same with a condition for the container runtime: `lack` is why it does not answer, empty while it does.
+
+    Not a part of Ready, as it is for a kubelet: a node that is not ready loses its pods, and containers run on without
+    their runtime, as processes do. A node without one (None) has the condition only where it had it before.
+    """
+    known = next((each for each in before if each.type == RUNTIME_UNHEALTHY), None)
+    if lack is None and known is None:
+        return list(before)
+    current = known or NodeCondition(RUNTIME_UNHEALTHY)
+    status = "True" if lack else "False"
+    reason, message = ("ContainerRuntimeNotAnswering", lack[:_LONGEST_MESSAGE]) if lack else _HEALTHY
+    if current.status != status:
+        current = replace(current, status=status, transition_ns=now_ns)
+    current = replace(current, heartbeat_ns=now_ns, reason=reason, message=message)
+    return [*(each for each in before if each.type != RUNTIME_UNHEALTHY), current]
 
 
 def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:

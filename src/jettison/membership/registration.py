@@ -20,12 +20,14 @@ from jettison.membership.node_object import (
     NODE_NOT_READY,
     NODE_READY,
     READY,
+    RUNTIME_UNHEALTHY,
     NodeImage,
     NodeProfile,
     conditions_of,
     next_conditions,
     node_document,
     status_document,
+    with_runtime,
 )
 from jettison.runtimes.kube.cache import Cache
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
@@ -52,6 +54,7 @@ class Registration:
         tell: Callable[[Event], None],
         clock: Clock,
         images: Callable[[], Awaitable[Sequence[NodeImage]]],
+        runtime_lack: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._ask_for_images = images
         self._images: Sequence[NodeImage] = ()
@@ -61,6 +64,7 @@ class Registration:
         self._profile = profile
         self._pressure = pressure
         self._complaint = complaint
+        self._runtime_lack = runtime_lack
         self._tell = tell
         self._clock = clock
         self._is_registered = False
@@ -119,7 +123,8 @@ class Registration:
         conditions, said = next_conditions(
             conditions_of(node), self._pressure(), self._complaint(), self._clock.now_ns(), self._profile.name
         )
-        own = {READY, *Condition}
+        conditions = with_runtime(conditions, self._runtime_lack(), self._clock.now_ns())
+        own = {READY, RUNTIME_UNHEALTHY, *Condition}
         status = status_document(self._profile, [each for each in conditions if each.type in own], self._images)
         return status, said
 

@@ -67,6 +67,9 @@ class Guard(Watch):
             found.append(ContainerdWorkloads(path, memory, has_pods=has_pods))
         return found
 
+    def _runtimes(self) -> Mapping[str, str]:
+        return self.runtime.engines()
+
     def _orders(self) -> Mapping[str, Route]:
         return {"/orders/down": self._down}
 

@@ -134,6 +134,7 @@ async def run_member(
         node.emit,
         settings.node_state,
         partial(_images, node),
+        node.runtime_lack,
     )
     node.runtime.configuration.api = ApiObjects(client, SystemClock())
     node.runtime.configuration.addresses = (address,)

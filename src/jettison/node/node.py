@@ -133,6 +133,15 @@ class Node(Watch):
         """Name and version of what runs containers, as an API is told; empty where none does."""
         return self._containers.version
 
+    def runtime_lack(self) -> str | None:
+        """Why its container runtime does not answer; empty while it does, None where there is none."""
+        driver = self._containers.driver
+        return None if driver is None else driver.lack
+
+    def _runtimes(self) -> Mapping[str, str]:
+        driver = self._containers.driver
+        return {} if driver is None else {driver.endpoint: driver.lack}
+
     async def images(self) -> Sequence[StoredImage]:
         """Of its container runtime. Raises RuntimeFailure."""
         driver = self._containers.driver

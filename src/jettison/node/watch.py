@@ -174,6 +174,10 @@ class Watch(ABC):
         """What probes have answered; nothing where pods have none."""
         return ()
 
+    def _runtimes(self) -> Mapping[str, str]:
+        """Container runtimes and engines, and why each does not answer; empty for one that does."""
+        return {}
+
     def _work(self) -> Sequence[Coroutine[Any, Any, Any]]:
         """What goes on beside the agent."""
         return ()
@@ -222,6 +226,12 @@ class Watch(ABC):
         orders = self._orders()
         self.metrics.watch(
             "jettison_journal_failures_total", "Records that could not be written.", lambda: journal.failures
+        )
+        self.metrics.watch_each(
+            "jettison_container_runtime_up",
+            "1 while the container runtime or engine answers.",
+            "runtime",
+            lambda: {runtime: int(not lack) for runtime, lack in self._runtimes().items()},
         )
         self._service = HostService(
             self.agent,

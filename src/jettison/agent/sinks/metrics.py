@@ -6,7 +6,7 @@ would let a pod fill the memory of the Prometheus server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from jettison import events
 from jettison.agent.http.exposition import Counter, Family, Gauge, Histogram, exposition
@@ -120,6 +120,12 @@ class Metrics:
     def watch(self, name: str, meaning: str, read: Callable[[], float], kind: str = "counter") -> None:
         """Show a number that is kept elsewhere, as it is at the moment of the request."""
         self._families.append(Family(name, kind, meaning, lambda: [(name, (), read())]))
+
+    def watch_each(self, name: str, meaning: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """The same for several gauges, by the values of a label."""
+        self._families.append(
+            Family(name, "gauge", meaning, lambda: [(name, ((label, each),), value) for each, value in read().items()])
+        )
 
     def text(self) -> str:
         """Prometheus' text format."""

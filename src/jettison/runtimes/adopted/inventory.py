@@ -31,6 +31,8 @@ class Inventory:
         within: str = "",
     ) -> None:
         self.pods: list[AdoptedPod] = []
+        # Why a source did not answer at the last look; those that did are left out.
+        self.lacks: dict[str, str] = {}
         self._sources = sources
         self._rules = rules
         self._shipped = shipped
@@ -67,7 +69,9 @@ class Inventory:
         try:
             self._known[source.name] = await source.running()
         except RuntimeFailure as failure:
+            self.lacks[source.name] = str(failure)
             return [(what, f"{failure}; what it last told of counts")]
+        self.lacks.pop(source.name, None)
         return [(what, each) for each in source.complaints]
 
     def use(self, rules: GuardRules) -> None:

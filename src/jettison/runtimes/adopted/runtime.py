@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jettison import events
@@ -326,6 +326,10 @@ class AdoptedRuntime:
     def pods(self) -> Sequence[AdoptedPod]:
         """Everything that was found, as it was found."""
         return self._inventory.pods
+
+    def engines(self) -> Mapping[str, str]:
+        """Container engines and runtimes, and why each does not answer; empty for one that does."""
+        return {each.name: self._inventory.lacks.get(each.name, "") for each in self._sources if each.is_engine}
 
     def machine(self) -> MachineCapacity:
         """The whole."""

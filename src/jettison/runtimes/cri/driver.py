@@ -131,6 +131,11 @@ class CriDriver(CriStore):
         """The process that answers; 0 while none does."""
         return self.client.pid
 
+    @property
+    def lack(self) -> str:
+        """Why it does not answer; empty while it does."""
+        return self._lost
+
     def open(self) -> None:
         """Begin to look after it."""
         loop = asyncio.get_running_loop()

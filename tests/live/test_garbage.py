@@ -23,6 +23,8 @@ from jettison.node.cluster_settings import GuardSettings
 from jettison.node.guard import Guard
 from jettison.node.settings import NodeSettings
 from jettison.runtimes.adopted.settings import AdoptedSettings
+from jettison.runtimes.cri.client import CriClient
+from jettison.runtimes.cri.messages import EXITED, OF_NODE, OWN_PROCESSES
 from tests.janitor import fresh_name
 from tests.live import engines
 from tests.live.conftest import without_guest
@@ -36,6 +38,7 @@ pytestmark = [
 ]
 
 MI = 2**20
+WRITES = "dd if=/dev/zero of=/written bs=1M count=6 2>/dev/null"
 
 
 @pytest.fixture(scope="module", params=["docker", "podman"])
@@ -78,7 +81,7 @@ def test_the_plan_is_what_goes(engine: Engine, tmp_path: Path) -> None:
     load(engine, tmp_path, "ended", "twice", "base")
     engine.order("tag", "docker.io/local/twice:1", "docker.io/local/zweimal:1")
     engine.run("live", ["/bin/sleep", "3600"])
-    engine.order("run", "--name", "over", "--net=host", "docker.io/local/ended:1", "/bin/sleep", "0")
+    engine.order("run", "--name", "over", "--net=host", "docker.io/local/ended:1", "/bin/sh", "-c", WRITES)
     if engine.kind == "docker":
         (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /x\n")
         os.environ["DOCKER_BUILDKIT"] = "1"
@@ -94,6 +97,8 @@ def test_the_plan_is_what_goes(engine: Engine, tmp_path: Path) -> None:
         "local/box:1": "in use",
         "local/base:1": "kept by name",
     }
+    (size,) = [each["sizeBytes"] for each in planned["items"] if each["name"] == "over"]
+    assert 6 * MI <= size < 7 * MI
     if engine.kind == "docker":
         assert {kind for kind, _ in going(planned)} == {"containers", "images", "build-cache"}
     (done,) = gc("--older-than", "0s", *where)["stores"]
@@ -157,3 +162,50 @@ def test_a_container_runtime_is_cleared_too(containerd: Containerd) -> None:
     (done,) = gc(*where)["stores"]
     assert "docker.io/local/spare:1" in {each["name"] for each in done["removed"]}
     assert done["errors"] == []
+
+
+def test_what_a_dead_container_has_written_is_in_the_plan(containerd: Containerd) -> None:
+    """Of a runtime that counts every 10 s."""
+    cgroup, labels = f"jettison-{fresh_name()}", {"io.kubernetes.pod.uid": "over", "io.kubernetes.pod.name": "over"}
+    pod = {
+        "metadata": {"name": "over", "uid": "over", "namespace": "n"},
+        "labels": labels,
+        "linux": {
+            "cgroup_parent": f"/{cgroup}",
+            "security_context": {"namespace_options": {"network": OF_NODE}},
+        },
+    }
+    config = {
+        "metadata": {"name": "c"},
+        "image": {"image": IMAGE},
+        "command": ["/bin/sh", "-c", WRITES],
+        "labels": {**labels, "io.kubernetes.container.name": "c"},
+        "linux": {"security_context": {"namespace_options": {"network": OF_NODE, "pid": OWN_PROCESSES}}},
+    }
+    where = ("--cri-endpoint", containerd.endpoint, "--only", "containers", "--older-than", "0s")
+
+    def size() -> int:
+        return next((each["sizeBytes"] or 0 for each in gc("--plan", *where)["items"] if each["name"] == "over/c"), 0)
+
+    async def ended() -> None:
+        client = CriClient(containerd.socket)
+        try:
+            sandbox = await client.run_sandbox(pod)
+            container = await client.create_container(sandbox, config, pod)
+            await client.start_container(container)
+            while (status := await client.status(container)) is None or status.state != EXITED:
+                await asyncio.sleep(0.02)
+            await client.stop_sandbox(sandbox)
+        finally:
+            client.close()
+
+    asyncio.run(ended())
+    deadline = time.monotonic() + 60
+    while not 6 * MI <= size() < 7 * MI:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    (done,) = gc(*where)["stores"]
+    assert {each["name"]: each["sizeBytes"] or 0 for each in done["removed"]}["over/c"] >= 6 * MI
+    assert done["errors"] == []
+    for path in Path("/sys/fs/cgroup").glob(f"*/{cgroup}"):
+        path.rmdir()

@@ -134,8 +134,9 @@ def _counted(items: Iterable[GarbageItem]) -> str:
         if number
     ]
     parts += ["the build cache"] * any(each.kind is GarbageKind.BUILD_CACHE for each in found)
-    size = sum(each.size or 0 for each in found)
-    return f"{', '.join(parts)}, {short(size, Resource.MEMORY)} at most"
+    size = short(sum(each.size or 0 for each in found), Resource.MEMORY)
+    unknown = sum(each.size is None for each in found)
+    return f"{', '.join(parts)}, {size} at most" + (f" and {unknown} of unknown size" if unknown else "")
 
 
 def _done_text(done: Mapping[str, Cleared]) -> str:

@@ -65,7 +65,8 @@ class GarbageRound:
         containers = ContainerCollection(minimum_age_ns=older_than_ns)
         self._failed = failed
         self._garbage = [
-            Garbage(each, ImageCollection(), containers, SystemClock(), kinds, keep, self._tell) for each in stores
+            Garbage(each, ImageCollection(), containers, SystemClock(), kinds, keep, self._tell, has_sizes=True)
+            for each in stores
         ]
         self.tell: Callable[[GarbageItem], None] = lambda _: None
 

@@ -312,6 +312,17 @@ class CriClient:
         pid = _pid(found["info"])
         return Status(status["state"], pid, status["exit_code"], status["reason"], status["message"])
 
+    async def writable_size(self, container: str) -> int | None:
+        """Bytes that it has written over its image; None where the runtime does not tell. ContainerStats would need a
+        process of the container.
+        """
+        found = await self._ask(RUNTIME, "ListContainerStats", {"filter": {"id": container}})
+        for each in found["stats"]:
+            layer, about = each["writable_layer"], each["attributes"]
+            if layer is not None and about is not None and about["id"] == container:
+                return _filesystem(layer).used_bytes
+        return None
+
     async def run_command(self, container: str, command: Sequence[str], seconds: int) -> Output | None:
         """To its end, which is by force after so many seconds; None then."""
         request = {"container_id": container, "cmd": command, "timeout": seconds}

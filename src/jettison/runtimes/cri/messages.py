@@ -54,6 +54,11 @@ ListContainersRequest: 1 filter ContainerFilter
 ListContainersResponse: 1 containers []Container
 ContainerStatusRequest: 1 container_id string, 2 verbose bool
 ContainerStatusResponse: 1 status ContainerStatus, 2 info map
+ListContainerStatsRequest: 1 filter ContainerStatsFilter
+ListContainerStatsResponse: 1 stats []ContainerStats
+ContainerStatsFilter: 1 id string
+ContainerStats: 1 attributes ContainerAttributes, 4 writable_layer FilesystemUsage
+ContainerAttributes: 1 id string
 ExecSyncRequest: 1 container_id string, 2 cmd []string, 3 timeout int
 ExecSyncResponse: 1 stdout bytes, 2 stderr bytes, 3 exit_code int
 ExecRequest: 1 container_id string, 2 cmd []string, 3 tty bool, 4 stdin bool, 5 stdout bool, 6 stderr bool

@@ -66,6 +66,9 @@ class GarbageStore(ImageStore, Protocol):
     async def leftovers(self) -> Leftovers:
         """What has ended."""
 
+    async def written(self, containers: Collection[str]) -> Mapping[str, int]:
+        """Bytes that each of these has written over its image; one of which that is not known is left out."""
+
     async def remove(self, container: DeadContainer) -> None:
         """Take it away with what it has written."""
 
@@ -81,7 +84,9 @@ class GarbageStore(ImageStore, Protocol):
 
 @frozen
 class GarbageItem:
-    """One thing: whether it goes, and why or why not. `size` is what its store says; layers may be shared."""
+    """One thing: whether it goes, and why or why not. `size` is what its store says, None where it says nothing; layers
+    of images may be shared.
+    """
 
     kind: GarbageKind
     name: str
@@ -110,8 +115,12 @@ class Garbage:
         kinds: Collection[GarbageKind],
         keep: Sequence[str] = (),
         tell: Callable[[GarbageItem], None] = lambda _: None,
+        *,
+        has_sizes: bool = False,
     ) -> None:
+        """With `has_sizes` the store measures what containers have written, which takes a while where that is much."""
         self.store = store
+        self._has_sizes = has_sizes
         self._policy = containers
         self._clock = clock
         self._kinds = kinds
@@ -128,7 +137,8 @@ class Garbage:
             left = await self.store.leftovers()
             plan = {each.id for each in self._dead(left)}
             going = frozenset(plan)
-            found += (_container(left, each, goes=each.id in plan) for each in left.containers)
+            sizes = await self._sizes(left.containers)
+            found += (_container(left, each, sizes, goes=each.id in plan) for each in left.containers)
             found += (_sandbox(each) for each in self._sandboxes(left, going))
         if GarbageKind.IMAGES in self._kinds:
             choices = await self._images.choices(going)
@@ -159,14 +169,18 @@ class Garbage:
 
     async def _clear_containers(self, errors: list[str]) -> None:
         left = await self.store.leftovers()
-        gone = set[str]()
-        for each in self._dead(left):
+        dead, gone = self._dead(left), set[str]()
+        sizes = await self._sizes(dead)
+        for each in dead:
             if await succeeded(self.store.remove(each), errors):
                 gone.add(each.id)
-                self._say(_container(left, each, goes=True))
+                self._say(_container(left, each, sizes, goes=True))
         for sandbox in self._sandboxes(left, gone):
             if await succeeded(self.store.remove_sandbox(sandbox), errors):
                 self._say(_sandbox(sandbox))
+
+    async def _sizes(self, containers: Sequence[DeadContainer]) -> Mapping[str, int]:
+        return await self.store.written([each.id for each in containers]) if self._has_sizes else {}
 
     async def _cache(self) -> BuildCache | None:
         cache = await self.store.build_cache() if GarbageKind.BUILD_CACHE in self._kinds else None
@@ -189,13 +203,14 @@ class Garbage:
         self._tell(item)
 
 
-def _container(left: Leftovers, each: DeadContainer, *, goes: bool) -> GarbageItem:
+def _container(left: Leftovers, each: DeadContainer, sizes: Mapping[str, int], *, goes: bool) -> GarbageItem:
     why = "has ended" if goes else "ended too recently, or is the last of a pod that lives"
-    return GarbageItem(GarbageKind.CONTAINERS, left.names.get(each.id, each.id), None, goes, why)
+    return GarbageItem(GarbageKind.CONTAINERS, left.names.get(each.id, each.id), sizes.get(each.id), goes, why)
 
 
 def _sandbox(each: Sandbox) -> GarbageItem:
-    return GarbageItem(GarbageKind.CONTAINERS, f"sandbox {each.id[:12]}", None, True, "its pod is gone")
+    """It writes nothing."""
+    return GarbageItem(GarbageKind.CONTAINERS, f"sandbox {each.id[:12]}", 0, True, "its pod is gone")
 
 
 def _cached(cache: BuildCache) -> GarbageItem:

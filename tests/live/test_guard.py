@@ -19,6 +19,7 @@ import pytest
 
 from jettison import events
 from jettison.agent.journal.reading import read_journal
+from jettison.clock import SystemClock
 from jettison.engine import Policy
 from jettison.events import Fact
 from jettison.node.cluster_settings import GuardSettings
@@ -30,6 +31,7 @@ from jettison.runtimes.adopted.rules_file import parse_rules, shipped_rules
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import discover
+from jettison.runtimes.machine.stats_reader import StatsReader
 from tests.janitor import fresh_name
 from tests.live import engines
 from tests.live.conftest import without_guest
@@ -131,6 +133,28 @@ def test_the_leak_is_stopped_by_its_engine_and_the_rest_lives(engine: Engine, tm
             await asyncio.sleep(1)  # in which a restart policy would have brought it back
             assert engine.states() == {"database": "Up", "web": "Up", "leak": "Exited"}
             assert told.evicted() == ["leak"]
+
+    asyncio.run(scenario())
+
+
+def test_a_guarded_container_is_measured_as_a_pod_of_our_own(engine: Engine, tmp_path: Path) -> None:
+    """Its network, where it has one of its own; and the engine is a system container, as a runtime is to a kubelet."""
+    engine.run("web", ["/bin/sleep", "3600"])
+    engine.order("run", "-d", "--name", "own", "--net=none", f"--cgroup-parent=/{engine.cgroup}", engines.IMAGE)
+
+    async def scenario() -> None:
+        async with guarding(tmp_path, engine.cgroup, engine.socket, enforces=False) as (guard, _):
+            await until(lambda: {each.pod.name for each in guard.statuses()} == {"web", "own"}, "both")
+            found = StatsReader(discover(), SystemClock()).read(guard.runtime.subject())
+            names = {status.pod.uid: status.pod.name for status in guard.statuses()}
+            networks = {names[uid]: each.network for uid, each in found.pods.items()}
+            assert networks["web"] is None
+            assert networks["own"] is not None
+            assert set(found.system) == {"kubelet", "runtime"}
+            memory = found.system["runtime"].counters.memory
+            assert memory is not None
+            assert memory.rss is not None
+            assert memory.rss > 2**20
 
     asyncio.run(scenario())
 

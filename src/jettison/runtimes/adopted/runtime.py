@@ -48,6 +48,7 @@ from jettison.runtimes.adopted.rules import GuardRules, Stop
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.adopted.stopping import Stopper, StoppingPod, grace_ns, living, load, save
 from jettison.runtimes.linux import proc
+from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import CgroupMounts, Hierarchy, discover
 from jettison.runtimes.linux.cgroups.usage import UsageReader
 from jettison.runtimes.linux.files.kernel_files import PROC
@@ -58,7 +59,7 @@ from jettison.runtimes.machine.level_watch import LevelWatch
 from jettison.runtimes.machine.node_disks import DiskPlaces, NodeDisks, StorageDirs
 from jettison.runtimes.machine.outlook import MemoryPair
 from jettison.runtimes.protocol import Alarm, ContainerStatus, EndingPod, PodStatus, Reclaimed
-from jettison.runtimes.stats import KUBELET, NodeSubject, PodSubject, StatsSubject
+from jettison.runtimes.stats import KUBELET, RUNTIME, NodeSubject, PodSubject, StatsSubject
 from jettison.runtimes.workloads import AdoptedWorkload, WorkloadSource
 
 LOOK_SECONDS = 2.0
@@ -320,8 +321,17 @@ class AdoptedRuntime:
 
     def subject(self) -> NodeSubject:
         """What there is to measure in detail. A pod of several containers has no cgroup of its own."""
-        pods = [_pod_subject(each) for each in self._inventory.pods if self._living(each)]
-        return NodeSubject(StatsSubject(self._settings.cgroup), {KUBELET: StatsSubject(None, (os.getpid(),))}, pods)
+        system = {KUBELET: StatsSubject(None, (os.getpid(),))}
+        engines = sorted({each.pid for each in self._sources if each.pid is not None})
+        if engines:
+            system[RUNTIME] = StatsSubject(None, tuple(engines))
+        pods = [_pod_subject(each, self._process_of(each)) for each in self._inventory.pods if self._living(each)]
+        return NodeSubject(StatsSubject(self._settings.cgroup), system, pods)
+
+    def _process_of(self, adopted: AdoptedPod) -> int:
+        """One that lives in it, whose network is the pod's."""
+        found = (cgroup_tree.processes(self._memory_tree.mount_point / each.cgroup) for each in adopted.workloads)
+        return next((pid for pids in found for pid in pids), 0)
 
     def pods(self) -> Sequence[AdoptedPod]:
         """Everything that was found, as it was found."""
@@ -474,10 +484,10 @@ def _started_ns(adopted: AdoptedPod) -> int | None:
     return min((each.started_ns for each in adopted.workloads if each.started_ns is not None), default=None)
 
 
-def _pod_subject(adopted: AdoptedPod) -> PodSubject:
+def _pod_subject(adopted: AdoptedPod, pid: int) -> PodSubject:
     containers = {
         container.name: StatsSubject(workload.cgroup, started_ns=workload.started_ns)
         for workload, container in zip(adopted.workloads, adopted.pod.containers, strict=True)
     }
     alone = next(iter(containers.values())) if len(containers) == 1 else StatsSubject(None)
-    return PodSubject(adopted.pod.uid, alone._replace(started_ns=_started_ns(adopted)), containers)
+    return PodSubject(adopted.pod.uid, alone._replace(started_ns=_started_ns(adopted)), containers, pid)

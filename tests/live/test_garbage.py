@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from jettison.engine import Policy
+from jettison.engine.node.signals import Reclaimable
 from jettison.errors import RuntimeFailure
 from jettison.events import Fact, ImageRemoved
 from jettison.node.cluster_settings import GuardSettings
@@ -25,6 +26,7 @@ from jettison.node.settings import NodeSettings
 from jettison.runtimes.adopted.settings import AdoptedSettings
 from jettison.runtimes.cri.client import CriClient
 from jettison.runtimes.cri.messages import EXITED, OF_NODE, OWN_PROCESSES
+from jettison.runtimes.protocol import Reclaimed
 from tests.janitor import fresh_name
 from tests.live import engines
 from tests.live.conftest import without_guest
@@ -148,6 +150,37 @@ def test_a_guard_removes_images_only_where_it_is_told_to(engine: Engine, tmp_pat
     asyncio.run(scenario())
     if not is_told:
         engine.order("rmi", "docker.io/local/unused:1")
+
+
+def test_a_guard_that_is_told_to_removes_images_of_a_container_runtime_too(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    """And no container of a pod: the program that has made it does that."""
+    containerd.load("docker.io/local/idle:1", ["/bin/sh"], MI)
+    config = {"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1ns"}
+    node = NodeSettings(fresh_name(), tmp_path / "state", policy=Policy.of({**config, "evictionHard": {}}))
+    adopted = AdoptedSettings(
+        node.node_name,
+        tmp_path,
+        node.node_state / "s.json",
+        collects_images=True,
+        collects_containers=True,
+        keep_images=(IMAGE,),
+        runtime=containerd.socket,
+    )
+
+    async def scenario() -> None:
+        async with Guard(GuardSettings(node, adopted)) as guard:
+            (collector,) = guard.runtime._collectors
+            deadline = time.monotonic() + 60
+            while "idle" in containerd.ctr("images", "ls", "-q"):
+                assert time.monotonic() < deadline
+                with suppress(RuntimeFailure):
+                    await collector.images.collect()
+            assert await collector.reclaim(Reclaimable.CONTAINERS) == Reclaimed()
+
+    asyncio.run(scenario())
+    assert {IMAGE, PAUSE} <= set(containerd.ctr("images", "ls", "-q").split())
 
 
 def test_a_container_runtime_is_cleared_too(containerd: Containerd) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Protocol
 
 from jettison.errors import RuntimeFailure
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy, cgroup_of
+from jettison.runtimes.machine.garbage import GarbageStore
 from jettison.runtimes.machine.node_disks import StorageDirs
 from jettison.values import frozen
 
@@ -119,6 +121,12 @@ def container_cgroup(container: str, pid: int, memory: Hierarchy) -> str | None:
     return None
 
 
+class PlacedStore(GarbageStore, Protocol):
+    """One that knows, once it has told of its images, where they are."""
+
+    top: Path | None
+
+
 class WorkloadSource(Protocol):
     """Lists workloads of one kind, and ends them in the way of their kind."""
 
@@ -126,6 +134,8 @@ class WorkloadSource(Protocol):
     is_engine: bool
     # Of the last look, which is good for the rest.
     complaints: Sequence[str]
+    # Where it keeps images; None where it has none.
+    store: PlacedStore | None
 
     @property
     def name(self) -> str:

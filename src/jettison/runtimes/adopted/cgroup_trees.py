@@ -19,7 +19,7 @@ from jettison.runtimes.linux.cgroups import tree as cgroup_tree
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload, PlacedStore
 
 MOST_CGROUPS = 4096
 """That are looked at for one pattern; a machine has some hundred."""
@@ -33,6 +33,7 @@ class CgroupTree:
     is_engine = False
     pid: int | None = None
     complaints: Sequence[str] = ()
+    store: PlacedStore | None = None
 
     def __init__(self, pattern: str, memory: Hierarchy) -> None:
         self.pattern = pattern

@@ -12,10 +12,11 @@ import msgspec
 from jettison.errors import ObservationError, PodGone, StillRunning, UnreachableError
 from jettison.manifests.times import time_or_none
 from jettison.runtimes.adopted.engine_socket import DEADLINE, EngineSocket, said
+from jettison.runtimes.adopted.engine_store import EngineStore
 from jettison.runtimes.containers import is_box_id
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.machine.node_disks import StorageDirs, told_path
-from jettison.runtimes.workloads import AdoptedWorkload, SourceLook, container_cgroup
+from jettison.runtimes.workloads import AdoptedWorkload, PlacedStore, SourceLook, container_cgroup
 
 
 class _Listed(msgspec.Struct, rename="pascal"):
@@ -64,6 +65,7 @@ class ContainerEngine:
 
     def __init__(self, path: Path, memory: Hierarchy, owners: frozenset[int], deadline: float = DEADLINE) -> None:
         self.socket = EngineSocket(path, owners, deadline)
+        self.store: PlacedStore | None = EngineStore(path, owners)
         self._memory = memory
         self._kind = ""
         self._known: dict[str, AdoptedWorkload] = {}

@@ -29,6 +29,7 @@ from jettison.runtimes.machine.garbage import BuildCache, Garbage, GarbageKind, 
 from jettison.runtimes.machine.image_collector import ImageCollector
 from jettison.runtimes.machine.node_disks import StorageDirs, read_stats
 from jettison.runtimes.protocol import Reclaimed
+from jettison.runtimes.workloads import PlacedStore
 
 # Seconds beyond those of a question: to delete layers of some gigabytes takes a busy disk a while.
 _WORK = 60.0
@@ -212,15 +213,17 @@ def _shown(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class EngineCollector:
-    """Images and ended containers of one engine, for a guard: removes nothing that its settings do not name.
+    """Images of one engine or runtime, and what has ended in an engine, for a guard: nothing goes that its settings do
+    not name.
 
     The kubelet's rules, over what an engine keeps: images as `machine/image_collector` has them; a container goes for a
     starved disk a day after it ended, because its layer may hold what its user still wants.
     """
 
-    def __init__(self, store: EngineStore, settings: AdoptedSettings, policy: Policy, clock: Clock, emit: Emit) -> None:
+    def __init__(self, store: PlacedStore, settings: AdoptedSettings, policy: Policy, clock: Clock, emit: Emit) -> None:
         self._settings = settings
         self._store = store
+        self._has_pods = not isinstance(store, EngineStore)
         self._clock = clock
         self.images = ImageCollector(store, policy.images, clock, emit, self._space, settings.keep_images)
         containers = ContainerCollection(minimum_age_ns=_DAY_NS)
@@ -230,7 +233,8 @@ class EngineCollector:
         """For a starved disk. Failures are in the answer."""
         if what is Reclaimable.IMAGES and self._settings.collects_images:
             return await self.images.reclaim()
-        if what is Reclaimable.CONTAINERS and self._settings.collects_containers:
+        # Those of pods are removed by the program that has made the pods.
+        if what is Reclaimable.CONTAINERS and self._settings.collects_containers and not self._has_pods:
             try:
                 done = await self._containers.clear()
             except RuntimeFailure as failure:

@@ -41,7 +41,7 @@ from jettison.manifests.pod_writer import pod_document
 from jettison.runtimes.adopted.back_off import StopBackOff
 from jettison.runtimes.adopted.cgroup_trees import CgroupTree
 from jettison.runtimes.adopted.container_engine import ContainerEngine
-from jettison.runtimes.adopted.engine_store import EngineCollector, EngineStore
+from jettison.runtimes.adopted.engine_store import EngineCollector
 from jettison.runtimes.adopted.inventory import Inventory
 from jettison.runtimes.adopted.pods import AdoptedPod
 from jettison.runtimes.adopted.rules import GuardRules, Stop
@@ -120,7 +120,9 @@ class AdoptedRuntime:
         self._filesystems = NodeDisks(settings.node_dir, clock)
         self._levels = LevelWatch(self._thresholds(), self._node, self._wakeups, clock)
         self._collectors = [
-            EngineCollector(EngineStore(path, owners), settings, policy, clock, emit) for path in settings.sockets
+            EngineCollector(each.store, settings, policy, clock, emit)
+            for each in self._sources
+            if each.store is not None
         ]
         self._background = BackgroundTasks(emit, "the guarded workloads")
         self.lacks: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.linux.cgroups.usage import memory_limit
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import AdoptedWorkload, SourceLook, container_cgroup
+from jettison.runtimes.workloads import AdoptedWorkload, PlacedStore, SourceLook, container_cgroup
 
 PODS, DOCKER = "k8s.io", frozenset({"moby", "plugins.moby"})
 """Namespaces: that of pods, which CRI shows, and those of Docker, which are guarded by Docker's own socket."""
@@ -31,6 +31,8 @@ class ContainerdWorkloads:
     """Of one containerd. With `has_pods` its pods are shown by CRI, and left out here."""
 
     is_engine = True
+    # Its images are those of CRI's namespace, or of programs that look after them.
+    store: PlacedStore | None = None
 
     def __init__(self, path: Path, memory: Hierarchy, *, has_pods: bool) -> None:
         self._client = ContainerdClient(path)

@@ -19,6 +19,7 @@ from jettison.engine.pods.pod import SYSTEM_NODE_CRITICAL
 from jettison.errors import ContainerRuntimeError, ObservationError, StillRunning, UnreachableError
 from jettison.manifests.files.documents import SYSTEM_CLASSES
 from jettison.manifests.pods import CONFIG_SOURCE
+from jettison.runtimes.containers import HeldImage
 from jettison.runtimes.cri.client import CriClient, Listed
 from jettison.runtimes.cri.messages import RUNNING
 from jettison.runtimes.cri.store import CONTAINER, CriStore
@@ -28,7 +29,7 @@ from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.filesystems import upper_dir
 from jettison.runtimes.linux.files.kernel_files import PROC
 from jettison.runtimes.machine.node_disks import StorageDirs
-from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload, SourceLook, container_cgroup
+from jettison.runtimes.workloads import OUR_LABEL, AdoptedWorkload, PlacedStore, SourceLook, container_cgroup
 
 KIND = "cri"
 # From 2, for a pod that asks for nearly everything, to 999, for one that asks for a little.
@@ -38,6 +39,24 @@ _OTHER_CLASSES = re.compile(r"kubepods[-/](burstable|besteffort)\b")
 _NODE_CRITICAL = SYSTEM_CLASSES[SYSTEM_NODE_CRITICAL]
 
 
+class _PlacedStore(CriStore):
+    """One that remembers where its images are."""
+
+    top: Path | None = None
+
+    async def storage(self) -> StorageDirs | None:
+        """As the runtime names them."""
+        found = await super().storage()
+        self.top = None if found is None else Path(found.images)
+        return found
+
+    async def held_images(self) -> list[HeldImage]:
+        """The same as of every runtime."""
+        if self.top is None:
+            await self.storage()
+        return await super().held_images()
+
+
 class CriWorkloads:
     """Of one runtime. `memory_total` is the machine's."""
 
@@ -45,7 +64,7 @@ class CriWorkloads:
 
     def __init__(self, path: Path, memory: Hierarchy, memory_total: int) -> None:
         self._client = CriClient(path)
-        self._store = CriStore(self._client, str(path))
+        self.store: PlacedStore | None = _PlacedStore(self._client, str(path))
         self._memory = memory
         self._total = memory_total
         self._known: dict[str, AdoptedWorkload] = {}
@@ -70,7 +89,7 @@ class CriWorkloads:
 
     async def storage(self) -> StorageDirs | None:
         """Where it keeps images and writable layers."""
-        return await self._store.storage()
+        return None if self.store is None else await self.store.storage()
 
     async def running(self) -> Sequence[AdoptedWorkload]:
         """All that run; a container is asked about when it is new."""

@@ -116,6 +116,7 @@ def every_kind(shared: Path, registry: Registry) -> list[dict[str, Any]]:
     return [
         whole,
         boxed("secure", secure, container=SECURE),
+        boxed("grouped", f"id -u; id -g; {WAIT}", container={"securityContext": {"runAsGroup": 2000}}),
         own_command,
         boxed("fails", "exit 3", restartPolicy="Never"),
         boxed("again", "echo run; exit 4"),
@@ -150,7 +151,10 @@ def node(containerd: Containerd, registry: Registry, tmp_path_factory: pytest.Te
     found.start()
     try:
         found.wait(lambda: {"fails", "greedy"} <= found.verdicts().keys(), "two pods to end")
-        found.wait(lambda: all(found.pids(name) for name in ("whole", "secure", "own", "process")), "the others to run")
+        found.wait(
+            lambda: all(found.pids(name) for name in ("whole", "secure", "grouped", "own", "process")),
+            "the others to run",
+        )
         yield found
     finally:
         found.stop()
@@ -174,6 +178,11 @@ def test_a_container_has_no_more_rights_than_its_pod_says(node: LiveNode) -> Non
         "NoNewPrivs:": 1,
         "Seccomp:": 2,
     }
+
+
+def test_a_group_alone_is_the_group_of_the_images_user(node: LiveNode) -> None:
+    node.wait(lambda: len(jettison(node, "logs", "grouped").split()) == 2, "its word")
+    assert jettison(node, "logs", "grouped").split() == ["0", "2000"]
 
 
 def test_an_image_brings_its_own_command_and_lines_their_own_times(node: LiveNode) -> None:

@@ -123,6 +123,8 @@ class BoxSecurity:
     # Of the runtime's default profile; without it nothing is filtered, as in Kubernetes.
     has_seccomp: bool = False
     must_not_be_root: bool = False
+    # The image's, where a group needs one: a runtime takes no group without a user.
+    user_name: str = ""
 
 
 @frozen

@@ -476,6 +476,7 @@ def _security(order: SandboxOrder, box: BoxOrder, has_own_network: bool) -> Mess
         "privileged": is_open,
         "namespace_options": _box_namespaces(order, box, has_own_network=has_own_network),
         "run_as_user": None if wanted.user is None else {"value": wanted.user},
+        "run_as_username": wanted.user_name,
         "run_as_group": None if wanted.group is None else {"value": wanted.group},
         "readonly_rootfs": wanted.has_read_only_root,
         "supplemental_groups": wanted.groups,

@@ -81,8 +81,9 @@ LinuxContainerConfig: 1 resources LinuxContainerResources, 2 security_context Li
 LinuxContainerResources: 1 cpu_period int, 2 cpu_quota int, 3 cpu_shares int, 4 memory_limit_in_bytes int,
     5 oom_score_adj int, 9 unified map
 LinuxContainerSecurityContext: 1 capabilities Capability, 2 privileged bool, 3 namespace_options NamespaceOption,
-    5 run_as_user Int64Value, 7 readonly_rootfs bool, 8 supplemental_groups []int, 11 no_new_privs bool,
-    12 run_as_group Int64Value, 13 masked_paths []string, 14 readonly_paths []string, 15 seccomp SecurityProfile
+    5 run_as_user Int64Value, 6 run_as_username string, 7 readonly_rootfs bool, 8 supplemental_groups []int,
+    11 no_new_privs bool, 12 run_as_group Int64Value, 13 masked_paths []string, 14 readonly_paths []string,
+    15 seccomp SecurityProfile
 Capability: 1 add_capabilities []string, 2 drop_capabilities []string
 
 ListImagesRequest:

@@ -103,7 +103,6 @@ VOLUMES = [{"name": "v", "emptyDir": {}}]
         (ANY, {"image": "b" * 5000}, "is not the name of an image"),
         (ANY, IMAGE | {"imagePullPolicy": "Sometimes"}, "imagePullPolicy is `Sometimes`"),
         (ANY, IMAGE | {"securityContext": {"privileged": True}}, "--allow-privileged"),
-        (ANY, IMAGE | {"securityContext": {"runAsGroup": 1}}, "together with runAsUser"),
         (ANY, IMAGE | {"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "breaks non-root policy"),
         (ANY, IMAGE | {"volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "../b"}]}, "subPath"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from jettison.runtimes.containers import (
     BoxLimits,
     BoxMount,
     BoxOrder,
+    BoxSecurity,
     ContainerRuntime,
     FoundImage,
     SandboxOrder,
@@ -289,7 +291,7 @@ class BoxLauncher:
             variables,
             spec.working_dir,
             tuple(mounts),
-            security,
+            with_image_user(security, image),
             self._limits(),
             *spec.streams,
             target,
@@ -318,6 +320,15 @@ class BoxLauncher:
             score or 0,
             bool(limits.is_killed_as_one),
         )
+
+
+def with_image_user(security: BoxSecurity, image: FoundImage) -> BoxSecurity:
+    """A group without a user is that of the image's user, as for a kubelet; where the image names none, of root."""
+    if security.group is None or security.user is not None:
+        return security
+    if image.user is None and image.user_name:
+        return replace(security, user_name=image.user_name)
+    return replace(security, user=image.user or 0)
 
 
 def _mount(mount: MountSpec, volume: Volume, part: Path) -> BoxMount:

@@ -63,8 +63,6 @@ def box_security(
     added = capabilities.checked_names((asked and asked.add) or (), "securityContext.capabilities.add")
     dropped = capabilities.checked_names((asked and asked.drop) or (), "securityContext.capabilities.drop")
     user, group, non_root = _identity(pod, own)
-    if group is not None and user is None:
-        raise ManifestError("securityContext.runAsGroup: a container runtime takes it together with runAsUser only")
     profile = own.seccomp_profile or pod.seccomp_profile
     return BoxSecurity(
         user,

@@ -133,6 +133,15 @@ def test_what_the_machine_needs_is_protected(name: str) -> None:
     assert shipped_rules().terms(service(name)).is_protected is True
 
 
+@pytest.mark.parametrize(
+    "cgroup", ["jettison/n1/kubepods/podu/abc", "jettison.slice/jettison-n1.slice/jettison-n1-kubepods.slice/x.scope"]
+)
+def test_pods_of_our_own_nodes_are_left_to_their_agent(cgroup: str) -> None:
+    """With either cgroup driver."""
+    workload = AdoptedWorkload("cri", "abc", "c", cgroup)
+    assert shipped_rules().terms(workload).is_protected is True
+
+
 def test_what_the_machine_does_not_need_is_not_protected() -> None:
     """The list is short on purpose."""
     assert shipped_rules().terms(service("postgresql.service")) == Terms()

@@ -38,6 +38,7 @@ rules:
 - {match: {cgroup: "*nomad.service"}, protect: true}
 - {match: {cgroup: "*jettison*.service"}, protect: true}
 - {match: {cgroup: "jettison/*"}, protect: true}
+- {match: {cgroup: "jettison.slice/*"}, protect: true}
 """
 """As `jettison guard --show-rules` prints it. Besides, whatever holds process 1, a container engine or this program is
 protected, whatever it is called."""

@@ -24,6 +24,9 @@ from jettison.runtimes.workloads import AdoptedWorkload, PlacedStore
 MOST_CGROUPS = 4096
 """That are looked at for one pattern; a machine has some hundred."""
 
+UNIT_SECONDS = 10.0
+"""In which systemd takes an order; it carries it out later."""
+
 _WILD = frozenset("*?[")
 
 
@@ -115,13 +118,21 @@ def signal_all(memory: Hierarchy, workload: AdoptedWorkload) -> None:
 
 async def stop_unit(workload: AdoptedWorkload) -> None:
     """Ask systemd to stop the unit whose cgroup it is; does not wait until that is done. Raises StartError."""
-    unit = PurePosixPath(workload.cgroup).name
+    unit, none = PurePosixPath(workload.cgroup).name, asyncio.subprocess.DEVNULL
     try:
         process = await asyncio.create_subprocess_exec(
-            "systemctl", "stop", "--no-block", "--", unit, stderr=asyncio.subprocess.PIPE
+            "systemctl", "stop", "--no-block", "--", unit, stdin=none, stdout=none, stderr=asyncio.subprocess.PIPE
         )
     except OSError as error:
         raise StartError(f"cannot run systemctl: {kernel_files.reason(error)}") from error
-    _, said = await process.communicate()
+    try:
+        async with asyncio.timeout(UNIT_SECONDS):
+            _, said = await process.communicate()
+    except TimeoutError:
+        raise StartError(f"systemctl stop {unit}: no answer within {UNIT_SECONDS:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         raise StartError(f"systemctl stop {unit}: {said.decode(errors='replace').strip()[:200]}")

@@ -86,7 +86,13 @@ class Told:
 
 @asynccontextmanager
 async def guarding(
-    path: Path, cgroup: str, *sockets: Path, rules: GuardRules | None = None, enforces: bool = True, name: str = ""
+    path: Path,
+    cgroup: str,
+    *sockets: Path,
+    rules: GuardRules | None = None,
+    enforces: bool = True,
+    name: str = "",
+    most: int = 10,
 ) -> AsyncIterator[tuple[Guard, Told]]:
     """A node of 200 MiB, which is that cgroup."""
     told = Told()
@@ -106,6 +112,7 @@ async def guarding(
         shipped_rules(),
         cgroup,
         MEMORY,
+        most,
     )
     async with Guard(GuardSettings(node, adopted), told) as guard:
         yield guard, told
@@ -337,6 +344,30 @@ def test_one_that_comes_back_is_left_alone_for_a_while_and_nothing_goes_in_its_p
         asyncio.run(scenario())
         innocent.kill()
         innocent.wait()
+
+
+def test_the_breaker_leaves_the_rest_alone_and_says_so(tmp_path: Path) -> None:
+    """Two of three would have to go; one stop a minute is allowed."""
+    hold = "held = bytearray(b'x') * (80 << 20); time.sleep(3600)"
+    with cgroup_of("a", "b", "c") as cgroup:
+        processes = [run_in(cgroup, name, hold) for name in "abc"]
+        found = parse_rules(f"cgroups: ['{cgroup}/*']", "r")
+
+        async def scenario() -> None:
+            async with guarding(tmp_path, cgroup, rules=found, most=1) as (_, told):
+
+                def refusals() -> list[str]:
+                    return [fact.why for fact in told.facts if isinstance(fact, events.ActionFailed)]
+
+                await until(lambda: any("stopped within a minute" in why for why in refusals()), "the alert")
+                await asyncio.sleep(1)
+                assert len(told.evicted()) == 1
+
+        asyncio.run(scenario())
+        assert sum(each.poll() is None for each in processes) == 2
+        for each in processes:
+            each.kill()
+            each.wait()
 
 
 def test_an_agent_that_comes_back_goes_on_with_what_was_begun(tmp_path: Path) -> None:

@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+import pytest
+
 from jettison.engine.config.policy import ImageCollection
+from jettison.engine.node.signals import Reclaimable
 from jettison.engine.node.snapshot import FsStats
 from jettison.errors import ContainerRuntimeError
-from jettison.events import Fact, ImageRemoved
+from jettison.events import ActionFailed, CollectionFailed, Fact, ImageRemoved
 from jettison.runtimes.containers import HeldImage
+from jettison.runtimes.machine import image_collector
 from jettison.runtimes.machine.image_collector import ImageCollector, Settling
 from tests.agent.scripted_runtime import HandClock
 
@@ -104,3 +108,25 @@ def test_an_image_that_cannot_be_removed_is_an_error_and_the_others_go() -> None
     assert (done.images, done.measured) == (1, 30)
     assert done.result.error is not None
     assert "a is busy" in done.result.error
+
+
+def test_the_second_failure_in_a_row_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a runtime that restarts only the log tells; one that goes on failing is `ImageGCFailed`."""
+    shelf, facts = Shelf({}), list[Fact]()
+
+    async def silent() -> list[HeldImage]:
+        raise ContainerRuntimeError("no answer", 4)
+
+    monkeypatch.setattr(shelf, "held_images", silent)
+    monkeypatch.setattr(image_collector, "IMAGES_SECONDS", 0.001)
+
+    async def keep() -> None:
+        task = asyncio.create_task(collector(shelf, HandClock(), facts).keep_for_ever())
+        while len(facts) < 3:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(keep())
+    failed = CollectionFailed(Reclaimable.IMAGES, "no answer")
+    assert facts[:3] == [ActionFailed("collect images", "no answer"), failed, failed]

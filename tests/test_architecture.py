@@ -134,6 +134,44 @@ def test_two_classes_of_one_name_do_not_meet() -> None:
     assert not found, found
 
 
+# Kubernetes answered questions about these, and nothing but `tests/oracle` asks for the answers.
+ORACLE_NAMES = {"check_image_policy"}
+# Tests read scenarios from texts; commands read files.
+TEST_NAMES = {"parse_scenario"}
+# Commands of a group: click finds them by their decorators. Elements of a row whose others are used.
+DECORATED_NAMES = {"load_command", "WRITABLE"}
+
+
+def _named(path: Path) -> Iterator[str]:
+    """What a module refers to: names, attributes, imports, and words of short texts, for imports at run time."""
+    for node in _nodes(path):
+        match node:
+            case ast.Name(name, ast.Load()) | ast.Attribute(_, name) | ast.alias(name):
+                yield name
+            case ast.Constant(str() as text) if len(text) < 200:
+                yield from re.findall(r"\w+", text)
+
+
+def _defined(path: Path) -> Iterator[str]:
+    for node in _parsed(path).body:
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.Assign(targets):
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.AnnAssign(ast.Name(name)):
+                yield name
+
+
+def test_nothing_is_left_that_no_module_refers_to() -> None:
+    """A function, class or constant that only its tests use is read and kept for nothing."""
+    named = {name for path in MODULES for name in _named(path)}
+    known = ORACLE_NAMES | TEST_NAMES | DECORATED_NAMES
+    left = {name: _name(path) for path in MODULES for name in _defined(path) if name not in named}
+    assert not {name: where for name, where in left.items() if name not in known and not name.startswith("__")}
+    assert known <= left.keys()
+
+
 def test_every_package_has_a_charter() -> None:
     """What lives here, in words, before anything else."""
     charters = {_name(path): ast.get_docstring(_parsed(path / "__init__.py")) for path in PACKAGES}

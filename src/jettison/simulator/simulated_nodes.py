@@ -6,25 +6,19 @@ it looks every ten seconds, and after an eviction as soon as the pod is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from jettison.agent.agent import TICK_SECONDS, Agent, AgentStep
-from jettison.clock import Stamp
 from jettison.engine.config.policy import Policy
-from jettison.engine.node.decide import Outcome
 from jettison.engine.node.pressure import History
 from jettison.engine.node.signals import Condition
 from jettison.engine.node.snapshot import Snapshot
 from jettison.events import Fact
-from jettison.runtimes.protocol import Alarm
 from jettison.runtimes.simulated.agenda import Agenda, Entry
 from jettison.runtimes.simulated.runtime import SimulatedRuntime
 
 _SECOND_NS = 10**9
 _TICK_NS = round(TICK_SECONDS * _SECOND_NS)
-
-Told = Callable[[History, Snapshot, Outcome, Alarm | None, Stamp, bool, Sequence[str]], None]
-"""Of each step that had something to say: as a `Recorder` is told."""
 
 
 class StepListener:

@@ -12,7 +12,6 @@ from jettison.engine.node.dead_containers import (
     plan_containers,
     plan_log_directories,
     plan_sandboxes,
-    surplus,
 )
 from tests.builders import SECOND_NS
 
@@ -131,19 +130,3 @@ def test_log_directories_go_with_their_pod() -> None:
     states = {"p1": RUNNING, "p2": EVICTED, "p3": TERMINATED}
     assert plan_log_directories(names, states) == ["ns_db_p2", "stray"]
     assert plan_log_directories(names, states, are_sources_ready=False) == []
-
-
-@pytest.mark.parametrize(
-    ("per_container", "is_pod_over", "removed"),
-    [
-        (1, False, ALL_THREE[:2]),
-        (0, False, ALL_THREE[:2]),
-        (-1, False, ALL_THREE[:2]),
-        (2, False, ALL_THREE[:1]),
-        (2, True, ALL_THREE),
-    ],
-)
-def test_what_goes_as_soon_as_a_container_exits(per_container: int, is_pod_over: bool, removed: list[str]) -> None:
-    """At least one is kept for its logs, unless the pod is over."""
-    found = surplus(THREE, ContainerCollection(0, per_container), is_pod_over=is_pod_over)
-    assert [each.id for each in found] == removed

@@ -13,15 +13,12 @@ from jettison.errors import ObservationError, WriteError
 from jettison.runtimes.linux.processes import (
     Capabilities,
     Capability,
-    GroupUsage,
     Process,
-    family,
     lowest_oom_score_adj,
     read_capabilities,
     read_process,
     read_processes,
     set_oom_score_adj,
-    total,
 )
 
 Spawn = Callable[[str], "Popen[bytes]"]
@@ -101,41 +98,6 @@ def test_a_zombie_is_known_as_one_and_a_reaped_process_is_gone(spawn: Spawn) -> 
     assert dead is not None
     assert dead.is_zombie
     assert read_process(child.pid) is None
-
-
-def test_a_family_is_group_session_and_descendants() -> None:
-    leader = process(10, 1, 10, 10)
-    child = process(11, 10, 10, 10)
-    own_session = process(12, 11, 12, 12)  # left group and session, but its parent lives
-    orphan = process(13, 1, 10, 10)  # parent gone, group kept
-    orphans_child = process(14, 13, 14, 14)
-    stranger = process(20, 1, 20, 20)
-
-    found = family(10, [stranger, orphans_child, orphan, own_session, child, leader])
-
-    assert set(found) == {leader, child, own_session, orphan, orphans_child}
-    assert total(found) == GroupUsage(processes=5, threads=10, resident=500)
-    assert family(99, [leader, stranger]) == ()
-
-
-def test_a_cycle_of_parents_ends() -> None:
-    """Processes are read one after the other, so numbers may have been reused in between."""
-    assert len(family(1, [process(1, 2), process(2, 1)])) == 2
-
-
-def test_a_real_family_survives_the_death_of_its_middle(spawn: Spawn) -> None:
-    leader = spawn(
-        "import os, time\nos.setsid()\n"
-        "if os.fork() == 0:\n    if os.fork(): os._exit(0)\n    print(os.getpid(), flush=True)\n    time.sleep(20)\n"
-        "os.wait()\ninput()"
-    )
-    grandchild = int(read_line(leader))
-
-    members = family(leader.pid, read_processes())
-
-    assert {leader.pid, grandchild} <= {member.pid for member in members}
-    assert os.getpid() not in {member.pid for member in members}
-    os.kill(grandchild, 9)
 
 
 def test_a_score_is_raised_and_what_is_refused_stays(spawn: Spawn) -> None:

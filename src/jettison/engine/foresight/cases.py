@@ -166,7 +166,6 @@ def relieved(node: NodeStats, relief: Mapping[Signal, int]) -> NodeStats:
     return node._replace(**changed) if changed else node
 
 
-_MEMORIES = {"memory": Signal.MEMORY_AVAILABLE, "pods_memory": Signal.ALLOCATABLE_MEMORY_AVAILABLE}
 _FILESYSTEMS = {
     "fs": (Signal.NODEFS_AVAILABLE, Signal.NODEFS_INODES_FREE),
     "image_fs": (Signal.IMAGEFS_AVAILABLE, Signal.IMAGEFS_INODES_FREE),

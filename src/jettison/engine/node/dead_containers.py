@@ -102,14 +102,6 @@ def plan_log_directories(
     return sorted(name for name in names if pods.get(name.rpartition("_")[2], UNKNOWN_POD).is_content_removable)
 
 
-def surplus(
-    containers: Sequence[DeadContainer], policy: ContainerCollection, *, is_pod_over: bool
-) -> list[DeadContainer]:
-    """What goes at once when a container exits: all but the newest of its name, or all of a pod that is over."""
-    kept = 0 if is_pod_over else max(policy.per_container, 1)
-    return _oldest_first(containers)[: max(0, len(containers) - kept)]
-
-
 def _is_removable(pod: PodState, *, is_starved: bool) -> bool:
     return pod.is_content_removable or (is_starved and pod.is_runtime_removable)
 

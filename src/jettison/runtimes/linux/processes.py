@@ -12,7 +12,6 @@ import enum
 import os
 import signal
 import warnings
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -45,15 +44,6 @@ class Process:
     def is_zombie(self) -> bool:
         """Dead, and only waiting for its parent to ask: it uses nothing but its number."""
         return self.state in "ZXx"
-
-
-@frozen
-class GroupUsage:
-    """`resident` counts a page that two processes share twice, so it is an upper bound."""
-
-    processes: int
-    threads: int
-    resident: int
 
 
 def read_process(pid: int, proc: Path = PROC) -> Process | None:
@@ -104,32 +94,6 @@ def _listed(proc: Path) -> set[int]:
             return {int(entry.name) for entry in entries if entry.name.isascii() and entry.name.isdigit()}
     except OSError as error:
         raise kernel_files.unreadable(proc, error) from error
-
-
-def family(leader: int, processes: Iterable[Process]) -> tuple[Process, ...]:
-    """The leader's process group, its session, and every descendant of any of them."""
-    known = tuple(processes)
-    children: dict[int, list[Process]] = {}
-    for process in known:
-        children.setdefault(process.parent, []).append(process)
-    found: dict[int, Process] = {}
-    pending = [process for process in known if leader in (process.pid, process.group, process.session)]
-    while pending:
-        process = pending.pop()
-        if process.pid not in found:
-            found[process.pid] = process
-            pending.extend(children.get(process.pid, ()))
-    return tuple(found.values())
-
-
-def total(processes: Iterable[Process]) -> GroupUsage:
-    """What they use together; a zombie still has a process id and thus counts as a process."""
-    members = tuple(processes)
-    return GroupUsage(
-        processes=len(members),
-        threads=sum(process.threads for process in members),
-        resident=sum(process.resident for process in members),
-    )
 
 
 def set_oom_score_adj(pid: int, wanted: int, proc: Path = PROC) -> int | None:

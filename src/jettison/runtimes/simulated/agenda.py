@@ -58,14 +58,6 @@ class Agenda:
             heapq.heapify(self._due)
             self._cancelled = 0
 
-    @property
-    def next_ns(self) -> int | None:
-        """When the next thing happens; None where there is nothing left to happen."""
-        while self._due and self._due[0][2] is None:
-            heapq.heappop(self._due)
-            self._cancelled -= 1
-        return self._due[0][0] if self._due else None
-
     def run_until(self, end_ns: int) -> None:
         """Let everything happen that is due before or at this moment, and stop there."""
         due, pop = self._due, heapq.heappop

@@ -148,9 +148,6 @@ class Scaled:
         return Stretch(nanos * self.millionths // 10**6, rate * self.millionths // 10**6, length_ns)
 
 
-NOTHING = Constant(0)
-
-
 def _rate(amount: int, over_ns: int) -> int:
     """A whole number a second; what that loses is made good where the line bends."""
     return amount * SECOND_NS // over_ns

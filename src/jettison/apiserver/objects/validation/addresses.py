@@ -10,7 +10,6 @@ from typing import Any, Final
 from jettison.apiserver.objects.validation.mistakes import Mistake, internal, invalid
 from jettison.engine.numbers.strconv import quote
 
-Json = dict[str, Any]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _RULE: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"

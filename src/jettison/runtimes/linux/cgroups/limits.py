@@ -80,7 +80,6 @@ class CgroupV2:
     INACTIVE_FILE: Final = b"inactive_file"
     MEMORY_EVENTS: Final = "memory.events"
     SUBTREE_CONTROL: Final = "cgroup.subtree_control"
-    EVENTS: Final = "cgroup.events"
     KILL: Final = "cgroup.kill"
     FREEZE: Final = "cgroup.freeze"
     CPU_STAT: Final = "cpu.stat"

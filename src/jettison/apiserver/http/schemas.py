@@ -29,6 +29,10 @@ _SCALARS: Final[Mapping[str, Json]] = {
 # Shown by a name, which says more than the texts and numbers that they are.
 _NAMED: Final = {"intOrString": "IntOrString", "quantity": "Quantity"}
 _ITSELF: Final = "."
+_EVERY_KIND: Final[Mapping[str, Json]] = {
+    "apiVersion": {"description": "The group and version of its kind, such as apps/v1.", "type": "string"},
+    "kind": {"description": "The kind of object that it is.", "type": "string"},
+}
 
 
 def components(rows: list[Resource]) -> Json:
@@ -63,8 +67,7 @@ def _schema(name: str, prefix: str, row: Resource | None) -> Json:
     if required := sorted(each.name for each in fields.values() if _is_required(each)):
         schema["required"] = required
     if row is not None:
-        kind = {"type": "string"}
-        schema["properties"] = {"apiVersion": kind, "kind": kind, **properties}
+        schema["properties"] = {**_EVERY_KIND, **properties}
         schema["x-kubernetes-group-version-kind"] = [{"group": row.group, "version": row.version, "kind": row.kind}]
     return schema
 

@@ -242,6 +242,22 @@ def test_broad_handlers_stand_where_the_architecture_says() -> None:
     assert broad == listed
 
 
+# It takes the time as an argument, and reads it for library users that have files without any.
+READS_TIME = {"clock.py", "manifests/node_files.py"}
+_TIMES = {"time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "datetime.now", "datetime.utcnow"}
+
+
+def test_time_comes_from_a_clock_that_is_passed_in() -> None:
+    """What reads it by itself cannot be tested with another time. Commands may: they print the time of the call."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in _nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _TIMES
+    }
+    assert {each for each in found if not each.startswith("cli/")} == READS_TIME
+
+
 _MAP = re.compile(r"^## The map of `([a-z/]+)/`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.access.certificates import ensure_identity, validity_of
 from jettison.apiserver.access.identity import LOOPBACK_NAMES, IdentityMaker, ServerIdentity
 from jettison.clock import SystemClock
 from jettison.errors import InputError
@@ -85,6 +85,21 @@ def test_what_expires_within_a_year_is_renewed(tmp_path: Path) -> None:
     handshake(renewed, "localhost")
     authority = x509.load_pem_x509_certificate(renewed.authority_pem)
     assert authority.not_valid_after_utc > datetime.now(UTC) + timedelta(days=3000)
+
+
+class TenYearsOn(SystemClock):
+    def now_ns(self) -> int:
+        return super().now_ns() + 3651 * 24 * 3600 * 10**9
+
+
+def test_a_certificate_that_has_ended_does_not_serve(tmp_path: Path) -> None:
+    chain_pem = ensure_identity(tmp_path).chain.read_bytes()
+    begins, ends = validity_of(chain_pem, LOOPBACK_NAMES)
+    assert begins < SystemClock().now_ns() // 10**9 < ends
+    with pytest.raises(InputError, match="it has ended at"):
+        validity_of(chain_pem, LOOPBACK_NAMES, TenYearsOn())
+    with pytest.raises(InputError, match=r"it is not for 10\.1\.2\.3"):
+        validity_of(chain_pem, ["10.1.2.3"])
 
 
 def test_keys_are_private(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 """A certificate authority of our own, and what it signs: the server's certificate, and the one it shows to nodes.
+Requests of nodes to the authority of a cluster, and what came of them looked at.
 
 TLS is needed on loopback, too: client-go, and so kubectl, silently drops tokens when the server's URL is plain http.
 The authority stays in the state directory, so that a kubeconfig that was handed out keeps working over restarts.
@@ -27,6 +28,7 @@ from jettison.values import frozen
 _LIFETIME = timedelta(days=3650)
 # All are renewed at a start only, and a server may run for months.
 _RENEW_BEFORE = timedelta(days=365)
+_NODE_GROUP = "system:nodes"
 # Clocks of virtual machines lag behind; a certificate must not be from the future for them.
 _BACKDATE = timedelta(hours=1)
 
@@ -68,6 +70,42 @@ def ensure_identity(folder: Path, names: Iterable[str] = LOOPBACK_NAMES, clock: 
 def self_signed(name: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
     """Key and certificate of a server whose clients know this very certificate, so that no authority has to sign it."""
     return _pem(_sign(None, name, ExtendedKeyUsageOID.SERVER_AUTH, _now(clock)))
+
+
+def request_for(user: str, names: Iterable[str]) -> bytes:
+    """A new key and a request for it: as a kubelet makes it, for a user `system:node:NAME`, its name and addresses."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, _NODE_GROUP),
+            x509.NameAttribute(NameOID.COMMON_NAME, user),
+        ]
+    )
+    alternatives = x509.SubjectAlternativeName([alternative_name(each) for each in names])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).add_extension(alternatives, critical=False)
+    return _private_pem(key) + request.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def validity_of(chain_pem: bytes, names: Iterable[str], clock: Clock = SYSTEM_CLOCK) -> tuple[int, int]:
+    """From when to when a key with its certificate serves under these names, in seconds. Raises InputError where it
+    does not.
+    """
+    try:
+        key = serialization.load_pem_private_key(chain_pem, password=None)
+        certificate = x509.load_pem_x509_certificate(chain_pem)
+        certified = certificate.public_key()
+        known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
+        raise InputError(f"it cannot be used: {error}") from error
+    if key.public_key() != certified:
+        raise InputError("it is not for the key that was asked with")
+    missing = sorted(set(names) - {str(each.value) for each in known})
+    if missing:
+        raise InputError(f"it is not for {', '.join(missing)}")
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if _now(clock) >= ends:
+        raise InputError(f"it has ended at {ends.isoformat()}")
+    return round(begins.timestamp()), round(ends.timestamp())
 
 
 def _now(clock: Clock) -> datetime:
@@ -187,10 +225,13 @@ def _save(signed: _Signed, path: Path) -> None:
 
 
 def _pem(signed: _Signed) -> bytes:
-    private = signed.key.private_bytes(
+    return _private_pem(signed.key) + signed.certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return private + signed.certificate.public_bytes(serialization.Encoding.PEM)
 
 
 if __name__ == "__main__":

@@ -91,8 +91,7 @@ def certificate_part(made: bytes) -> str:
 
 
 def _main(words: Sequence[str]) -> bytes:
-    from jettison.apiserver.access.certificates import self_signed  # noqa: PLC0415  see above
-    from jettison.apiserver.access.signing_requests import request_for, validity_of  # noqa: PLC0415
+    from jettison.apiserver.access.certificates import request_for, self_signed, validity_of  # noqa: PLC0415  see above
     from jettison.apiserver.storage.private_files import read_private, write_private  # noqa: PLC0415
 
     if not words:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jettison.apiserver.verbs.node_client import NodeClient, NodeQuestion
-from jettison.apiserver.verbs.usage_samples import NODE, Scrape, Usage, UsageSample, parse_scrape, usages
+from jettison.apiserver.verbs.resource_usage import NODE, Scrape, Usage, UsageSample, parse_scrape, usages
 from jettison.errors import ApiError
 from tests.apiserver.served import Served
 

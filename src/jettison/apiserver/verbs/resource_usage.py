@@ -2,15 +2,17 @@
 
 There is no collector in the background: nodes are asked when a client asks. An answer is kept for 15 s, which is also
 how long metrics-server takes between two of its own. A node that was not asked within the last two minutes is asked
-twice, a second apart. What a node says about pods of other nodes is passed over.
+twice, a second apart. What a node says about pods of other nodes is passed over, and so is every line of its answer
+that has not the expected form: it comes from another machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from jettison.apiserver.http.forms import TABLE, form_of
 from jettison.apiserver.http.presenting import Response, encode, show_document
@@ -21,11 +23,11 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.listing import select
 from jettison.apiserver.verbs.node_client import NodeQuestion
-from jettison.apiserver.verbs.usage_samples import NODE, Key, Scrape, Usage, parse_scrape, usages
 from jettison.clock import Clock
 from jettison.engine.numbers.quantity import binary, parse
 from jettison.errors import ApiError, NotFound
 from jettison.manifests.times import time_text
+from jettison.values import frozen
 
 Json = dict[str, Any]
 
@@ -47,6 +49,102 @@ _AT_ONCE: Final = 16
 _PATH: Final = "/metrics/resource"
 # A thousand pods have 600 kB.
 _MOST_BYTES: Final = 4 * 1024 * 1024
+
+_NODE_CPU, _NODE_MEMORY = "node_cpu_usage_seconds_total", "node_memory_working_set_bytes"
+_CPU, _MEMORY, _START = (
+    "container_cpu_usage_seconds_total",
+    "container_memory_working_set_bytes",
+    "container_start_time_seconds",
+)
+# Names of Kubernetes have no character that would have to be escaped; a sample with another name is none of ours.
+_LINE: Final = re.compile(
+    rf"({_NODE_CPU}|{_NODE_MEMORY}|{_CPU}|{_MEMORY}|{_START})(?:\{{([^}}\n]{{1,1000}})\}})?"
+    r" ([0-9.eE+-]{1,30})(?: ([0-9]{1,15}))?"
+)
+_LABEL: Final = re.compile(r'([a-z_]+)="([a-z0-9.-]{1,253})"(?:,|$)')
+
+# Namespace, pod, container; the empty one is the node.
+Key = tuple[str, str, str]
+NODE: Final[Key] = ("", "", "")
+
+
+class UsageSample(NamedTuple):
+    """One container, or the node. `cpu_ns` is since its start; times are the node's."""
+
+    cpu_ns: int
+    memory: int
+    time_ms: int
+    # What tells two runs of a container apart.
+    start: float = 0.0
+
+
+class Usage(NamedTuple):
+    """Between two samples."""
+
+    nano_cores: int
+    memory: int
+    time_ms: int
+    window_ms: int
+
+
+@frozen
+class Scrape:
+    """One answer of one node."""
+
+    samples: Mapping[Key, UsageSample]
+
+
+def parse_scrape(text: str) -> Scrape:
+    """What has both processor time and memory."""
+    cpu: dict[Key, tuple[int, int]] = {}
+    memory: dict[Key, int] = {}
+    start: dict[Key, float] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _LINE.fullmatch(line)
+        key = None if match is None else _key(match[2] or "")
+        if match is None or key is None:
+            continue
+        try:
+            amount = float(match[3])
+            whole = round(amount * 10**9) if match[1] in (_CPU, _NODE_CPU) else int(amount)
+        except (ValueError, OverflowError):
+            continue
+        if match[1] in (_CPU, _NODE_CPU) and match[4]:
+            cpu[key] = whole, int(match[4])
+        elif match[1] == _START:
+            start[key] = amount
+        elif match[1] in (_MEMORY, _NODE_MEMORY):
+            memory[key] = whole
+    return Scrape(
+        {
+            key: UsageSample(used, memory[key], time_ms, start.get(key, 0.0))
+            for key, (used, time_ms) in cpu.items()
+            if key in memory
+        }
+    )
+
+
+def _key(labels: str) -> Key | None:
+    if not labels:
+        return NODE
+    found = dict(_LABEL.findall(labels))
+    names = tuple(found.get(name, "") for name in ("namespace", "pod", "container"))
+    return (names[0], names[1], names[2]) if all(names) else None
+
+
+def usages(before: Scrape, now: Scrape) -> dict[Key, Usage]:
+    """Of what ran all the time: a container that was started in between has no use yet."""
+    return dict(_compared(before, now))
+
+
+def _compared(before: Scrape, now: Scrape) -> Iterator[tuple[Key, Usage]]:
+    for key, sample in now.samples.items():
+        known = before.samples.get(key)
+        if known is None or known.start != sample.start:
+            continue
+        window_ms, used_ns = sample.time_ms - known.time_ms, sample.cpu_ns - known.cpu_ns
+        if window_ms > 0 and used_ns >= 0:
+            yield key, Usage(used_ns * 1000 // window_ms, sample.memory, sample.time_ms, window_ms)
 
 
 @dataclass(slots=True)

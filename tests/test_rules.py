@@ -34,7 +34,7 @@ def _cited() -> list[tuple[str, str, str]]:
 
 
 def test_every_cited_rule_is_there() -> None:
-    """A reader who follows a citation finds the section."""
+    """A reader that follows a citation finds the section."""
     cited = _cited()
     assert len(cited) > 60
     missing = [each for each in cited if each[2] not in _sections(each[1])]

@@ -1,4 +1,4 @@
-"""Watches, for those who look at one event after another."""
+"""Watches, for tests that look at one event after another."""
 
 from __future__ import annotations
 

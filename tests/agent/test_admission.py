@@ -122,7 +122,7 @@ def test_a_preemption_is_on_record_from_the_order_to_the_clean_up() -> None:
 
 
 def test_a_dry_run_preempts_no_pod() -> None:
-    """The critical pod is turned away and told who would have gone."""
+    """The critical pod is turned away and told which pod would have gone."""
     door = Door(is_dry_run=True)
     door.knock(manifest("big", "2Gi"), manifest("small", "1500Mi"))
     assert door.knock(manifest("critical", "1Gi", priority=2_000_000_000)) == [False]

@@ -70,9 +70,12 @@ def test_json_can_hold_whatever_a_fact_says() -> None:
         ({"decided_ns": 1_400_000, "freed_bytes": 2048}, ["decided=1.4ms", "freed_bytes=2Ki"]),
         ({"why": 'say "a"=\\b'}, [r'why="say \"a\"=\\b"']),
         ({"why": "one\ntwo\x1b[2J"}, [r'why="one\ntwo\x1b[2J"']),
-        ({"why": "", "who": None, "all": [], "is_hard": True, "list": ["a b", "c"]}, ["is_hard=true", 'list="a b; c"']),
+        (
+            {"why": "", "which": None, "all": [], "is_hard": True, "list": ["a b", "c"]},
+            ["is_hard=true", 'list="a b; c"'],
+        ),
     ],
 )
 def test_a_value_is_one_word_and_says_its_unit(values: dict[str, object], pairs: list[str]) -> None:
-    """Whatever it holds: who splits a line at blanks and equals signs must not be led astray by a pod."""
+    """Whatever it holds: a program that splits a line at blanks and equals signs must not be led astray by a pod."""
     assert value_pairs(values) == pairs

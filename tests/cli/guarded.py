@@ -157,6 +157,6 @@ def line_of_nobody(command: str, *arguments: str) -> list[str]:
 
 
 def as_nobody(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command as a user who may nothing."""
+    """A command as a user that may do nothing."""
     line = line_of_nobody(command, *arguments)
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd="/")

@@ -172,7 +172,7 @@ def test_kubectl_debug_talks_in_a_terminal(stage: Stage, kubectl: Kubectl, kind:
     words += [f"--image={IMAGE}", f"--container={name}", "--target=main", "--profile=general", "--", "sh"]
     with terminal(words, kubectl.home) as ours:
         stage.state(kind, name, "running")
-        say(ours, b"echo he''ard\n", b"heard")
+        say(ours, b"echo hea''rd\n", b"heard")
         say(ours, b"stty size\n", b"33 101")
         os.write(ours, b"exit 3\n")
         read_all(ours)
@@ -379,5 +379,5 @@ def test_an_agent_that_was_killed_finds_them_again(tmp_path: Path, containerd: C
                 kubectl = Kubectl(installed_kubectl() or debian_kubectl(), stage.cluster.served.kubeconfig(), tmp_path)
                 words = [str(kubectl.program), "--kubeconfig", str(kubectl.kubeconfig), "attach", "-it", kind]
                 with terminal([*words, "-c", "talks"], tmp_path) as ours:
-                    say(ours, b"echo still he''re\n", b"still here")
+                    say(ours, b"echo still her''e\n", b"still here")
             emptied(stage)

@@ -31,7 +31,7 @@ TALKS: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[LiveNode]:
-    """Whose directory lies below /tmp, as those of a user who tries it may."""
+    """Whose directory lies below /tmp, as those of a user that tries it may."""
     for name in ("data", "kept", "report"):
         (tmp_path / name).mkdir()
     found = LiveNode(tmp_path, ["--node-memory", "256Mi"])
@@ -48,7 +48,9 @@ def command(node: LiveNode, *words: str) -> subprocess.CompletedProcess[str]:
 
 def writer(node: LiveNode, name: str = "writer", **container: Any) -> dict[str, Any]:
     """A pod that reports where it can write to: itself, its hook, and its probe."""
-    look = {who: f"({TRY}) > /report/{who}.new; mv -n /report/{who}.new /report/{who}" for who in LOOKERS}
+    look = {
+        looker: f"({TRY}) > /report/{looker}.new; mv -n /report/{looker}.new /report/{looker}" for looker in LOOKERS
+    }
     paths = {"data": False, "kept": True, "report": False}
     mounts = [{"name": each, "mountPath": f"/{each}", "readOnly": is_closed} for each, is_closed in paths.items()]
     return pod(
@@ -65,9 +67,9 @@ def writer(node: LiveNode, name: str = "writer", **container: Any) -> dict[str, 
     )
 
 
-def reported(node: LiveNode, who: str) -> set[str]:
-    report = node.directory / "report" / who
-    node.wait(report.exists, f"the report of the {who}")
+def reported(node: LiveNode, looker: str) -> set[str]:
+    report = node.directory / "report" / looker
+    node.wait(report.exists, f"the report of the {looker}")
     return told(report.read_text())
 
 
@@ -82,8 +84,8 @@ def test_a_process_writes_to_its_own_places_only(node: LiveNode, security: dict[
     node.write(writer(node, securityContext=security))
     node.start()
     expected = {"own", "x", "/tmp/x", "/var/tmp/x", "/data/x", f"/dev/shm/{NAME}", "/dev/null"}
-    for who in LOOKERS:
-        assert reported(node, who) == expected
+    for looker in LOOKERS:
+        assert reported(node, looker) == expected
     node.kill()
     node.start()
     node.wait(lambda: node.facts("agent_started")[1:], "the next agent")

@@ -1,4 +1,4 @@
-"""Real memory pressure on a real node: who goes, who stays, and that the kernel's OOM killer had nothing to do."""
+"""Real memory pressure on a real node: which pods go or stay, and that the kernel's OOM killer had nothing to do."""
 
 from __future__ import annotations
 

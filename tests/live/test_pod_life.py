@@ -19,7 +19,7 @@ FEW = 777
 
 
 def order(node: LiveNode) -> list[str]:
-    """Who would go for memory."""
+    """Which pods would go for memory."""
     memory = next(each for each in node.ask("/rank")["signals"] if each["signal"] == "memory.available")
     return [each["name"] for each in memory["order"]]
 

@@ -197,7 +197,7 @@ def answer_observations(case: Json) -> Json:
 
 
 def answer_qos(case: Json) -> Json:
-    """QoS class and who is critical."""
+    """QoS class, and whether the pod is critical."""
     pod = pod_from(case["pod"])
     return {
         "computed": str(pods.computed_qos(pod)),
@@ -405,7 +405,7 @@ def _admission(admission: Admission) -> Json:
 
 
 def answer_preemption(case: Json) -> Json:
-    """Whom a critical pod pushes aside."""
+    """Which pods a critical pod pushes aside."""
     incoming = pod_from(case["admitPod"])
     shortages = [
         Shortage(each["resource"], each["requested"], each["used"], each["capacity"]) for each in case["insufficient"]

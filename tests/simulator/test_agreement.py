@@ -210,7 +210,7 @@ def looks_of(path: Path) -> tuple[Beginning, list[TapedLook]]:
 
 
 def simulated(beginning: Beginning, looks: list[TapedLook]) -> list[tuple[str, float]]:
-    """Who goes and when, on a node that is used as the recorded one was."""
+    """Which pod goes and when, on a node that is used as the recorded one was."""
     began_ns = beginning.at.monotonic_ns
     agenda = Agenda()
     found: list[tuple[str, float]] = []

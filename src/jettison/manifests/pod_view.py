@@ -67,7 +67,7 @@ def has_ended(pod: Json) -> bool:
 
 
 class PodView(ApiPod):
-    """A pod document, and what was read from it so far. The document is shared: no one may change it."""
+    """A pod document, and what was read from it so far. The document is shared: no reader may change it."""
 
     document: Json
 

@@ -59,7 +59,7 @@ class PodKeeper(Protocol):
         """As the API does: it is terminating until its node has ended it."""
 
     def say(self, what: str, about: str, node: str, detail: str = "") -> None:
-        """Tell it to those who listen."""
+        """Tell it to everything that listens."""
 
 
 class SimulatedController(ABC):

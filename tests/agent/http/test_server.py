@@ -80,7 +80,7 @@ class Running:
     def say(self, request: bytes) -> bytes:
         """Everything the server answers to these bytes."""
         with self.connect() as connection:
-            # Who is turned away is answered and hung up on before a word was said.
+            # A client that is turned away is answered and hung up on before a word was said.
             with suppress(BrokenPipeError):
                 connection.sendall(request)
             return received(connection)

@@ -44,7 +44,7 @@ def test_each_eviction_doubles_the_delay() -> None:
 
 
 def test_good_behaviour_is_forgiven() -> None:
-    """Who ran for ten minutes starts over with the first delay."""
+    """A pod that ran for ten minutes starts over with the first delay."""
     chances = Readmission()
     chances.evicted("default/a", 0)
     chances.due(10 * SECOND, is_under_pressure=False)

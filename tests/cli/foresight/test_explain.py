@@ -120,7 +120,7 @@ def test_a_pod_of_which_nothing_else_is_left(unguarded: Guarded, tmp_path: Path)
 
 
 def test_a_pod_that_came_back_is_explained_by_its_last_eviction(tmp_path: Path) -> None:
-    """Admitted again it has another uid. Who asks why does not mean the one that runs."""
+    """Admitted again it has another uid. A user that asks why does not mean the one that runs."""
     directory = tmp_path / "node" / "n1" / "journal"
     journal, clock = Journal.open(directory), HandClock()
     sink = JournalSink(journal, "n1")

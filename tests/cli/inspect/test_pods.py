@@ -105,7 +105,7 @@ def test_of_a_container_that_died_unseen_it_is_told(tmp_path: Path) -> None:
     node = Guarded(tmp_path, FLAGS)
     node.write(pod("quiet", shell("main", "sleep 600")))
     node.up()
-    # It has a process before it runs: who is killed in between leaves `starting`.
+    # It has a process before it runs: an agent that is killed in between leaves `starting`.
     node.wait(lambda: "running" in (each["state"] for record in node.records() for each in record["containers"]), "it")
     node.kill()
     try:

@@ -73,7 +73,7 @@ def test_without_the_agent_it_is_the_last_step_on_record(unguarded: Guarded) -> 
 
 
 def test_readings_are_fresh_although_the_agent_looks_every_ten_seconds(guarded: Guarded) -> None:
-    """Who watches makes it look."""
+    """A command that watches makes it look."""
     for _ in range(4):
         assert guarded.here("top").stdout.splitlines()[0].endswith("measured now")
         time.sleep(0.7)

@@ -1,4 +1,4 @@
-"""What all commands that look at a node have in common: which node is meant, and who may ask."""
+"""What all commands that look at a node have in common: which node is meant, and which user may ask."""
 
 from __future__ import annotations
 

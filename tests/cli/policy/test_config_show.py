@@ -1,4 +1,4 @@
-"""`jettison config show`: what is in force, in amounts, and who said so."""
+"""`jettison config show`: what is in force, in amounts, and which file or flag said so."""
 
 from __future__ import annotations
 

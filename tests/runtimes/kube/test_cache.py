@@ -35,7 +35,7 @@ def _names(cache: Cache) -> set[str]:
 
 
 def _story(changes: list[Change]) -> list[tuple[str, str]]:
-    """What happened to whom; resyncs apart."""
+    """What happened to which object; resyncs apart."""
     words = {(False, True): "new", (True, True): "changed", (True, False): "gone"}
     return [
         (key_of(each.newest)[1], words[each.old is not None, each.new is not None])

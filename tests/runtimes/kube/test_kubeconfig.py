@@ -1,4 +1,4 @@
-"""Which server, whom to trust, who we are: found, merged and overridden as kubectl does it."""
+"""Which server, which authority to trust, which user we are: found, merged and overridden as kubectl does it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RULES = policy(
 
 
 class Scene:
-    """A node, and who watches it."""
+    """A node, and what watches it."""
 
     def __init__(self, rules: Policy) -> None:
         self.available, self.inodes, self.processes = 100 * GI, 10_000_000, 100

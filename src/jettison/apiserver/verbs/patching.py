@@ -147,7 +147,7 @@ class Patch:
             listed = {"managedFields": documents(managed)} if managed else {}
             return {**shown, "metadata": {**shown["metadata"], **listed}}
 
-        # Few patches mean who owns which field, and to write that down takes long.
+        # Few patches say which client owns which field, and to write that down takes long.
         old = whole() if b"managedFields" in self.body else shown
         merged = PATCHERS[self.media_type](old, self.content, expected.fields, self.most_bytes)
 

@@ -102,8 +102,8 @@ def _unguarded(node: WatchedNode) -> str:
 
 def _machine_line() -> str:
     memory = short(proc.Machine().memory().total, Resource.MEMORY)
-    who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
-    return f"Linux {platform.release()}, {os.cpu_count() or 1} processors, {memory} of memory, as {who}"
+    user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    return f"Linux {platform.release()}, {os.cpu_count() or 1} processors, {memory} of memory, as {user}"
 
 
 def _text(checks: list[Check]) -> str:

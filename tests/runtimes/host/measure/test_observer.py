@@ -124,7 +124,7 @@ def test_what_a_decision_depends_on_is_read_exactly(tmp_path: Path) -> None:
                 return measure(pods, exactness)
 
             scene.meter.pods = spy  # type: ignore[method-assign, assignment]
-            for _ in range(2):  # the first time, and every 10 s, memory is exact for those who look on
+            for _ in range(2):  # the first time, and every 10 s, memory is exact for clients
                 await scene.observer.observe([])
             # 96 MiB left: not crossed, but not resolved either if it had been.
             with running(place, python("kept = bytearray(30 << 20)")):

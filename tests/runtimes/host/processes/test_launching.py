@@ -104,7 +104,7 @@ def test_a_working_directory_of_its_own_is_made(public_path: Path, asked: str, f
 
 @needs_root
 def test_a_working_directory_is_not_made_where_a_link_leads(tmp_path: Path) -> None:
-    """Who ran before has left it in the volume."""
+    """A container that ran before has left it in the volume."""
 
     async def scenario(scene: Scene) -> None:
         outside = tmp_path / "outside"

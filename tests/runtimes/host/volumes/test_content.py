@@ -119,8 +119,8 @@ def test_all_keys_become_files(contents: Contents) -> None:
 
 
 def test_items_choose_name_and_mode(contents: Contents) -> None:
-    spec = content(secret={"secretName": "s", "items": [{"key": "user", "path": "who/is", "mode": 0o440}]})
-    assert collected(contents, spec) == {"who/is": (b"ann", 0o440)}
+    spec = content(secret={"secretName": "s", "items": [{"key": "user", "path": "user/name", "mode": 0o440}]})
+    assert collected(contents, spec) == {"user/name": (b"ann", 0o440)}
     assert spec.is_memory
     assert not content(configMap={"name": "m"}).is_memory
 

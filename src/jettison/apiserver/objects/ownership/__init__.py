@@ -1,4 +1,4 @@
-"""WHO SET WHAT: which client owns which field of an object, and what server-side apply makes of that.
+"""Ownership: which client owns which field of an object, and what server-side apply makes of that.
 
 * `field_sets`: sets of fields, in the form in which objects carry them
 * `walks`: values compared, merged and cut along the fields of their kind

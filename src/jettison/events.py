@@ -282,6 +282,14 @@ class ServingCertificateTaken:
 
 
 @frozen
+class Noted:
+    """Something worth knowing that is no failure, such as that another process holds the lease."""
+
+    what: str
+    text: str
+
+
+@frozen
 class ActionFailed:
     """Something we wanted to do could not be done; it is tried again."""
 
@@ -304,6 +312,7 @@ Fact = (
     | BallastGivenUp
     | LimitsEnforced
     | ServingCertificateTaken
+    | Noted
     | LimitsRefused
     | ContainerRuntimeLost
     | ContainerRuntimeAnswered

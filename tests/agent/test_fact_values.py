@@ -20,7 +20,7 @@ NAMES = """
     collection_failed condition_changed container_back_off
     container_finished container_runtime_answered container_runtime_lost container_started container_stopping
     critical_pod_spared deadline_exceeded eviction_started eviction_timed_out eviction_withdrawn grace_cut_short
-    hook_failed image_removed kill_failed limits_enforced limits_refused nothing_to_evict observation_failed
+    hook_failed image_removed kill_failed limits_enforced limits_refused noted nothing_to_evict observation_failed
     order_received out_of_memory_kill pod_admitted pod_cleaned_up pod_end_seen pod_evicted pod_rejected pod_waiting
     pods_ranked
     probe_failed reclaim_attempted reclaim_finished reclaim_sufficed reload_failed reloaded restart_needed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import signal
 import time
@@ -137,6 +138,8 @@ def test_beside_the_controllers_of_a_server_others_stand_by(tmp_path: Path) -> N
         with _controllers(first, log=log):
             said = f"lease kube-system/jettison-controllers is held by {SERVER}: standing by"
             _until(lambda: said in log.read_text(), "the other one says that it stands by")
+            [line] = [json.loads(each) for each in log.read_text().splitlines() if said in each]
+            assert (line["level"], line["event"]) == ("info", "noted"), "to wait is no failure"
             _budget(first, "four")
             assert _waits(first, "four", 30)
             assert _holder(first) == SERVER

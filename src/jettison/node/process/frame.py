@@ -72,6 +72,8 @@ def log_of_this_process(*, is_verbose: bool = False) -> Iterator[LogSink]:
     log = LogSink(sys.stderr.fileno(), is_verbose=is_verbose)
     lines = _LogLines(log)
     logging.getLogger().addHandler(lines)
+    # Of other packages only what is a warning at least.
+    logging.getLogger("jettison").setLevel(logging.INFO)
     try:
         yield log
     finally:
@@ -92,12 +94,13 @@ class _LogLines(logging.Handler):
     """What the parts that talk to an API have to say goes to the same log, which waits for no reader."""
 
     def __init__(self, log: LogSink) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line, with its traceback where there is one."""
-        self._log.take(events.ActionFailed(record.name, self.format(record)), SystemClock().now_ns())
+        made = events.Noted if record.levelno < logging.WARNING else events.ActionFailed
+        self._log.take(made(record.name, self.format(record)), SystemClock().now_ns())
 
 
 class Hangups:

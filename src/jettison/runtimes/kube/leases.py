@@ -132,7 +132,7 @@ class HeldLease:
             self._seen = None
             _log.warning("lease %s/%s makes no sense: %s", self._namespace, self._name, error)
         if not self.is_held and not self._was_held and self.holder not in (self._told, self._identity, ""):
-            _log.warning("lease %s/%s is held by %s: standing by", self._namespace, self._name, self.holder)
+            _log.info("lease %s/%s is held by %s: standing by", self._namespace, self._name, self.holder)
         self._told = self.holder
         if self.is_held is not self._was_held:
             self._was_held = self.is_held

@@ -74,6 +74,19 @@ def test_pods_of_a_node_of_a_cluster_are_ranked(cluster: LiveCluster) -> None:
     assert found["notes"] == []
 
 
+def test_a_pod_that_waits_for_its_image_is_no_candidate(cluster: LiveCluster) -> None:
+    """A kubelet, which would have no numbers for it, evicts such a pod first. A node of ours does not evict it."""
+    (node,) = cluster.nodes
+    cluster.create(PODS, pod("waiting", [], node, container={"image": "no-such-image"}))
+    cluster.wait(lambda: cluster.pod("waiting")["status"].get("containerStatuses"), "the node to say why it waits")
+    try:
+        found = answer(cluster, "rank", "--node", node)
+        assert {each["name"] for each in found["candidates"]} == {"greedy", "modest"}
+    finally:
+        cluster.served.call("DELETE", f"{PODS}/waiting", {"gracePeriodSeconds": 0})
+        cluster.gone(f"{PODS}/waiting")
+
+
 def test_a_node_of_a_cluster_is_decided_on_again_and_again(cluster: LiveCluster, tmp_path: Path) -> None:
     """By the thresholds of its kubelet, or by those of the command line; the next call knows what one remembered."""
     (node,) = cluster.nodes

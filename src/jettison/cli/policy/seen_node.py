@@ -14,15 +14,18 @@ from jettison.cli.policy.policy_input import PolicyInput, Sources, read_policy
 from jettison.engine.foresight.cases import Case
 from jettison.engine.node.pressure import History
 from jettison.engine.node.snapshot import NodeStats, PodUsage, Snapshot
-from jettison.engine.pods.pod import Pod
+from jettison.engine.pods.pod import PENDING, Pod
 from jettison.errors import InputError, ManifestError, ObservationError
-from jettison.manifests.node_files import joined, newest_time
+from jettison.manifests.node_files import NodeFiles, joined, newest_time
 from jettison.manifests.pod_view import has_ended
 from jettison.manifests.pods import pod_from
 from jettison.manifests.summary import summary_from
 from jettison.runtimes.kube.answers import Document
 from jettison.runtimes.kube.node_proxy import NodeAnswers
 from jettison.values import frozen
+
+# What only an agent of ours answers besides its configuration.
+_OF_OURS = "jettison"
 
 
 @frozen
@@ -96,7 +99,16 @@ def parts_of(
     except ManifestError as error:
         raise ObservationError(str(error)) from error
     remarks.notes += left_out(node.name, found.elsewhere, found.ended)
-    return node, found.pods, found.usages
+    return node, _candidates(found, answers.configz), found.usages
+
+
+def _candidates(found: NodeFiles, configz: Document) -> Sequence[Pod]:
+    """A kubelet evicts a pod that it has no numbers for first. An agent of ours has numbers for every pod but those
+    that wait for what it lacks, and does not evict these.
+    """
+    if _OF_OURS not in configz:
+        return found.pods
+    return [pod for pod in found.pods if pod.phase != PENDING or pod.uid in found.usages]
 
 
 def snapshot_of(node: NodeStats, pods: Sequence[Pod], usages: Mapping[str, PodUsage], image_fs: str) -> Snapshot:

@@ -2,27 +2,52 @@
 
 A kernel package would run hooks and rebuild the boot menu of the machine that tests, and `busybox-static` throws out an
 installed `busybox`; both are therefore only unpacked. QEMU comes with many libraries and has to be installed.
+
+apt takes 4 s of a processor to read its lists, whatever it is asked for, where a container image keeps no cache of
+them. So one call downloads all packages of a directory, and one process at a time fills a cache: the others wait for
+it, without a processor, and find it full.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 # Meta packages such as `linux-image-6.12-cloud-amd64` hold no kernel; two dots in the version tell a real one.
 _KERNEL = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*-cloud-amd64)")
 _APT_SECONDS = 300
+# For which lists are new: as long as a run of the suite, in which each process would renew them otherwise.
+_LIST_SECONDS = 600
 
 
 class GuestUnavailableError(Exception):
     """This machine cannot provide the emulated machine; the message says what is missing."""
+
+
+def cache_home() -> Path:
+    """Where all that was unpacked is kept for later runs."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jettison"
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+@contextlib.contextmanager
+def filling() -> Iterator[None]:
+    """For one process at a time: look again whether there is still something to fetch. The lock ends with its process.
+
+    One lock for all caches, because apt has only one of its lists.
+    """
+    with (cache_home() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def qemu() -> str:
@@ -31,8 +56,11 @@ def qemu() -> str:
     if shutil.which(binary) is None:
         if os.geteuid() != 0:
             raise GuestUnavailableError(f"`{binary}` is missing and only root can install `qemu-system-x86`")
-        _renew_lists()
-        _run("apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120", "qemu-system-x86")
+        with filling():
+            if shutil.which(binary) is None:
+                _renew_lists()
+                options = ("-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120")
+                _run("apt-get", "install", *options, "qemu-system-x86")
     return binary
 
 
@@ -53,13 +81,8 @@ def kernel_order(release: str) -> tuple[int, ...]:
 
 def unpack(package: str, wanted: str, scratch: Path) -> Path:
     """Unpack a package below `scratch` and name the one file in it that matches the glob `wanted`."""
-    folder = scratch / package
-    folder.mkdir()
-    _renew_lists()
-    _run("apt-get", "download", "-qq", package, cwd=folder)
-    for archive in folder.glob("*.deb"):
-        _run("dpkg", "-x", archive.name, "content", cwd=folder)
-    found = next((folder / "content").glob(wanted), None)
+    (content,) = _unpacked([package], scratch).values()
+    found = next(content.glob(wanted), None)
     if found is None:
         raise GuestUnavailableError(f"no `{wanted}` in the package `{package}`")
     return found
@@ -67,35 +90,52 @@ def unpack(package: str, wanted: str, scratch: Path) -> Path:
 
 def programs(name: str, packages: Mapping[str, Sequence[str]]) -> Path:
     """A directory of this name with these files of these packages, kept in a cache for later runs."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jettison"
+    home = cache_home()
     target = home / name
-    if not target.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as scratch:
-            folder = Path(scratch, "programs")
-            folder.mkdir()
-            for package, wanted in packages.items():
-                content = unpack(package, wanted[0], Path(scratch)).parents[len(Path(wanted[0]).parts) - 1]
-                for each in wanted:
-                    shutil.copy2(content / each, folder)
-            try:
-                # Atomic: two runs at once must not see half of it.
-                folder.rename(target)
-            except OSError:
-                if not target.exists():
-                    raise
+    if target.exists():
+        return target
+    with filling(), tempfile.TemporaryDirectory(dir=home) as scratch:
+        if target.exists():
+            return target
+        folder = Path(scratch, "programs")
+        folder.mkdir()
+        contents = _unpacked(list(packages), Path(scratch))
+        for package, wanted in packages.items():
+            for each in wanted:
+                if not (contents[package] / each).exists():
+                    raise GuestUnavailableError(f"no `{each}` in the package `{package}`")
+                shutil.copy2(contents[package] / each, folder)
+        # Atomic: a process that does not take the lock must not see half of it.
+        folder.rename(target)
     return target
 
 
-@functools.cache
+def _unpacked(packages: Sequence[str], scratch: Path) -> dict[str, Path]:
+    """By package the directory with its files."""
+    archives = scratch / "archives"
+    archives.mkdir()
+    _renew_lists()
+    _run("apt-get", "download", "-qq", *packages, cwd=archives)
+    contents = {}
+    for package in packages:
+        contents[package] = scratch / f"{package}.content"
+        contents[package].mkdir()
+        for archive in archives.glob(f"{package}_*.deb"):
+            _run("dpkg", "-x", str(archive), str(contents[package]))
+    return contents
+
+
 def _renew_lists() -> None:
-    """Once per process: an old list names files that the archive no longer has, a container image has none at all.
+    """Once in a while: an old list names files that the archive no longer has, a container image has none at all.
 
     A failure is no verdict, because one dead third-party source fails the whole update; the download decides.
     """
-    if os.geteuid() == 0:
-        with contextlib.suppress(GuestUnavailableError):
-            _run("apt-get", "update", "-qq")
+    stamp = cache_home() / "lists-renewed"
+    if os.geteuid() != 0 or (stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < _LIST_SECONDS):
+        return
+    with contextlib.suppress(GuestUnavailableError):
+        _run("apt-get", "update", "-qq")
+        stamp.touch()
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:

@@ -59,8 +59,7 @@ class Guest:
         """Fetch and pack what is not in the cache yet. Once it is, no run needs root, Debian or a network."""
         if platform.machine() != "x86_64":
             raise GuestUnavailableError(f"the guest is an x86_64 machine, not `{platform.machine()}`")
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = cache or home / "jettison" / "guest"
+        folder = cache or debian.cache_home() / "guest"
         folder.mkdir(parents=True, exist_ok=True)
         return cls(debian.qemu(), _kernel(folder), _base(folder))
 
@@ -112,13 +111,18 @@ def _disk(scratch: Path, mib: int) -> list[str]:
 
 def _kernel(folder: Path) -> Path:
     """The newest kernel in the cache; Debian is asked only when there is none."""
-    cached = sorted(folder.glob("vmlinuz-*"), key=lambda path: debian.kernel_order(path.name))
-    if cached:
-        return cached[-1]
-    release = debian.newest_kernel()
-    with tempfile.TemporaryDirectory() as scratch:
+    if cached := _cached_kernel(folder):
+        return cached
+    with debian.filling(), tempfile.TemporaryDirectory() as scratch:
+        if cached := _cached_kernel(folder):
+            return cached
+        release = debian.newest_kernel()
         found = debian.unpack(f"linux-image-{release}", "boot/vmlinuz-*", Path(scratch))
         return _keep(folder / f"vmlinuz-{release}", found.read_bytes())
+
+
+def _cached_kernel(folder: Path) -> Path | None:
+    return max(folder.glob("vmlinuz-*"), key=lambda path: debian.kernel_order(path.name), default=None)
 
 
 def _base(folder: Path) -> Path:
@@ -126,7 +130,9 @@ def _base(folder: Path) -> Path:
     if path.exists():
         os.utime(path)
         return path
-    with tempfile.TemporaryDirectory() as scratch:
+    with debian.filling(), tempfile.TemporaryDirectory() as scratch:
+        if path.exists():
+            return path
         busybox = debian.unpack("busybox-static", "**/bin/busybox", Path(scratch))
         return _keep(path, initramfs.base(busybox))
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,14 +21,7 @@ _SECONDS = 60
 @functools.cache
 def debian_kubectl() -> Path:
     """Unpacked into a cache rather than installed: other packages own /usr/bin/kubectl on some machines."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = home / "jettison" / _PACKAGE / "kubectl"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            # A rename is atomic: two runs at once must not see half a program.
-            debian.unpack(_PACKAGE, "usr/bin/kubectl", Path(scratch)).rename(target)
-    return target
+    return debian.programs(_PACKAGE, {_PACKAGE: ("usr/bin/kubectl",)}) / "kubectl"
 
 
 def installed_kubectl() -> Path | None:

@@ -41,9 +41,11 @@ while True:
     held.append(bytearray(b'x') * (1 << 20))
     time.sleep(0.02)
 """
-# Only the child takes more than it may; the other one would wait for it without end.
+# Only the child takes more than it may, once it is told so; the other one would wait for it without end.
 PAIR = """
 import os, time
+while not os.path.exists("{told}"):
+    time.sleep(0.2)
 if os.fork() == 0:
     held = bytearray(b'x') * (64 << 20)
     os._exit(0)
@@ -79,6 +81,8 @@ class Watching:
     def __init__(self, node: Node, heard: Heard, manifests: Path) -> None:
         self.node, self.heard, self._manifests = node, heard, manifests
         self.cgroup = CGROUPS / node.settings.node_cgroup
+        # Tells the pair to begin.
+        self.told = manifests.parent / "told"
 
     def want(self, name: str, program: str, **resources: dict[str, str]) -> None:
         """A pod of one container, which is not started again; its uid is its name, and so its cgroup's."""
@@ -165,12 +169,13 @@ async def whole_machine(mounts: CgroupMounts) -> None:
     # Some 60 MiB of these are for the agent, the interpreters and what the calm pods hold, the rest is for the leak.
     threshold = Machine().memory().total - memory.working_set - 110 * MIB
     killed = kernel_kills()
-    async with guarded("whole", policy_of(threshold)) as watching:
+    async with guarded("whole", policy_of(threshold, singleProcessOOMKill=True)) as watching:
         amounts = {"memory": "32Mi", "cpu": "500m"}
         watching.want("calm", HOLD.format(mib=10), requests=amounts, limits=amounts)
         watching.want("busy", HOLD.format(mib=20), requests={"memory": "16Mi"})
+        want_pair(watching)
         watching.want("leak", LEAK)
-        await watching.until(lambda: sorted(map(len, watching.running().values())) == [1, 1, 2], "pods")
+        await watching.until(lambda: sorted(map(len, watching.running().values())) == [1, 1, 1, 2], "pods")
         own = Path("/proc/self")
         report(
             whole_threshold=threshold,
@@ -180,16 +185,20 @@ async def whole_machine(mounts: CgroupMounts) -> None:
         await watching.until(lambda: watching.heard.has("pod_cleaned_up", pod="default/leak"), "eviction")
         phases = {status.pod.name: [status.phase, status.reason] for status in watching.node.runtime.statuses()}
         report(whole_after=watching.running(), whole_phases=phases, whole_kernel_kills=kernel_kills() - killed)
+        await pair(watching, "apart", 1)
 
 
 async def part_of_it() -> None:
-    """A node of 128 MiB: one container is killed at its own limit, another one stalls at its own."""
+    """A node of 128 MiB: two containers are killed at their own limit, another one stalls at its own."""
     killed = kernel_kills()
     async with guarded("part", policy_of(16 * MIB), 128 * MIB) as watching:
         watching.want("calm", HOLD.format(mib=10))
+        want_pair(watching)
         watching.want("capped", HOLD.format(mib=64), limits={"memory": "24Mi"})
         await watching.until(lambda: watching.heard.has("out_of_memory_kill"), "kill by the kernel")
         await watching.until(lambda: watching.heard.has("container_finished"), "end of the container")
+        report(part_kernel_kills=kernel_kills() - killed)
+        await pair(watching, "together", 0)
         fired: list[bool] = []
         trigger = PressureFile(watching.cgroup / "memory.pressure").arm(50_000, 500_000)
         asyncio.get_running_loop().add_reader(trigger.fileno(), lambda: fired.append(trigger.consume()))
@@ -208,26 +217,32 @@ async def part_of_it() -> None:
             part_limits=[(watching.cgroup / name / "memory.max").read_text().strip() for name in ("", "kubepods")],
             part_phases={name: each.phase for name, each in statuses.items()},
             capped=[[each.state, each.reason, each.exit_code] for each in capped.containers],
-            part_kernel_kills=kernel_kills() - killed,
         )
 
 
-async def killed_together(name: str, left: int, **config: object) -> None:
+def want_pair(watching: Watching) -> None:
+    """With the other pods, because a look at manifests of its own takes a second here; `pair` tells it to begin."""
+    program = PAIR.replace("{told}", str(watching.told))
+    watching.want("pair", program, limits={"memory": "24Mi"})
+
+
+async def pair(watching: Watching, name: str, left: int) -> None:
     """Two processes in a container, one of which hits the container's limit; so many are to be left."""
-    async with guarded(name, policy_of(16 * MIB, **config), 128 * MIB) as watching:
-        watching.want("pair", PAIR, limits={"memory": "24Mi"})
-        await watching.until(lambda: watching.heard.has("out_of_memory_kill"), "kill by the kernel")
+    place = next(place for place in watching.running() if place.endswith("podpair"))
+    watching.told.touch()
+    await watching.until(lambda: watching.heard.has("out_of_memory_kill", pod="default/pair"), "kill by the kernel")
 
-        def count() -> int:
-            return sum(map(len, watching.running().values()))
+    def count() -> int:
+        return len(watching.running().get(place, ()))
 
-        # Dying takes seconds on a busy machine. One more that is killed along has been, and told, a second later.
-        await watching.until(lambda: count() <= left, "end of what was killed")
-        await asyncio.sleep(1)
-        (status,) = watching.node.runtime.statuses()
-        kills = sum(values["kills"] for event, values in watching.heard.facts if event == "out_of_memory_kill")
-        containers = [[each.state, each.reason] for each in status.containers]
-        report(**{name: [containers, kills, count()]})
+    # Dying takes seconds on a busy machine. One more that is killed along has been, and told, a second later.
+    await watching.until(lambda: count() <= left, "end of what was killed")
+    await asyncio.sleep(1)
+    (status,) = (each for each in watching.node.runtime.statuses() if each.pod.name == "pair")
+    told = [values for event, values in watching.heard.facts if event == "out_of_memory_kill"]
+    kills = sum(values["kills"] for values in told if values["pod"] == "default/pair")
+    containers = [[each.state, each.reason] for each in status.containers]
+    report(**{name: [containers, kills, count()]})
 
 
 async def main() -> None:
@@ -237,8 +252,6 @@ async def main() -> None:
     await guest_kernel.polling(mounts, policy_of(16 * MIB), 16 * MIB)
     await whole_machine(mounts)
     await part_of_it()
-    await killed_together("together", 0)
-    await killed_together("apart", 1, singleProcessOOMKill=True)
     guest_kernel.killing(mounts)
 
 

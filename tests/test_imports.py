@@ -200,6 +200,14 @@ STAYING = {
         "jettison.membership",
         "jettison.runtimes.host.runtime",
     ),
+    # Started for each certificate of a node.
+    "jettison.node.kubelet.certificate_program": (
+        "asyncio",
+        "msgspec",
+        "yaml",
+        "jettison.events",
+        "jettison.membership",
+    ),
     # A server whose controllers and nodes are in other processes.
     "jettison.node.cluster.local_cluster": ("jettison.controllers.runner", "jettison.node.node"),
 }

@@ -1,7 +1,7 @@
 """The certificates of a node's own server: one that is made anew at each start and never on a disk, and one that a
 cluster's authority has issued, which is kept beside the node's state.
 
-`cryptography` is 12 MB of memory, so this module is also a program of its own, which does what needs it.
+`cryptography` is 12 MB of memory, so a program of its own (`certificate_program`) does what needs it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from os.path import lexists
 from pathlib import Path
 
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import InputError, ServeError
+from jettison.errors import ServeError
 from jettison.membership.serving_certificate import IssuedCertificate, KeyAndRequest
 
-_PROGRAM = "jettison.node.kubelet.certificate"
+_PROGRAM = "jettison.node.kubelet.certificate_program"
 _SECONDS = 30.0
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _BEGIN_REQUEST = b"-----BEGIN CERTIFICATE REQUEST-----"
@@ -58,7 +59,7 @@ class IssuedCertificates:
     """Those of one node, which has these names and addresses. The last one is kept in `file` for the next start."""
 
     def __init__(self, file: Path, names: Sequence[str]) -> None:
-        self._file = str(file)
+        self._file = file
         self._names = tuple(names)
 
     async def request(self, user: str) -> KeyAndRequest:
@@ -68,11 +69,14 @@ class IssuedCertificates:
 
     async def keep(self, chain_pem: bytes) -> IssuedCertificate:
         """Key and certificate, checked and kept."""
-        return _issued(await self._done("keep", self._file, *self._names, told=chain_pem))
+        return _issued(await self._done("keep", str(self._file), *self._names, told=chain_pem))
 
     async def kept(self) -> IssuedCertificate:
         """What an earlier start has kept, where it still serves."""
-        return _issued(await self._done("kept", self._file, *self._names))
+        # A node that is new has none, and the program takes a tenth of a second to say so.
+        if not await asyncio.to_thread(lexists, self._file):
+            raise ServeError(f"no certificate is kept in `{self._file}`")
+        return _issued(await self._done("kept", str(self._file), *self._names))
 
     async def _done(self, *words: str, told: bytes = b"") -> bytes:
         return await asyncio.to_thread(CertificateInTheMaking(*words, told=told).wait)
@@ -88,29 +92,3 @@ def certificate_part(made: bytes) -> str:
     """What may be shown; the key is what comes before."""
     text = made.decode("ascii")
     return text[text.index(_BEGIN) :]
-
-
-def _main(words: Sequence[str]) -> bytes:
-    from jettison.apiserver.access.certificates import request_for, self_signed, validity_of  # noqa: PLC0415  see above
-    from jettison.apiserver.storage.private_files import read_private, write_private  # noqa: PLC0415
-
-    if not words:
-        return self_signed("jettison-node")
-    what, subject, *names = words
-    if what == "request":
-        return request_for(subject, names)
-    file = Path(subject)
-    chain_pem = sys.stdin.buffer.read() if what == "keep" else read_private(file)
-    if chain_pem is None:
-        raise InputError("none is kept")
-    begins, ends = validity_of(chain_pem, names)
-    if what == "keep":
-        write_private(file, chain_pem)
-    return b"%d %d\n%s" % (begins, ends, chain_pem)
-
-
-if __name__ == "__main__":
-    try:
-        sys.stdout.buffer.write(_main(sys.argv[1:]))
-    except InputError as error:
-        sys.exit(str(error))

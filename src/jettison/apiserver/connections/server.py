@@ -84,8 +84,8 @@ async def serve(
     from jettison.apiserver.connections.listener import Server  # noqa: PLC0415
 
     quotas = ConnectionQuotas(shares_within(_allow_many_files()))
-    # asyncio keeps 256 KiB for every TLS connection to a node, zeroed and so resident, and has no other place to say how
-    # much.
+    # asyncio keeps 256 KiB for every TLS connection, as to nodes, zeroed and so resident, and this is the only place to
+    # say how much.
     SSLProtocol.max_size = _TLS_BUFFER
     # A writer thread that returns from fsync would wait up to 5 ms for the interpreter, and so would every request in
     # its batch: with 8 clients that costs a fifth of the evictions.

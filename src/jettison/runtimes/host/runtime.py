@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from jettison import events
@@ -137,6 +138,8 @@ class HostRuntime:
 
         With `boxes`, pods may run in containers, as `offer` says, and its unused images are collected.
         """
+        if boxes is not None:
+            import_module("jettison.runtimes.host.pods.boxes")
         make_directories(settings)
         claim = claim_directories(settings)
         try:

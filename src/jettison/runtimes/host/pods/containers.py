@@ -16,7 +16,6 @@ from jettison.engine.lifecycle.rules import HookKind, ProbeKind
 from jettison.errors import StartError
 from jettison.runtimes.host.cgroups.places import Place
 from jettison.runtimes.host.pods import probes
-from jettison.runtimes.host.pods.boxes import BoxLauncher
 from jettison.runtimes.host.pods.records import BoxRecord, ContainerRecord
 from jettison.runtimes.host.pods.reports import ActiveContainer
 from jettison.runtimes.host.processes import processes
@@ -49,13 +48,15 @@ class Container:
         # Of the main process, as it is on record.
         self.identity: Identity | None = None if known is None else known.identity
         self._directories = directories
-        self._launcher: Launcher | BoxLauncher = (
-            Launcher(spec, directories)
-            if spec.image is None
-            else BoxLauncher(
-                spec, spec.image, directories, pod, None if known is None else known.box, partial(_box_of, sibling)
-            )
-        )
+        self._launcher: Launcher | BoxLauncher
+        if spec.image is None:
+            self._launcher = Launcher(spec, directories)
+        else:
+            # A node without a container runtime never loads it; one that has a runtime has loaded it by now.
+            from jettison.runtimes.host.pods.boxes import BoxLauncher  # noqa: PLC0415
+
+            box = None if known is None else known.box
+            self._launcher = BoxLauncher(spec, spec.image, directories, pod, box, partial(_box_of, sibling))
         self._log_dir = ""
         # On the event loop's clock, when the last complaint about a process that does not die was due.
         self._kills_since: float | None = None

@@ -22,7 +22,6 @@ from jettison.engine.lifecycle.life import advance
 from jettison.engine.lifecycle.state import PodLife, Trouble
 from jettison.errors import ContentError, ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
-from jettison.runtimes.host.pods.boxes import sandbox_order
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.record_files import Saving
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, PodRecorder, life_of
@@ -469,6 +468,8 @@ class PodWorker:
             return None
         if runtime is None:
             return not_set_up(NO_SANDBOX, "this node has no container runtime")
+        from jettison.runtimes.host.pods.boxes import sandbox_order  # noqa: PLC0415  see Container
+
         try:
             for each in containers:
                 if each.spec.image is not None and not each.spec.is_ephemeral:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
 from jettison.engine.scheduling.nodes import NodeOffer, NodeRoom
 from jettison.engine.scheduling.placement import (
     NO_SCHEDULE,

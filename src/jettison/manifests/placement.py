@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jettison.engine.labels.selectors import Operator, Requirement, require
+from jettison.engine.labels.requirements import Operator, Requirement, require
 from jettison.engine.scheduling.placement import NAME_FIELD, NodeAffinity, NodeTerm, Preference, Taint, Toleration
 from jettison.errors import InputError
 

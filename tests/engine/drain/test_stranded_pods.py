@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jettison.engine.drain.plan import stranded_pods
-from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
 from jettison.engine.scheduling.nodes import NodeOffer
 from jettison.engine.scheduling.placement import (
     NAME_FIELD,

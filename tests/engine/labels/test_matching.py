@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm
 from jettison.engine.labels.matching import FieldMatcher, LabelMatcher
-from jettison.engine.labels.selectors import NOTHING, LabelSelector, Operator, all_of, require
+from jettison.engine.labels.requirements import Operator, require
+from jettison.engine.labels.selectors import NOTHING, LabelSelector, all_of
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.sampled_from(["", "x", "1", "2", "99999999999999999999"])

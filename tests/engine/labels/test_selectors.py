@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jettison.engine.labels.requirements import Operator, Requirement, require
 from jettison.engine.labels.selectors import (
     NOTHING,
     LabelSelector,
     MatchExpression,
-    Operator,
-    Requirement,
     SelectorObject,
     all_of,
     parse_label_selector,
-    require,
     select,
 )
 from jettison.errors import InputError

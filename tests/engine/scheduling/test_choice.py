@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
 from jettison.engine.pods.pod import Pod, PodResources
 from jettison.engine.scheduling.choice import (
     NO_NODES,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
 from jettison.engine.scheduling.placement import (
     ANYWHERE,
     LONGEST_SECONDS,

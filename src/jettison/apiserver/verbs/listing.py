@@ -24,7 +24,8 @@ from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Stored
 from jettison.engine.labels.field_selectors import FieldSelector, parse_field_selector
 from jettison.engine.labels.matching import FieldMatcher, LabelMatcher
-from jettison.engine.labels.selectors import LabelSelector, Operator, parse_label_selector
+from jettison.engine.labels.requirements import Operator
+from jettison.engine.labels.selectors import LabelSelector, parse_label_selector
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
 from jettison.values import frozen

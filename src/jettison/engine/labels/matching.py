@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from jettison.engine.labels.field_selectors import FieldSelector
-from jettison.engine.labels.selectors import LabelSelector, Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
+from jettison.engine.labels.selectors import LabelSelector
 from jettison.engine.numbers.strconv import parse_int64
 
 _WANTED: Final = (Operator.IN, Operator.EQUALS, Operator.DOUBLE_EQUALS)

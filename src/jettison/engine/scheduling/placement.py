@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jettison.engine.labels.selectors import Operator, Requirement
+from jettison.engine.labels.requirements import Operator, Requirement
 from jettison.engine.numbers.strconv import parse_int64
 from jettison.values import frozen
 

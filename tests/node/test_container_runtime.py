@@ -11,12 +11,10 @@ import pytest
 from jettison.engine.config.policy import Policy
 from jettison.errors import ServeError, StartError
 from jettison.events import ActionFailed, Fact
-from jettison.node import container_runtime
 from jettison.node.card import NodeCard, write_card
 from jettison.node.container_runtime import Containers, find_containers, podman_order
 from jettison.node.settings import CRI, HOST, NodeSettings
-from jettison.runtimes.containers import SandboxOrder
-from jettison.runtimes.cri import driver as cri_driver
+from jettison.runtimes.containers import RUNTIME_PACE, RuntimePace, SandboxOrder
 from jettison.runtimes.grpc.wire import Message
 from tests.builders import pod
 from tests.runtimes.host.nodes import needs_root, node, python, running
@@ -70,7 +68,6 @@ def test_a_configuration_that_tells_nothing_is_refused(config: bytes) -> None:
         podman_order(config)
 
 
-@pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd runs here")
 def test_the_advice_for_crio_is_a_setting_of_crio(tmp_path: Path) -> None:
     """Its cgroups are systemd's unless it is told otherwise."""
     endpoint = tmp_path / "c.sock"
@@ -84,16 +81,12 @@ def test_the_advice_for_crio_is_a_setting_of_crio(tmp_path: Path) -> None:
         lying(endpoint, answers),
         pytest.raises(ServeError, match=r'cri-o 1\.36\.3 leaves cgroups to systemd.*: set cgroup_manager = "cgroupfs"'),
     ):
-        asyncio.run(find_containers(settings, lambda _fact: None))
+        asyncio.run(find_containers(settings, lambda _fact: None, systemd=tmp_path / "none"))
 
 
 @pytest.mark.parametrize("used_slices", [False, True])
-def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, used_slices: bool
-) -> None:
+def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(tmp_path: Path, *, used_slices: bool) -> None:
     """The next agent finds its pods in the cgroups of the last one; containers that would not fit say so."""
-    monkeypatch.setattr(container_runtime, "_SYSTEMD", tmp_path)
-    monkeypatch.setattr(cri_driver, "_HEARTBEAT", 0.01)
     endpoint, said = tmp_path / "c.sock", list[Fact]()
     settings = NodeSettings("n", tmp_path, cri_endpoint=f"unix://{endpoint}")
     settings.node_state.mkdir(parents=True)
@@ -106,7 +99,8 @@ def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(
     }
 
     async def start() -> str:
-        driver, _, lack, uses_slices, version = await find_containers(settings, said.append)
+        containers = await find_containers(settings, said.append, pace=RuntimePace(heartbeat=0.01), systemd=tmp_path)
+        driver, _, lack, uses_slices, version = containers
         assert version == ""
         assert driver is not None
         assert lack.endswith("pods with images wait for it")
@@ -125,11 +119,11 @@ def test_a_runtime_that_is_silent_at_the_start_is_taken_for_what_it_was(
     assert [fact.why for fact in said if isinstance(fact, ActionFailed)] == [why]
 
 
-def found(settings: NodeSettings, said: list[Fact]) -> Containers:
-    """What a node makes of it, let go again."""
+def found(settings: NodeSettings, said: list[Fact], pace: RuntimePace = RUNTIME_PACE) -> Containers:
+    """What a node of a machine with systemd makes of it, let go again."""
 
     async def find() -> Containers:
-        containers = await find_containers(settings, said.append)
+        containers = await find_containers(settings, said.append, pace=pace, systemd=settings.state_dir)
         if containers.driver is not None:
             await containers.driver.close()
         return containers
@@ -143,37 +137,31 @@ def found(settings: NodeSettings, said: list[Fact]) -> Containers:
     ids=["unset", "cgroupfs", "systemd"],
 )
 def test_the_configuration_counts_while_a_runtime_is_silent_at_the_first_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], *, uses_slices: bool
+    tmp_path: Path, config: dict[str, object], *, uses_slices: bool
 ) -> None:
     """Without it the agent says what it takes the driver for, and what to do if that is wrong."""
-    monkeypatch.setattr(container_runtime, "_SYSTEMD", tmp_path)
     settings = NodeSettings("n", tmp_path, policy=Policy.of(config), cri_endpoint=f"unix://{tmp_path}/none.sock")
     containers = found(settings, [])
     assert containers.uses_slices is uses_slices
     assert ("Its cgroup driver is not known" in containers.lack) is (not config)
 
 
-def test_a_runtime_that_is_slow_at_the_first_start_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_that_is_slow_at_the_first_start_is_waited_for(tmp_path: Path) -> None:
     """Its answer decides on the cgroups of a new node. One that is known from before gets less time."""
-    monkeypatch.setattr(container_runtime, "_SYSTEMD", tmp_path)
-    monkeypatch.setattr(container_runtime, "_PATIENCE", 0.02)
-    monkeypatch.setattr(container_runtime, "_FIRST_PATIENCE", 0.03)
+    pace = RuntimePace(answer=0.02, first_answer=0.03)
     settings = NodeSettings("n", tmp_path, cri_endpoint=f"unix://{tmp_path}/c.sock")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(f"{tmp_path}/c.sock")
         silent.listen()
-        assert "in 0.03 s" in found(settings, []).lack
+        assert "in 0.03 s" in found(settings, [], pace).lack
         settings.node_state.mkdir(parents=True)
         write_card(settings.node_state, NodeCard("files", 1, 1))
-        assert "in 0.02 s" in found(settings, []).lack
+        assert "in 0.02 s" in found(settings, [], pace).lack
 
 
 @needs_root
-def test_pods_that_live_keep_the_kind_of_their_cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_that_live_keep_the_kind_of_their_cgroups(tmp_path: Path) -> None:
     """An agent that comes back finds another driver: in cgroups of that kind it would not find its pods."""
-    monkeypatch.setattr(container_runtime, "_SYSTEMD", tmp_path)
     endpoint, said = tmp_path / "c.sock", list[Fact]()
     host = node_settings(tmp_path)
     settings = NodeSettings("n", tmp_path, cgroup_name=host.node_cgroup, cri_endpoint=f"unix://{endpoint}")

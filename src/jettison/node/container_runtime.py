@@ -17,6 +17,7 @@ from jettison.errors import InputError, ObservationError, RuntimeFailure, ServeE
 from jettison.events import Emit
 from jettison.node.card import read_card
 from jettison.node.settings import CRI, HOST, NodeSettings, checked_endpoint
+from jettison.runtimes.containers import RUNTIME_PACE, RuntimePace
 from jettison.runtimes.host.cgroups.kubepods import has_pods
 from jettison.runtimes.host.specs.spec import ImageOffer
 
@@ -27,10 +28,6 @@ USUAL_SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.s
 
 # There where systemd is process 1.
 _SYSTEMD = Path("/run/systemd/system")
-_PATIENCE = 5.0
-# The same where its answer decides what kind of cgroups a new node has. One that has just been started takes seconds;
-# one that was ended refuses at once.
-_FIRST_PATIENCE = 30.0
 _UNKNOWN_DRIVER = (
     ". Its cgroup driver is not known, so cgroups are made without systemd; cgroupDriver in the configuration says "
     "which it has"
@@ -56,7 +53,9 @@ class Containers(NamedTuple):
     version: str = ""
 
 
-async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
+async def find_containers(
+    settings: NodeSettings, emit: Emit, *, pace: RuntimePace = RUNTIME_PACE, systemd: Path = _SYSTEMD
+) -> Containers:
     """What the settings ask for. Raises ServeError where containers are required and none can be had.
 
     A runtime whose socket is there and that does not answer is not given up where it is one of several kinds: it may
@@ -73,24 +72,25 @@ async def find_containers(settings: NodeSettings, emit: Emit) -> Containers:
     from jettison.runtimes.cri.messages import CRIO  # noqa: PLC0415
 
     client, name, shown, lack = CriClient(socket), f"container runtime `{socket}`", "", ""
-    before = _slices_before(settings) if running is None else running
-    is_first = before is None and _SYSTEMD.is_dir() and settings.runtime != CRI
+    has_systemd = systemd.is_dir()
+    before = _slices_before(settings, has_systemd=has_systemd) if running is None else running
+    is_first = before is None and has_systemd and settings.runtime != CRI
     try:
-        version = await client.version(_FIRST_PATIENCE if is_first else _PATIENCE)
+        version = await client.version(pace.first_answer if is_first else pace.answer)
         name, shown = f"{version.name} {version.version}", f"{version.name}://{version.version}"[:_LONGEST_VERSION]
     except RuntimeFailure as failure:
         if settings.runtime == CRI:
             client.close()
             raise ServeError(f"--runtime cri: {failure}") from failure
         lack = f"{failure}; pods with images wait for it{_UNKNOWN_DRIVER if is_first else ''}"
-    driver, told = CriDriver(client, name, settings.node_cgroup, emit), None
+    driver, told = CriDriver(client, name, settings.node_cgroup, emit, pace=pace), None
     if not lack:
         try:
             told = await client.uses_systemd()
             await driver.look_at_network()
         except RuntimeFailure as failure:
             lack = f"{failure}; whether pods can have a network of their own is looked at again"
-    if told and not _SYSTEMD.is_dir():
+    if told and not has_systemd:
         client.close()
         advice = 'cgroup_manager = "cgroupfs"' if version.name == CRIO else "SystemdCgroup = false"
         return _refused(settings, running, f"{name} leaves cgroups to systemd, which does not run here: set {advice}")
@@ -112,7 +112,7 @@ def _slices_of_pods(settings: NodeSettings) -> bool | None:
     return next(kinds, None)
 
 
-def _slices_before(settings: NodeSettings) -> bool | None:
+def _slices_before(settings: NodeSettings, *, has_systemd: bool) -> bool | None:
     """What to go by as long as the runtime does not tell; None where that is not known.
 
     As it was, because after a boot the runtime comes later than we do; else as the operator says, as for a kubelet.
@@ -123,9 +123,9 @@ def _slices_before(settings: NodeSettings) -> bool | None:
         card = None
     config = settings.policy.config
     if card is not None:
-        return card.uses_slices and _SYSTEMD.is_dir()
+        return card.uses_slices and has_systemd
     if "cgroupDriver" in config.origins:
-        return config.cgroup_driver == "systemd" and _SYSTEMD.is_dir()
+        return config.cgroup_driver == "systemd" and has_systemd
     return None
 
 
@@ -208,7 +208,7 @@ async def load_images(socket: Path, archive: Path) -> tuple[str, ...]:
 
     client, path = CriClient(socket), str(archive.resolve())
     try:
-        is_crio = (await client.version(_PATIENCE)).name == CRIO
+        is_crio = (await client.version(RUNTIME_PACE.answer)).name == CRIO
     finally:
         client.close()
     if is_crio:

@@ -25,6 +25,23 @@ show it."""
 _BOX_ID = re.compile(BOX_ID)
 
 
+@frozen
+class RuntimePace:
+    """How long a container runtime is waited for, and how often it is looked at, in seconds."""
+
+    # For its version, when an agent starts.
+    answer: float = 5.0
+    # The same where its answer decides what kind of cgroups a new node has. One that has just been started takes
+    # seconds; one that was ended refuses at once.
+    first_answer: float = 30.0
+    # Between two looks whether it answers, and the same once it has failed to.
+    heartbeat: float = 10.0
+    anxious: float = 1.0
+
+
+RUNTIME_PACE = RuntimePace()
+
+
 def is_box_id(text: str) -> bool:
     """Whether a container can be spoken of by it."""
     return _BOX_ID.fullmatch(text) is not None

@@ -20,13 +20,6 @@ from jettison.values import frozen
 OUR_LABEL = "jettison.dev/"
 """How the names of labels begin that say how important a workload is."""
 
-LONGEST_LOOK = 5.0
-"""Seconds in which a source asks about containers that are new: 500 of them take Docker as long."""
-
-SLOW = 0.5
-"""Seconds from which on a container that could not be read has held up all behind it. A healthy engine takes 10 ms."""
-
-_SPARED = 60.0
 _MOST_COMPLAINTS = 8
 _SCOPE = ".scope"
 
@@ -59,6 +52,21 @@ class AdoptedWorkload:
     is_static: bool = False
 
 
+@frozen
+class LookPace:
+    """How long a source asks about containers that are new, in seconds."""
+
+    # About all of them: 500 take Docker as long.
+    longest: float = 5.0
+    # From then on a container that could not be read has held up all behind it. A healthy engine takes 10 ms.
+    slow: float = 0.5
+    # Until such a one is asked about again.
+    spared: float = 60.0
+
+
+LOOK_PACE = LookPace()
+
+
 class SourceLook:
     """One look of a source at what runs. What cannot be read, or not in time, is left out, and the rest counts.
 
@@ -66,9 +74,10 @@ class SourceLook:
     asked about again only in a minute: those behind it would never be known.
     """
 
-    def __init__(self, before: SourceLook | None = None) -> None:
+    def __init__(self, before: SourceLook | None = None, *, pace: LookPace = LOOK_PACE) -> None:
+        self._pace = pace
         self._now = asyncio.get_running_loop().time
-        self._until = self._now() + LONGEST_LOOK
+        self._until = self._now() + pace.longest
         self._asked = self._until
         self._complaints: list[str] = []
         self._is_late = False
@@ -92,8 +101,8 @@ class SourceLook:
         why = f"container `{container}`: {failure}"
         self._complain(why)
         now = self._now()
-        if now - self._asked >= SLOW:
-            self.held_up[container] = now + _SPARED, why
+        if now - self._asked >= self._pace.slow:
+            self.held_up[container] = now + self._pace.spared, why
 
     def _complain(self, why: str) -> None:
         if len(self._complaints) < _MOST_COMPLAINTS:
@@ -102,7 +111,8 @@ class SourceLook:
     @property
     def complaints(self) -> Sequence[str]:
         """A few sentences, whatever was wrong."""
-        late = f"to ask about each container takes more than {LONGEST_LOOK:g} s: those that are left are not known yet"
+        longest = self._pace.longest
+        late = f"to ask about each container takes more than {longest:g} s: those that are left are not known yet"
         return [*self._complaints, *([late] if self._is_late else [])]
 
 

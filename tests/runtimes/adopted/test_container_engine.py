@@ -17,7 +17,7 @@ from jettison.runtimes.adopted import container_engine
 from jettison.runtimes.adopted.container_engine import ContainerEngine
 from jettison.runtimes.adopted.engine_socket import LARGEST_ANSWER
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
-from jettison.runtimes.workloads import AdoptedWorkload
+from jettison.runtimes.workloads import AdoptedWorkload, LookPace
 
 VERSION = {"Components": [{"Name": "Engine"}]}
 NOWHERE = Hierarchy(Path("/nonexistent"), "/", frozenset({"memory"}), is_unified=False)
@@ -209,16 +209,15 @@ def test_a_directory_that_is_no_path_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_all_are_containers")
-def test_a_look_that_takes_too_long_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_takes_too_long_goes_on_later(tmp_path: Path) -> None:
     """With what was found so far, and says so."""
-    monkeypatch.setattr(workloads, "LONGEST_LOOK", 0.0)
     seen: list[ContainerEngine] = []
 
     async def look(engine: ContainerEngine) -> object:
         seen.append(engine)
         return await engine.running()
 
-    assert converse(tmp_path, look, http(VERSION), http([{"Id": "a"}])) == []
+    assert converse(tmp_path, look, http(VERSION), http([{"Id": "a"}]), pace=LookPace(longest=0.0)) == []
     assert "not known yet" in seen[0].complaints[0]
 
 
@@ -228,8 +227,6 @@ def test_a_container_that_the_engine_cannot_tell_of_hides_no_other(
 ) -> None:
     """Docker's inspect may hang for one container, with all others well. It is asked about again after a minute."""
     path, asked = tmp_path / "e.sock", list[str]()
-    monkeypatch.setattr(workloads, "LONGEST_LOOK", 0.2)
-    monkeypatch.setattr(workloads, "SLOW", 0.1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         what = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
@@ -244,7 +241,7 @@ def test_a_container_that_the_engine_cannot_tell_of_hides_no_other(
 
     async def scenario() -> None:
         async with await asyncio.start_unix_server(serve, path):
-            engine = ContainerEngine(path, NOWHERE, frozenset({os.geteuid()}), deadline=0.2)
+            engine = engine_of(path, deadline=0.2, pace=LookPace(longest=0.2, slow=0.1))
             monkeypatch.setattr(engine, "_is_there", lambda _: True)
             assert [each.id for each in await engine.running()] == ["a"]
             hanging, late = engine.complaints

@@ -116,7 +116,7 @@ def signal_all(memory: Hierarchy, workload: AdoptedWorkload) -> None:
             os.close(descriptor)
 
 
-async def stop_unit(workload: AdoptedWorkload) -> None:
+async def stop_unit(workload: AdoptedWorkload, *, within_seconds: float = UNIT_SECONDS) -> None:
     """Ask systemd to stop the unit whose cgroup it is; does not wait until that is done. Raises StartError."""
     unit, none = PurePosixPath(workload.cgroup).name, asyncio.subprocess.DEVNULL
     try:
@@ -126,10 +126,10 @@ async def stop_unit(workload: AdoptedWorkload) -> None:
     except OSError as error:
         raise StartError(f"cannot run systemctl: {kernel_files.reason(error)}") from error
     try:
-        async with asyncio.timeout(UNIT_SECONDS):
+        async with asyncio.timeout(within_seconds):
             _, said = await process.communicate()
     except TimeoutError:
-        raise StartError(f"systemctl stop {unit}: no answer within {UNIT_SECONDS:g} s") from None
+        raise StartError(f"systemctl stop {unit}: no answer within {within_seconds:g} s") from None
     finally:
         if process.returncode is None:
             process.kill()

@@ -16,7 +16,7 @@ from jettison.runtimes.adopted.engine_store import EngineStore
 from jettison.runtimes.containers import is_box_id
 from jettison.runtimes.linux.cgroups.mounts import Hierarchy
 from jettison.runtimes.machine.node_disks import StorageDirs, told_path
-from jettison.runtimes.workloads import AdoptedWorkload, PlacedStore, SourceLook, container_cgroup
+from jettison.runtimes.workloads import LOOK_PACE, AdoptedWorkload, LookPace, PlacedStore, SourceLook, container_cgroup
 
 
 class _Listed(msgspec.Struct, rename="pascal"):
@@ -63,10 +63,19 @@ class ContainerEngine:
 
     is_engine = True
 
-    def __init__(self, path: Path, memory: Hierarchy, owners: frozenset[int], deadline: float = DEADLINE) -> None:
+    def __init__(
+        self,
+        path: Path,
+        memory: Hierarchy,
+        owners: frozenset[int],
+        deadline: float = DEADLINE,
+        *,
+        pace: LookPace = LOOK_PACE,
+    ) -> None:
         self.socket = EngineSocket(path, owners, deadline)
         self.store: PlacedStore | None = EngineStore(path, owners)
         self._memory = memory
+        self._pace = pace
         self._kind = ""
         self._known: dict[str, AdoptedWorkload] = {}
         self._look: SourceLook | None = None
@@ -86,7 +95,7 @@ class ContainerEngine:
         """All that run. One that vanishes meanwhile is left out."""
         self._kind = await self.socket.kind()
         found = {}
-        self._look = look = SourceLook(self._look)
+        self._look = look = SourceLook(self._look, pace=self._pace)
         for each in await self.socket.ask(_LIST, "/containers/json"):
             known = self._known.get(each.id)
             if known is not None and not self._is_there(known.cgroup):

@@ -18,12 +18,14 @@ from jettison.engine.node.dead_containers import DeadContainer, Sandbox
 from jettison.errors import ContainerRuntimeError, ImageError, RuntimeFailure, StartError, UnreachableError
 from jettison.runtimes.containers import (
     NO_CONTAINERS,
+    RUNTIME_PACE,
     BoxEnd,
     BoxOrder,
     FoundImage,
     MadeBox,
     PortMapping,
     ReadySandbox,
+    RuntimePace,
     SandboxOrder,
 )
 from jettison.runtimes.cri.client import CriClient
@@ -48,10 +50,8 @@ T = TypeVar("T")
 NODE = "jettison.dev/node"
 """The label of everything that an agent has made here."""
 
-# Between two looks whether the runtime answers, and between two attempts to clear up.
-_HEARTBEAT, _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 0.5, 30.0
-# The same once it has failed to answer.
-_ANXIOUS = 1.0
+# Between two attempts to clear up.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _PING_SECONDS = 5.0
 _CLOSING_SECONDS = 5.0
 # Of a command without a deadline of its own, such as a hook.
@@ -98,12 +98,15 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 class CriDriver(CriStore):
     """One node's part of a runtime. `open` it before use; it belongs to one event loop."""
 
-    def __init__(self, client: CriClient, name: str, node: str, emit: events.Emit) -> None:
+    def __init__(
+        self, client: CriClient, name: str, node: str, emit: events.Emit, *, pace: RuntimePace = RUNTIME_PACE
+    ) -> None:
         """`node` is the node's cgroup, which no other agent of this machine has."""
         super().__init__(client, name)
         self.endpoint = str(client.path)
         self._node = node
         self._emit = emit
+        self._pace = pace
         # All pods of a node may begin at once: what is under way takes memory, here and in the runtime.
         self._making = asyncio.Semaphore(_MADE_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -376,7 +379,7 @@ class CriDriver(CriStore):
         """Say when the runtime stops to answer, and when it does again."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_ANXIOUS if self._lost else _HEARTBEAT):
+                async with asyncio.timeout(self._pace.anxious if self._lost else self._pace.heartbeat):
                     await self._is_doubtful.wait()
             self._is_doubtful.clear()
             try:

@@ -14,8 +14,8 @@ import jettison
 from jettison.agent.agent import Agent
 from jettison.clock import SystemClock
 from jettison.engine.config.policy import KUBELET
-from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.runtime import HostRuntime
+from jettison.runtimes.host.settings import HostPace
 from tests.agent.scripted_runtime import Records
 from tests.builders import policy
 from tests.runtimes.host.nodes import needs_root, settings
@@ -44,12 +44,12 @@ def test_from_the_decision_to_the_signal_are_six_frames(
         send(descriptor, sent)
 
     # On a busy machine the record may take longer than an eviction waits in place.
-    monkeypatch.setattr(pod_worker, "_IN_PLACE", 30)
+    own = settings(tmp_path, pace=HostPace(in_place=30))
     switches = replace(KUBELET, kill_hard_at_once=number is signal.SIGKILL)
     rules = policy({"memory.available": "120Mi"}, switches=switches)
 
     async def run() -> None:
-        runtime = await HostRuntime.open(settings(tmp_path), rules, SystemClock(), lambda _: None)
+        runtime = await HostRuntime.open(own, rules, SystemClock(), lambda _: None)
         try:
             await runtime.start(manifest(python(HOLDS)))
             monkeypatch.setattr(signal, "pidfd_send_signal", note)

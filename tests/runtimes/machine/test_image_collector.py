@@ -14,7 +14,6 @@ from jettison.engine.node.snapshot import FsStats
 from jettison.errors import ContainerRuntimeError
 from jettison.events import ActionFailed, CollectionFailed, Fact, ImageRemoved
 from jettison.runtimes.containers import HeldImage
-from jettison.runtimes.machine import image_collector
 from jettison.runtimes.machine.image_collector import ImageCollector, Settling
 from tests.agent.scripted_runtime import HandClock
 
@@ -118,10 +117,9 @@ def test_the_second_failure_in_a_row_is_an_event(monkeypatch: pytest.MonkeyPatch
         raise ContainerRuntimeError("no answer", 4)
 
     monkeypatch.setattr(shelf, "held_images", silent)
-    monkeypatch.setattr(image_collector, "IMAGES_SECONDS", 0.001)
 
     async def keep() -> None:
-        task = asyncio.create_task(collector(shelf, HandClock(), facts).keep_for_ever())
+        task = asyncio.create_task(collector(shelf, HandClock(), facts).keep_for_ever(period_seconds=0.001))
         while len(facts) < 3:
             await asyncio.sleep(0.001)
         task.cancel()

@@ -154,7 +154,7 @@ class ImageCollector:
         error = done.result.error
         return Reclaimed(images=done.images, freed_bytes=done.measured or 0, errors=() if error is None else (error,))
 
-    async def keep_for_ever(self) -> None:
+    async def keep_for_ever(self, *, period_seconds: float = IMAGES_SECONDS) -> None:
         """Collect every five minutes, the first time now.
 
         The first failure in a row is only logged, as a kubelet does: a runtime that restarts is no news.
@@ -167,7 +167,7 @@ class ImageCollector:
                 self._emit(events.CollectionFailed(Reclaimable.IMAGES, why))
             elif why:
                 self._emit(events.ActionFailed("collect images", why))
-            await asyncio.sleep(IMAGES_SECONDS)
+            await asyncio.sleep(period_seconds)
 
     async def _collect_in_time(self) -> str:
         """Why it failed; empty where it did not."""

@@ -179,10 +179,18 @@ def _sum(parts: Sequence[Details]) -> Details | None:
 class StatsSource:
     """Answers questions. Belongs to one event loop; `executor` has one thread."""
 
-    def __init__(self, subject: Callable[[], NodeSubject], reader: StatsReader, executor: Executor) -> None:
+    def __init__(
+        self,
+        subject: Callable[[], NodeSubject],
+        reader: StatsReader,
+        executor: Executor,
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self._subject = subject
         self._reader = reader
         self._executor = executor
+        self._pause_seconds = pause_seconds
         self._turn = asyncio.Lock()
         # With stalls and without, each until it is too old.
         self._latest: dict[bool, NodeDetails] = {}
@@ -201,7 +209,7 @@ class StatsSource:
         found = await self._read(has_stalls)
         if not self._reader.is_incomplete():
             return found
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(self._pause_seconds)
         return await self._read(has_stalls)
 
     async def _read(self, has_stalls: bool) -> NodeDetails:

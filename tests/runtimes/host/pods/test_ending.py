@@ -15,7 +15,6 @@ from jettison import events
 from jettison.engine.node.evictions import PodCondition
 from jettison.errors import ObservationError, PodGone, RemovalError, StillRunning
 from jettison.runtimes.host.cgroups.places import CgroupPlace
-from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.settings import HostPace
 from jettison.runtimes.host.volumes import removal
 from jettison.runtimes.linux.files.filesystems import read_mounts
@@ -111,12 +110,9 @@ def test_a_pod_whose_process_ids_are_still_taken_is_not_gone(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
-def test_the_order_is_on_record_and_the_signal_sent_before_anything_else_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_is_on_record_and_the_signal_sent_before_anything_else_is_done(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await started(scene, container(SLEEPS))
-        monkeypatch.setattr(pod_worker, "_IN_PLACE", 30)
         order = eviction(scene.status().pod)
         began = time.process_time()
         evicting = scene.supervisor.evict(order)
@@ -132,7 +128,7 @@ def test_the_order_is_on_record_and_the_signal_sent_before_anything_else_is_done
         assert scene.container().exit_code == 143
         assert took_ms < 50
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(in_place=30))
 
 
 def test_while_it_ends_a_pod_keeps_its_phase(tmp_path: Path) -> None:
@@ -445,7 +441,6 @@ def test_evicting_does_not_need_the_disk(tmp_path: Path) -> None:
 
 def test_no_signal_is_sent_before_its_record_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a disk takes its time the loop goes on, and so do other pods."""
-    monkeypatch.setattr(pod_worker, "_LONGEST_WAIT", 60)
 
     async def scenario(scene: Scene) -> None:
         await started(scene, container(SLEEPS), container(SLEEPS, "d"))
@@ -460,7 +455,7 @@ def test_no_signal_is_sent_before_its_record_is_written(tmp_path: Path, monkeypa
         await scene.phase("Failed")
         assert {each.exit_code for each in scene.status().containers} == {143}
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, pace=HostPace(record=60))
 
 
 @pytest.mark.parametrize("is_at_once", [False, True])

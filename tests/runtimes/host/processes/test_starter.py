@@ -45,9 +45,9 @@ def play(scenario: Callable[[Starter], Awaitable[None]], idle_seconds: float = 3
     asyncio.run(run())
 
 
-async def spawn(made: Starter, launch: Launch) -> Process:
+async def spawn(made: Starter, launch: Launch, birth_seconds: float = 60) -> Process:
     place = FamilyPlace(Families("test"), "pod1/c")
-    return await processes.spawn(launch, place, lambda _pid, _ticks: None, made)
+    return await processes.spawn(launch, place, lambda _pid, _ticks: None, made, birth_seconds=birth_seconds)
 
 
 def modules(statement: str) -> set[str]:
@@ -192,14 +192,12 @@ def test_an_order_that_it_did_not_live_to_carry_out_is_given_to_the_next(tmp_pat
     assert sorted(map(int, (tmp_path / "done").read_text().split())) == list(range(40))
 
 
-def test_one_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_BIRTH_SECONDS", 2.0)
-
+def test_one_that_hangs_is_replaced() -> None:
     async def scenario(made: Starter) -> None:
         assert await (await spawn(made, sh("true"))).exited == 0
         first = made.pid
         os.kill(first, signal.SIGSTOP)
-        orders = await asyncio.gather(*(spawn(made, sh(f"exit {number}")) for number in range(5)))
+        orders = await asyncio.gather(*(spawn(made, sh(f"exit {number}"), 2) for number in range(5)))
         assert [await each.exited for each in orders] == list(range(5))
         assert made.pid not in (0, first)
 

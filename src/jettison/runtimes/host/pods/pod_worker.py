@@ -54,10 +54,6 @@ _SECOND_NS = 10**9
 _SWEEP = "sweep"
 # To look for what is left of a container takes 0.1 ms.
 _FOUND_AT_ONCE = 4
-# Seconds for which an eviction holds up the loop at most until its record is written.
-_IN_PLACE = 0.0005
-# Seconds after which signals wait for a record no longer: a disk that hangs must not keep a pod alive.
-_LONGEST_WAIT = 0.05
 _UNSEALABLE = "securityContext.readOnlyRootFilesystem: this node may not mount, so that all files stay writable"
 
 
@@ -69,13 +65,14 @@ class PodWorker:
     ) -> None:
         self.manifest = manifest
         self._services = services
+        self._pace = services.settings.pace
         self._place = services.places.of_pod(manifest.pod)
         self._directories = PodDirectories(services, manifest.pod, addresses=record.addresses)
         self._recorder = PodRecorder(record)
         self._refusal = spec if isinstance(spec, Refusal) else None
         self._spec = spec.spec if isinstance(spec, Refusal) else spec
         trouble = None if self._refusal is None else self._refusal.trouble
-        self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble, services.settings.pace.pauses)
+        self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble, self._pace.pauses)
         self._contents = self._directories.contents = self._asking(manifest)
         # By volume, why it could not be brought up to date.
         self._stale: dict[str, str] = {}
@@ -194,7 +191,7 @@ class PodWorker:
             self.life, new = advance(self.life, event)
             self._services.changes.happen()
             wanted += new
-            patience = _IN_PLACE if isinstance(event, ev.ToldToEnd) and event.order is not None else 0.0
+            patience = self._pace.in_place if isinstance(event, ev.ToldToEnd) and event.order is not None else 0.0
         while wanted:
             effect = wanted[0]
             if isinstance(effect, (fx.Signal, fx.Kill)) and not self._is_recorded(patience):
@@ -230,12 +227,12 @@ class PodWorker:
         barrier = self._barrier
         if barrier is not None and not barrier.is_over(patience):
             loop = asyncio.get_running_loop()
-            left = barrier.begun_at + _LONGEST_WAIT - loop.time()
+            left = barrier.begun_at + self._pace.record - loop.time()
             if left > 0:
                 if self._overdue is None:
                     self._overdue = loop.call_later(left, self._go_on)
                 return False
-            why = f"the disk has not taken it for {1000 * _LONGEST_WAIT:.0f} ms, and signals do not wait any longer"
+            why = f"the disk has not taken it for {1000 * self._pace.record:.0f} ms, and signals do not wait any longer"
             self._services.emit(events.ActionFailed(f"record pod {self.manifest.pod}", why))
         self._barrier = None
         return True
@@ -359,7 +356,7 @@ class PodWorker:
     async def _recorded(self) -> None:
         """Returns when all is on record that was to be, or the disk had time enough for it."""
         if self._saving is not None:
-            await self._saving.over(_LONGEST_WAIT)
+            await self._saving.over(self._pace.record)
 
     def _say(self, effect: fx.Say) -> None:
         self._services.emit(effect.fact)

@@ -190,7 +190,12 @@ class Forking(Protocol):
 
 
 async def spawn(
-    launch: Launch, place: Destination, note: Callable[[int, int], Awaitable[None] | None], forking: Forking = HERE
+    launch: Launch,
+    place: Destination,
+    note: Callable[[int, int], Awaitable[None] | None],
+    forking: Forking = HERE,
+    *,
+    birth_seconds: float = _BIRTH_SECONDS,
 ) -> Process:
     """Run the command in the place; returns once it runs. Raises StartError, and then there is no process.
 
@@ -200,7 +205,7 @@ async def spawn(
     command = shortened(launch.command[0])  # for messages: a word may have 128 KiB
     await forking.turn()
     order = order_of(launch, place.door)
-    process, channel = await _born(forking, command)
+    process, channel = await _born(forking, command, birth_seconds)
     with channel:
         return await _guide(process, place, note, channel, order, forking, command)
 
@@ -218,13 +223,13 @@ async def run(launch: Launch, place: Place, forking: Forking = HERE) -> int | No
             os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _born(forking: Forking, command: str) -> tuple[Process, socket.socket]:
+async def _born(forking: Forking, command: str, birth_seconds: float) -> tuple[Process, socket.socket]:
     """A new process that has said its number, and our end of its socket.
 
     Cancelled, it waits no longer, but what is born all the same is ended: no caller will ask for it.
     """
     for _ in range(_ATTEMPTS):
-        bearing = asyncio.ensure_future(_bear(forking, command))
+        bearing = asyncio.ensure_future(_bear(forking, command, birth_seconds))
         try:
             born = await asyncio.shield(bearing)
         except asyncio.CancelledError:
@@ -235,7 +240,7 @@ async def _born(forking: Forking, command: str) -> tuple[Process, socket.socket]
     raise StartError(f"cannot start `{command}`: each process for it ended at once")
 
 
-async def _bear(forking: Forking, command: str) -> tuple[Process, socket.socket] | None:
+async def _bear(forking: Forking, command: str, birth_seconds: float) -> tuple[Process, socket.socket] | None:
     """None where it ended before it has said its number; then nothing was started."""
     try:
         ours, theirs = socket.socketpair()
@@ -246,7 +251,7 @@ async def _bear(forking: Forking, command: str) -> tuple[Process, socket.socket]
         with theirs:
             await forking.fork(ours, theirs)
         try:
-            async with asyncio.timeout(_BIRTH_SECONDS):
+            async with asyncio.timeout(birth_seconds):
                 word = await _receive(ours)
         except TimeoutError:
             forking.give_up()

@@ -14,7 +14,6 @@ from typing import cast
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
-from jettison.apiserver.connections import server
 from jettison.apiserver.connections.connection import MOST_HEAD_BYTES, GuardedProtocol
 from jettison.apiserver.connections.endpoint import Endpoint, is_loopback, parse_endpoint
 from jettison.apiserver.connections.limits import ASGIApp, ConnectionPatience, Receive, Scope, Send
@@ -509,9 +508,7 @@ def test_an_answer_of_another_length_than_it_says_ends_the_connection(tmp_path: 
     assert told.count(b"HTTP/1.1") <= 1
 
 
-def test_a_connection_that_is_not_used_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_IDLE_SECONDS", 1)
-
+def test_a_connection_that_is_not_used_is_closed(tmp_path: Path) -> None:
     async def work(endpoint: Endpoint, client: ssl.SSLContext, _stop: asyncio.Event) -> None:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=client)
         begun = time.monotonic()
@@ -526,4 +523,4 @@ def test_a_connection_that_is_not_used_is_closed(tmp_path: Path, monkeypatch: py
         assert time.monotonic() - begun > 1.5
         writer.close()
 
-    with_server(tmp_path, work, served=telling)
+    with_server(tmp_path, work, ConnectionPatience(idle_seconds=1), telling)

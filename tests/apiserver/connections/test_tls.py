@@ -82,7 +82,9 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> AsyncIterator[tuple[Peer, Kept]]:
+async def connected(
+    folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, close_seconds: float = 5
+) -> AsyncIterator[tuple[Peer, Kept]]:
     identity = ensure_identity(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.chain)
@@ -94,7 +96,7 @@ async def connected(folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_
     accepted.setblocking(False)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
     kept = Kept()
-    shaking = asyncio.create_task(accept(accepted, context, kept, within_seconds=20))
+    shaking = asyncio.create_task(accept(accepted, context, kept, within_seconds=20, close_seconds=close_seconds))
     tls = await asyncio.to_thread(client.wrap_socket, plain, server_hostname="127.0.0.1")
     await shaking
     try:
@@ -105,9 +107,9 @@ async def connected(folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_
         await until(lambda: kept.lost)
 
 
-def play(folder: Path, work: Work, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
+def play(folder: Path, work: Work, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, close_seconds: float = 5) -> None:
     async def main() -> None:
-        async with connected(folder, newest) as (peer, kept):
+        async with connected(folder, newest, close_seconds) as (peer, kept):
             await work(peer, kept)
 
     asyncio.run(main())
@@ -206,16 +208,14 @@ def test_what_a_client_sends_meanwhile_does_not_take_the_last_answer_from_it(tmp
     play(tmp_path, work)
 
 
-def test_a_client_that_does_not_close_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jettison.apiserver.connections.tls._CLOSE_SECONDS", 0.2)
-
+def test_a_client_that_does_not_close_is_closed(tmp_path: Path) -> None:
     async def work(_peer: Peer, kept: Kept) -> None:
         kept.transport.close()
         await asyncio.sleep(0.05)
         assert not kept.lost
         await until(lambda: kept.lost)
 
-    play(tmp_path, work)
+    play(tmp_path, work, close_seconds=0.2)
 
 
 @pytest.mark.parametrize("is_closing", [False, True])

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
-from jettison.runtimes.kube import answers
 from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
 from jettison.runtimes.kube.kinds import BUDGETS, NAMESPACES, NODES, PODS
@@ -374,9 +373,9 @@ def test_a_list_that_never_ends_is_given_up() -> None:
     assert len(talk_to_rude([answer(200, page)] * 3, scene)) == 2
 
 
-def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_LARGEST_OBJECT", "_LARGEST_PAGE", "_LARGEST_REFUSAL"):
-        monkeypatch.setattr(answers, name, 10_000)
+def test_an_answer_without_end_is_given_up() -> None:
+    reader = AnswerReader()
+    reader.largest_object = reader.largest_page = reader.largest_refusal = 10_000
 
     async def scene(client: KubeClient) -> None:
         with pytest.raises(InputError, match=r"GET .*: the server sends more than 10000 bytes"):
@@ -389,4 +388,4 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
             await anext(client.watch(PODS))
 
     endless = b" " * 100_000
-    talk_to_rude([answer(200, endless), answer(200, endless), answer(500, endless), answer(200, endless)], scene)
+    talk_to_rude([answer(status, endless) for status in (200, 200, 500, 200)], scene, reader)

@@ -46,6 +46,9 @@ class ConnectionPatience:
 
     # From the first byte of a request (or from the handshake) to the end of its headers.
     head_seconds: float = 15.0
+    # Between two requests. client-go keeps idle connections for 90 s; the server must not close them first, or a
+    # request meets a closing connection now and then.
+    idle_seconds: int = 100
     # A client that has read nothing of its answer for so long is disconnected.
     stall_seconds: float = 20.0
     # Of a body that was refused unread. Reading on lets a client see the refusal: most send all before they look.

@@ -31,10 +31,6 @@ _TLS_BUFFER = 16 * 1024
 # The kernel doubles it. What a client does not read may fill it: by default it would grow to 4 MB for each.
 _SEND_BUFFER = 64 * 1024
 _SWITCH_SECONDS = 0.0005
-
-# client-go keeps idle connections for 90 s; the server must not close them first, or a request meets a closing
-# connection now and then.
-_IDLE_SECONDS = 100
 _GRACE_SECONDS = 5
 # Where it is full, the kernel of a new client waits a second and tries again.
 _BACKLOG = 4096
@@ -83,6 +79,7 @@ async def serve(
     from jettison.apiserver.connections.connection import GuardedProtocol  # noqa: PLC0415
     from jettison.apiserver.connections.listener import Server  # noqa: PLC0415
 
+    patience = patience or ConnectionPatience()
     quotas = ConnectionQuotas(shares_within(_allow_many_files()))
     # asyncio keeps 256 KiB for every TLS connection, as to nodes, zeroed and so resident, and this is the only place to
     # say how much.
@@ -94,7 +91,7 @@ async def serve(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         Limits(app, stop, allowance, identify),
-        http=partial(GuardedProtocol, quotas, patience or ConnectionPatience()),  # type: ignore[arg-type]
+        http=partial(GuardedProtocol, quotas, patience),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         proxy_headers=False,
@@ -102,7 +99,7 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_keep_alive=patience.idle_seconds,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     server = Server(config, quotas, on_ready, tidy)

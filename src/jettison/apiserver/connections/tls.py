@@ -23,7 +23,12 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 async def accept(
-    connection: socket.socket, context: ssl.SSLContext, protocol: asyncio.Protocol, *, within_seconds: float
+    connection: socket.socket,
+    context: ssl.SSLContext,
+    protocol: asyncio.Protocol,
+    *,
+    within_seconds: float,
+    close_seconds: float = _CLOSE_SECONDS,
 ) -> None:
     """Shake hands, and hand the connection over to the protocol. It is closed where that fails, with an OSError."""
     # A client that asks for another handshake could have a write wait for what it never sends.
@@ -39,7 +44,7 @@ async def accept(
     except BaseException:
         tls.close()
         raise
-    Transport(tls, protocol)
+    Transport(tls, protocol, close_seconds)
 
 
 async def _shake_hands(tls: ssl.SSLSocket) -> None:
@@ -68,15 +73,16 @@ class Transport(asyncio.Transport):
     """A connection whose handshake is over. Its protocol is told to pause as soon as a byte has to wait."""
 
     __slots__ = (
-        *("_closing", "_descriptor", "_is_lost", "_is_paused", "_is_reading", "_loop", "_protocol"),
-        *("_timer", "_tls", "_unsent"),
+        *("_close_seconds", "_closing", "_descriptor", "_is_lost", "_is_paused", "_is_reading", "_loop"),
+        *("_protocol", "_timer", "_tls", "_unsent"),
     )
 
-    def __init__(self, tls: ssl.SSLSocket, protocol: asyncio.Protocol) -> None:
+    def __init__(self, tls: ssl.SSLSocket, protocol: asyncio.Protocol, close_seconds: float) -> None:
         super().__init__({"socket": tls, "sslcontext": tls.context})
         self._loop = asyncio.get_running_loop()
         self._tls = tls
         self._descriptor = tls.fileno()
+        self._close_seconds = close_seconds
         self._protocol: asyncio.BaseProtocol = protocol
         # The head must be given to OpenSSL again as it is: it may have been encrypted already.
         self._unsent: deque[bytes | memoryview] = deque()
@@ -212,7 +218,7 @@ class Transport(asyncio.Transport):
             return
         self._closing = True
         self._loop.remove_reader(self._descriptor)
-        self._timer = self._loop.call_later(_CLOSE_SECONDS, self.abort)
+        self._timer = self._loop.call_later(self._close_seconds, self.abort)
         if not self._unsent:
             self._say_goodbye()
 

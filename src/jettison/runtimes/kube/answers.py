@@ -27,11 +27,6 @@ _KINDS: Final = frozenset({"ADDED", _MODIFIED, DELETED, BOOKMARK})
 _MANAGED: Final = b'"managedFields":'
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, Any])
 _MOST_SHOWN: Final = 200
-# What is longer comes from no API: an object has 3 MB at most, and a page of a list 500 objects. Without a bound, a
-# server that never stops sending would take all memory.
-_LARGEST_OBJECT: Final = 64 * 1024 * 1024
-_LARGEST_PAGE: Final = 512 * 1024 * 1024
-_LARGEST_REFUSAL: Final = 1024 * 1024
 _PARTS: Final = ("spec", "status")
 _MAPS: Final = ("labels", "annotations")
 _TEXTS: Final = ("namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -108,6 +103,11 @@ class AnswerReader:
 
     # What the server may do to shorten it.
     encoding: str = "gzip"
+    # What is longer comes from no API: an object has 3 MB at most, and a page of a list 500 objects. Without a bound, a
+    # server that never stops sending would take all memory.
+    largest_object: int = 64 * 1024 * 1024
+    largest_page: int = 512 * 1024 * 1024
+    largest_refusal: int = 1024 * 1024
     # Of one kind, however many parts their list has.
     most_objects: int = 10_000_000
     # Bytes of memory that all of them may take, as far as objects say it under `bounds.WEIGHT`.
@@ -115,16 +115,16 @@ class AnswerReader:
 
     async def document(self, response: HttpResponse, source: str) -> Document:
         """The object that the server sent."""
-        return decode(_DOCUMENT, await _whole(response, _LARGEST_OBJECT, source), source)
+        return decode(_DOCUMENT, await _whole(response, self.largest_object, source), source)
 
     async def page(self, response: HttpResponse, source: str) -> Page:
         """A list, or a part of one."""
-        found = decode(_LIST, await _whole(response, _LARGEST_PAGE, source), source)
+        found = decode(_LIST, await _whole(response, self.largest_page, source), source)
         return Page(found.items or [], found.metadata or {})
 
     async def events(self, response: HttpResponse) -> AsyncIterator[ToldEvents]:
         """What a watch tells, as it comes together."""
-        async for lines in _lines(response):
+        async for lines in _lines(response, self.largest_object):
             events = [decode(_EVENT, line, "watch") for line in lines]
             yield [
                 (kind, _object(lines[place], events[place]))
@@ -133,7 +133,7 @@ class AnswerReader:
 
     async def refusal(self, response: HttpResponse) -> ApiError:
         """Why the server refused."""
-        return refusal(response.status, await _whole(response, _LARGEST_REFUSAL, "an error"))
+        return refusal(response.status, await _whole(response, self.largest_refusal, "an error"))
 
 
 def newest_states(told: Iterable[tuple[str, str, str]]) -> list[tuple[int, str]]:
@@ -247,7 +247,7 @@ async def _whole(response: HttpResponse, most_bytes: int, source: str) -> bytes:
     return b"".join(chunks)
 
 
-async def _lines(response: HttpResponse) -> AsyncIterator[list[bytes]]:
+async def _lines(response: HttpResponse, most_bytes: int) -> AsyncIterator[list[bytes]]:
     """Whole ones, as they come together."""
     pieces: list[bytes] = []
     size = 0
@@ -255,8 +255,8 @@ async def _lines(response: HttpResponse) -> AsyncIterator[list[bytes]]:
         first, *others = chunk.split(b"\n")
         pieces.append(first)
         size += len(first)
-        if size > _LARGEST_OBJECT:
-            raise ManifestError(f"watch: the server sends an event of more than {_LARGEST_OBJECT} bytes")
+        if size > most_bytes:
+            raise ManifestError(f"watch: the server sends an event of more than {most_bytes} bytes")
         if others:
             whole = [line for line in (b"".join(pieces), *others[:-1]) if line]
             pieces = [others[-1]]

@@ -53,8 +53,6 @@ LARGEST_NOTES: Final = 64 * 1024
 _HEAVIEST_NOTES: Final = LARGEST_NOTES + 100 * bounds.MOST_VALUES
 _HEAD: Final = 4096
 _LARGEST_REST: Final = 65_536
-_LARGEST_REFUSAL: Final = 16_384
-_LARGEST_PAGE: Final = 32 * 1024 * 1024
 _MOST_PARTS: Final = 64
 _LONGEST_NAME: Final = 1024
 
@@ -224,6 +222,9 @@ class BoundedAnswers(AnswerReader):
 
     # A list shrinks to a hundredth, so that one compressed chunk would be megabytes.
     encoding = "identity"
+    largest_object = bounds.LARGEST_OBJECT
+    largest_page = 32 * 1024 * 1024
+    largest_refusal = 16_384
     # The pods of one node: 110 of a usual one, and those that have ended. 100,000 took 400 MB.
     most_objects = 5000
     # 5,000 objects of 500 kB would be 2.5 GB. A pod of a real cluster takes 20 kB without its managedFields.
@@ -248,8 +249,9 @@ class BoundedAnswers(AnswerReader):
         size = 0
         async for piece in _pieces(response, splitter):
             size += len(piece.data)
-            if size > _LARGEST_PAGE or len(items) >= self.most_objects:
-                raise TooLarge(f"{source}: more than {_LARGEST_PAGE} bytes or {self.most_objects} objects in one list")
+            if size > self.largest_page or len(items) >= self.most_objects:
+                most = f"{self.largest_page} bytes or {self.most_objects} objects"
+                raise TooLarge(f"{source}: more than {most} in one list")
             item = await _read(piece.data, piece.why, source)
             if item is not None:
                 items.append(item)
@@ -270,7 +272,7 @@ class BoundedAnswers(AnswerReader):
         """Why the server refused, as far as it takes no more than 16 KiB to say so."""
         data = bytearray()
         async for chunk in response.chunks():
-            data += chunk[: _LARGEST_REFUSAL - len(data)]
+            data += chunk[: self.largest_refusal - len(data)]
         return refusal(response.status, bytes(data))
 
 

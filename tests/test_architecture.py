@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "jettison"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -352,3 +354,81 @@ def test_time_comes_from_the_clock_that_is_passed_in() -> None:
     takers = [path for path in inside if str(path.relative_to(SOURCE)) not in READS_THE_TIME]
     assert not [reading for path in takers for reading in _readings_of_a_clock(path)]
     assert _readings_of_a_clock(SOURCE / "clock.py")
+
+
+# What tests set all the same, and why no caller could pass it.
+SET_BY_TESTS = {
+    "_MOUNT_SETATTR": "the number of a system call, for a kernel that does not have it",
+}
+
+
+def _is_number(value: ast.AST | None) -> bool:
+    """Written as one, or counted from one: `3 * 1024`, `2 * MOST`."""
+    match value:
+        case ast.Constant(int() | float() as number):
+            return not isinstance(number, bool)
+        case ast.BinOp(left, _, right):
+            return _is_number(left) or _is_number(right)
+        case ast.UnaryOp(_, operand):
+            return _is_number(operand)
+    return False
+
+
+def _numbers(module: ast.Module) -> Iterator[str]:
+    """Constants of a module that are lengths of time, or amounts."""
+    for node in module.body:
+        match node:
+            case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
+                pairs = [*zip(names, values, strict=False)]
+            case ast.Assign(names, value):
+                pairs = [(name, value) for name in names]
+            case ast.AnnAssign(name, _, value) if value is not None:
+                pairs = [(name, value)]
+            case _:
+                continue
+        yield from (name.id for name, value in pairs if isinstance(name, ast.Name) and _is_number(value))
+
+
+def _set(module: ast.Module) -> Iterator[str]:
+    """All that it may set in other modules: names in functions that call `setattr`, which may be in a loop or below the
+    name of their module, and attributes of names.
+    """
+    for function in ast.walk(module):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        nodes = [*ast.walk(function)]
+        has_setattr = any(isinstance(node, ast.Call) and _called(node) == "setattr" for node in nodes)
+        for node in nodes:
+            match node:
+                case ast.Constant(str() as text) if has_setattr:
+                    yield text.rpartition(".")[2]
+                case ast.Attribute(ast.Name(), name, ast.Store()):
+                    yield name
+
+
+def test_a_length_of_time_is_passed_in_and_not_set_in_its_module() -> None:
+    """So is an amount. A test that sets a constant fails when its name changes, or works on when it is read no more."""
+    constants = {name for path in MODULES for name in _numbers(_parsed(path)) if name.isupper()}
+    assert len(constants) > 300
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    found = {name: path.name for path in tests for name in _set(_parsed(path)) if name in constants}
+    assert found.keys() == SET_BY_TESTS.keys(), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'monkeypatch.setattr(module, "_A", 1)',
+        'setattr(module, "_A", value)',
+        'patched.setattr("package.module._A", 0.5)',
+        'for name in ("_A", "_B"): patched.setattr(module, name, 1)',
+        "module._A, before = 0, module._A",
+    ],
+)
+def test_a_constant_that_a_test_sets_is_found(line: str) -> None:
+    assert "_A" in _set(ast.parse(f"def test_a():\n    {line}\n"))
+
+
+def test_numbers_are_found_however_they_are_written() -> None:
+    module = ast.parse('A = 1\nB: Final = 3 * 1024\nC, D = 0.5, "x"\nE = 2 * A\nF = -1\nG = True')
+    assert [*_numbers(module)] == ["A", "B", "C", "E", "F"]

@@ -263,10 +263,21 @@ def is_ending(runtime: Hosting, pod: Pod) -> bool:
 async def test_an_empty_node_can_be_observed(subject: Subject, runtime: Hosting) -> None:
     snapshot = await runtime.observe()
     found = readings(snapshot.node)
-    for signal in (Signal.MEMORY_AVAILABLE, Signal.NODEFS_AVAILABLE, Signal.PID_AVAILABLE):
+    for signal in (Signal.MEMORY_AVAILABLE, Signal.PID_AVAILABLE):
         assert 0 < found[signal].available <= found[signal].capacity
     assert not snapshot.pods
     assert not snapshot.usages
+
+
+@contract
+async def test_the_disk_of_a_node_can_be_observed(subject: Subject, runtime: Hosting) -> None:
+    found = readings((await runtime.observe()).node)[Signal.NODEFS_AVAILABLE]
+    assert 0 < found.available <= found.capacity
+
+
+@contract
+async def test_the_memory_of_a_node_is_that_of_its_machine(subject: Subject, runtime: Hosting) -> None:
+    found = readings((await runtime.observe()).node)
     assert found[Signal.MEMORY_AVAILABLE].capacity == runtime.machine().memory
 
 
@@ -279,22 +290,33 @@ async def test_a_started_pod_runs_and_is_measured(subject: Subject, runtime: Hos
     usage = snapshot.usages[pod.uid]
     assert usage.processes == 1
     assert usage.working_set is not None
-    assert [container.name for container in usage.containers] == ["c"]
     assert not runtime.is_finished(pod.uid)
 
 
 @contract
-async def test_an_eviction_returns_when_the_pod_has_ended_and_it_stays_for_all_to_see(
-    subject: Subject, runtime: Hosting
-) -> None:
+async def test_the_containers_of_a_pod_are_measured(subject: Subject, runtime: Hosting) -> None:
+    pod = await subject.run(runtime, "a", Behaviour.CALM)
+    usage = (await runtime.observe()).usages[pod.uid]
+    assert [container.name for container in usage.containers] == ["c"]
+
+
+@contract
+async def test_an_eviction_returns_when_the_pod_has_ended(subject: Subject, runtime: Hosting) -> None:
     pod = await subject.run(runtime, "a", Behaviour.CALM)
     await runtime.evict(eviction(pod))
     assert pod.uid not in (await runtime.observe()).usages
     await until(subject, lambda: runtime.is_finished(pod.uid))
+    assert not (await runtime.observe()).pods
+
+
+@contract
+async def test_an_evicted_pod_stays_for_all_to_see(subject: Subject, runtime: Hosting) -> None:
+    pod = await subject.run(runtime, "a", Behaviour.CALM)
+    await runtime.evict(eviction(pod))
+    await until(subject, lambda: runtime.is_finished(pod.uid))
     status = status_of(runtime, pod)
     assert status is not None
     assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", MESSAGE)
-    assert not (await runtime.observe()).pods
 
 
 @contract
@@ -317,8 +339,15 @@ async def test_a_pod_that_was_told_to_end_is_an_ending_at_once(subject: Subject,
     """The next decision is made without waiting, and must know of it."""
     pod = await subject.run(runtime, "a", Behaviour.DEAF)
     runtime.end(eviction(pod, 3600))
+    (found,) = runtime.endings()
+    assert (found.eviction.pod.uid, found.stopped_ns) == (pod.uid, None)
+
+
+@contract
+async def test_a_pod_that_was_told_to_end_can_be_told_to_hurry(subject: Subject, runtime: Hosting) -> None:
+    pod = await subject.run(runtime, "a", Behaviour.DEAF)
+    runtime.end(eviction(pod, 3600))
     (first,) = runtime.endings()
-    assert (first.eviction.pod.uid, first.stopped_ns) == (pod.uid, None)
     runtime.end(eviction(pod, 1))
     (second,) = runtime.endings()
     assert (second.eviction.grace_seconds, second.began_ns) == (1, first.began_ns)

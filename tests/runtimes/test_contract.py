@@ -2,6 +2,8 @@
 
 A runtime is a `Subject`: how it is opened, and how it gets a pod that behaves in one of three ways. The contract knows
 neither commands nor images, so a runtime of containers needs a class like `HostSubject` and one line in `SUBJECTS`.
+Subjects that need a server take it elsewhere: in `tests/live/test_container_contract.py`, in
+`tests/live/test_guard_containerd.py` and in `test_relief_contract.py`, which names the clauses that relief cannot keep.
 `test_contract_catches.py` shows for each of these tests a fault that it finds.
 """
 

@@ -169,13 +169,14 @@ class ReliefRuntime:
     def end(self, order: Eviction) -> None:
         """Ask for the pod's eviction. Raises PodGone and EvictionRefused; a refusal of the API comes later."""
         uid = order.pod.uid
+        if self.is_finished(uid):
+            # One that has ended may be in the API still; an eviction would delete what is left to read of it.
+            raise PodGone(f"there is no `{order.pod}` to be evicted")
         known = self._endings.get(uid)
         if known is not None and not known.withdrawn:
             return
         if not self.may_act:
             raise EvictionRefused(f"another process holds the lease of node `{self._node.name}`, and acts")
-        if uid not in self._known:
-            raise PodGone(f"there is no `{order.pod}` to be evicted")
         now_ns = self._clock.monotonic_ns()
         if self._back_off.is_open(now_ns):
             most = self._back_off.most_a_minute
@@ -185,12 +186,15 @@ class ReliefRuntime:
         self._background.begin(self._ask(order.pod))
 
     async def evict(self, order: Eviction) -> None:
-        """The same; returns when it has ended. Raises StillRunning, too."""
+        """The same; returns when it has ended. A refusal of the API is an EvictionRefused. Raises StillRunning, too."""
         self.end(order)
+        ending = self._endings[order.pod.uid]
         seconds = kill_wait(None, order.pod.grace_seconds)
         try:
             async with asyncio.timeout(seconds):
                 while not self.is_finished(order.pod.uid):
+                    if ending.withdrawn:
+                        raise EvictionRefused(ending.withdrawn)
                     await asyncio.sleep(0.1)
         except TimeoutError:
             raise StillRunning(f"`{order.pod}` has not ended within {seconds} s") from None
@@ -208,8 +212,8 @@ class ReliefRuntime:
 
     def is_finished(self, uid: str) -> bool:
         """Whether the API no longer shows it running."""
-        ending = self._endings.get(uid)
-        return ending is None or ending.stopped_ns is not None
+        known = self._known.get(uid)
+        return known is None or has_ended(known[0])
 
     def alarms(self) -> AsyncIterator[Alarm]:
         """Memory, process ids, and pods that came or ended."""
@@ -243,7 +247,11 @@ class ReliefRuntime:
     # What is known of pods.
 
     def _pod_changed(self, change: Change) -> None:
-        uid = change.newest["metadata"].get("uid") or ""
+        uid, old = _uid_of(change.newest), change.old
+        if old is not None and _uid_of(old) != uid:
+            # Deleted and created anew under its name while the API could not be watched.
+            self._forget(_uid_of(old))
+            old = None
         if change.new is None:
             self._forget(uid)
             return
@@ -255,19 +263,18 @@ class ReliefRuntime:
             self._emit(events.ActionFailed("read a pod of the API", str(error)))
             return
         self._known[uid] = change.new, pod
-        self._notice_end(pod, change)
+        if old is not None:
+            self._notice_end(pod, old, change.new)
         if has_ended(change.new):
             self._stopped(uid)
 
-    def _notice_end(self, pod: Pod, change: Change) -> None:
+    def _notice_end(self, pod: Pod, old: Document, new: Document) -> None:
         """What the kubelet or the kernel did, for the score. What was so when we came proves nothing."""
-        if change.old is None or change.new is None:
-            return
-        status = change.new.get("status") or {}
-        was_running = (change.old.get("status") or {}).get("phase") == RUNNING
-        if was_running and has_ended(change.new) and status.get("reason") == EVICTED:
+        status = new.get("status") or {}
+        was_running = (old.get("status") or {}).get("phase") == RUNNING
+        if was_running and has_ended(new) and status.get("reason") == EVICTED:
             self._emit(events.PodEndSeen(pod, EVICTED, str(status.get("message") or "")))
-        killed = _oom_kills(change.new) - _oom_kills(change.old)
+        killed = _oom_kills(new) - _oom_kills(old)
         for container, _ in sorted(killed):
             self._emit(events.PodEndSeen(pod, OOM_KILLED, f"container {container} was killed for want of memory"))
 
@@ -362,6 +369,10 @@ class ReliefRuntime:
 def _not_again(error: ApiError, _: int) -> None:
     """The client would wait as the server asks, and ask again; meanwhile another pod could go."""
     raise error
+
+
+def _uid_of(document: Document) -> str:
+    return str(document["metadata"].get("uid") or "")
 
 
 def _oom_kills(document: Mapping[str, Any]) -> set[tuple[str, str]]:

@@ -17,7 +17,7 @@ import pytest
 
 from jettison.clock import Clock, SystemClock
 from jettison.engine.pods.pod import Pod
-from jettison.errors import EvictionRefused, PodGone
+from jettison.errors import EvictionRefused, ManifestError, PodGone
 from jettison.relief.runtime import KubeletNode, ReliefRuntime
 from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
 from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache, Change
@@ -246,6 +246,24 @@ def test_an_eviction_that_a_budget_refuses_returns_at_once(served: Served, tmp_p
             assert not runtime.is_finished(pod.uid)
         finally:
             await client.delete(BUDGETS, "a", "default")
+
+    relieved(scenario, served, tmp_path)
+
+
+def test_an_answer_that_makes_no_sense_is_a_refusal(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The eviction would stay under way, and no other pod be taken."""
+
+    async def answer(*_: object, **__: object) -> None:
+        raise ManifestError("POST /: the server sends no JSON")
+
+    async def scenario(subject: RelievedSubject, runtime: ReliefRuntime) -> None:
+        pod = await subject.run(cast("Hosting", runtime), "a", Behaviour.CALM)
+        monkeypatch.setattr(KubeClient, "evict", answer)
+        with pytest.raises(EvictionRefused, match="the server sends no JSON"):
+            await runtime.evict(eviction(pod))
+        monkeypatch.undo()
 
     relieved(scenario, served, tmp_path)
 

@@ -313,7 +313,7 @@ class ReliefRuntime:
             self._forget(pod.uid)
         except ApiError as error:
             self._withdraw(pod, error)
-        except (RuntimeFailure, TimeoutError) as error:
+        except (ManifestError, RuntimeFailure, TimeoutError) as error:
             self._give_up(pod, _REFUSED_SECONDS, str(error) or f"no answer within {_ANSWER_SECONDS:g} s")
 
     def _withdraw(self, pod: Pod, error: ApiError) -> None:

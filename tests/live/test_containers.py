@@ -203,8 +203,9 @@ def test_ends_are_told_as_kubernetes_tells_them(node: LiveNode) -> None:
     found = states(node)
     assert (found["fails"]["exit_code"], found["fails"]["reason"]) == (3, "Error")
     assert (found["greedy"]["exit_code"], found["greedy"]["reason"]) == (137, "OOMKilled")
-    kills = [(fact["pod"], fact["container"]) for fact in node.facts("out_of_memory_kill")]
-    assert kills == [("default/greedy", "main")]
+    # Of its three processes the kernel may kill more than one, one after the other.
+    kills = {(fact["pod"], fact["container"]) for fact in node.facts("out_of_memory_kill")}
+    assert kills == {("default/greedy", "main")}
     node.wait(lambda: states(node)["again"]["run"] >= 1, "a restart")
     node.wait(lambda: jettison(node, "logs", "again", "--previous") == "run\n", "the log of the first run")
 

@@ -132,10 +132,10 @@ def test_a_terminal(kubectl: Kubectl, kind: str) -> None:
     try:
         _set_size(terminal, 33, 101)
         _say(terminal, b"echo re''ady\n", b"ready")
-        _say(terminal, b"stty size\n", b"33 101")
+        _say(terminal, _until_size("33 101"), b"it is")
         _set_size(terminal, 44, 111)
         os.kill(pid, signal.SIGWINCH)
-        _say(terminal, b"while [ \"$(stty size)\" != '44 111' ]; do sleep 0.05; done; echo cha''nged\n", b"changed")
+        _say(terminal, _until_size("44 111"), b"it is")
         _say(terminal, b"exit 5\n", b"exit code 5")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
     finally:
@@ -144,6 +144,11 @@ def test_a_terminal(kubectl: Kubectl, kind: str) -> None:
 
 def _set_size(terminal: int, rows: int, columns: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _until_size(wanted: str) -> bytes:
+    """A size comes a moment after the shell."""
+    return f"while [ \"$(stty size)\" != '{wanted}' ]; do sleep 0.05; done; echo it''\\ is\n".encode()
 
 
 def _say(terminal: int, words: bytes, answer: bytes) -> None:

@@ -244,13 +244,13 @@ def test_lists_that_wait_for_the_same_version_are_not_all_made_at_once(api: Serv
         await asyncio.sleep(0.1)
         # The version that they wait for.
         await api.ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
-        former = -1
-        while former != len(begun):
-            former = len(begun)
-            await asyncio.sleep(0.5)
+        async with asyncio.timeout(60):
+            while len(begun) < 9:
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.5)
         for each in lists:
             each.cancel()
         await asyncio.gather(*lists, return_exceptions=True)
-        return former
+        return len(begun)
 
     assert api.run(work()) == 9

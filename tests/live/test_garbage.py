@@ -113,9 +113,16 @@ def test_the_plan_is_what_goes(engine: Engine, tmp_path: Path) -> None:
     engine.order("rmi", "docker.io/local/base:1")
 
 
+def collecting(folder: Path, **wishes: Any) -> GuardSettings:
+    """Of a guard for which its disk is always too full: the high mark is 1 %."""
+    config = {"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1ns"}
+    node = NodeSettings(fresh_name(), folder / "state", policy=Policy.of({**config, "evictionHard": {}}))
+    return GuardSettings(node, AdoptedSettings(node.node_name, folder, node.node_state / "s.json", **wishes))
+
+
 @pytest.mark.parametrize("is_told", [True, False], ids=["told to", "by itself"])
 def test_a_guard_removes_images_only_where_it_is_told_to(engine: Engine, tmp_path: Path, is_told: bool) -> None:
-    """At a high mark of 1 % the disk is always too full. Without the setting nothing is ever removed."""
+    """Without the setting nothing is ever removed."""
     load(engine, tmp_path, "unused")
     facts: list[Fact] = []
 
@@ -126,19 +133,10 @@ def test_a_guard_removes_images_only_where_it_is_told_to(engine: Engine, tmp_pat
     def removed() -> set[str]:
         return {short(name) for fact in facts if isinstance(fact, ImageRemoved) for name in fact.names}
 
-    config = {"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1ns"}
-    node = NodeSettings(fresh_name(), tmp_path / "state", policy=Policy.of({**config, "evictionHard": {}}))
-    adopted = AdoptedSettings(
-        node.node_name,
-        tmp_path,
-        node.node_state / "s.json",
-        (engine.socket,),
-        collects_images=is_told,
-        keep_images=("*box:1",),
-    )
+    settings = collecting(tmp_path, sockets=(engine.socket,), collects_images=is_told, keep_images=("*box:1",))
 
     async def scenario() -> None:
-        async with Guard(GuardSettings(node, adopted), Told()) as guard:
+        async with Guard(settings, Told()) as guard:
             deadline = time.monotonic() + 60
             while is_told and not removed():
                 # The first look has only detected it; an engine on a busy machine may not answer in time.
@@ -157,12 +155,8 @@ def test_a_guard_that_is_told_to_removes_images_of_a_container_runtime_too(
 ) -> None:
     """And no container of a pod: the program that has made it does that."""
     containerd.load("docker.io/local/idle:1", ["/bin/sh"], MI)
-    config = {"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1ns"}
-    node = NodeSettings(fresh_name(), tmp_path / "state", policy=Policy.of({**config, "evictionHard": {}}))
-    adopted = AdoptedSettings(
-        node.node_name,
+    settings = collecting(
         tmp_path,
-        node.node_state / "s.json",
         collects_images=True,
         collects_containers=True,
         keep_images=(IMAGE,),
@@ -170,7 +164,7 @@ def test_a_guard_that_is_told_to_removes_images_of_a_container_runtime_too(
     )
 
     async def scenario() -> None:
-        async with Guard(GuardSettings(node, adopted)) as guard:
+        async with Guard(settings) as guard:
             (collector,) = guard.runtime._collectors
             deadline = time.monotonic() + 60
             while "idle" in containerd.ctr("images", "ls", "-q"):

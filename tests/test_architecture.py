@@ -185,6 +185,10 @@ def test_every_module_says_why_it_is_there() -> None:
     assert not [_name(path) for path in MODULES if not ast.get_docstring(_parsed(path))]
 
 
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
 def _left_open(path: Path) -> list[int]:
     nodes = _nodes(path)
     kept = {id(item.context_expr) for node in nodes if isinstance(node, ast.With) for item in node.items}
@@ -193,7 +197,7 @@ def _left_open(path: Path) -> list[int]:
     return [
         node.lineno
         for node in nodes
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and id(node) not in kept
+        if isinstance(node, ast.Call) and _called(node) == "scandir" and id(node) not in kept
     ]
 
 
@@ -244,22 +248,6 @@ def test_broad_handlers_stand_where_the_architecture_says() -> None:
     assert broad == listed
 
 
-# It takes the time as an argument, and reads it for library users that have files without any.
-READS_TIME = {"clock.py", "manifests/node_files.py"}
-_TIMES = {"time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "datetime.now", "datetime.utcnow"}
-
-
-def test_time_comes_from_a_clock_that_is_passed_in() -> None:
-    """What reads it by itself cannot be tested with another time. Commands may: they print the time of the call."""
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in MODULES
-        for node in _nodes(path)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in _TIMES
-    }
-    assert {each for each in found if not each.startswith("cli/")} == READS_TIME
-
-
 _MAP = re.compile(r"^## The map of `([a-z/]+)/`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -299,10 +287,6 @@ _CHECKING_HELPER = re.compile(r"_?(until|wait_until|assert|verify|attempt|handsh
 _CHECKS = {"raises", "fail", "warns"}
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def _can_fail(test: ast.AST) -> bool:
     return any(
         isinstance(node, ast.Assert)
@@ -334,7 +318,11 @@ def test_a_test_that_asserts_nothing_is_found() -> None:
 
 # A file without a time is as of now; the caller may say otherwise (`now_ns`).
 READS_THE_TIME = {"clock.py", "manifests/node_files.py"}
-CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
+CLOCKS = {
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"},
+    "datetime": {"now", "utcnow", "today"},
+    "date": {"today"},
+}
 
 
 def _readings_of_a_clock(path: Path) -> list[str]:
@@ -344,13 +332,13 @@ def _readings_of_a_clock(path: Path) -> list[str]:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
-        and ((node.func.value.id == "time" and node.func.attr in CLOCKS) or node.func.attr in ("utcnow", "today"))
+        and node.func.attr in CLOCKS.get(node.func.value.id, ())
     ]
 
 
 def test_time_comes_from_the_clock_that_is_passed_in() -> None:
-    """Commands, and the API server, may look at the machine's clock; all else takes a `Clock`, so that tests choose."""
-    inside = [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in ("cli", "apiserver")]
+    """Commands may look at the machine's clock: they print the time of the call. All else takes a `Clock`."""
+    inside = [path for path in MODULES if path.relative_to(SOURCE).parts[0] != "cli"]
     takers = [path for path in inside if str(path.relative_to(SOURCE)) not in READS_THE_TIME]
     assert not [reading for path in takers for reading in _readings_of_a_clock(path)]
     assert _readings_of_a_clock(SOURCE / "clock.py")

@@ -33,10 +33,9 @@ LIST_MODULES = "import sys; print(*sorted({name.partition('.')[0] for name in sy
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Bytecode is written and read, as it is for an installed program."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode"))}
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def run(code: str, environment: dict[str, str]) -> str:

@@ -30,6 +30,8 @@ _UNUSED_DAYS = 30
 # All that an x86-64-v2 distribution needs. With `max` the same run takes half as much processor time again: five levels
 # of page tables and wide registers are dear to emulate.
 _PROCESSOR = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
+# Its programs are ours: without what protects a kernel from programs a run takes a tenth less processor time.
+_UNPROTECTED = "mitigations=off init_on_alloc=0 nokaslr audit=0 lsm="
 
 
 class GuestFailedError(Exception):
@@ -95,7 +97,7 @@ class Guest:
             *("-accel", "tcg,thread=multi", "-cpu", _PROCESSOR, "-m", str(memory_mib), "-smp", "1"),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *serial),
             *("-kernel", str(self.kernel), "-initrd", str(scratch / "initrd")),
-            *("-append", "console=ttyS0 quiet panic=-1 psi=1 cgroup_no_v1=all"),
+            *("-append", f"console=ttyS0 quiet panic=-1 psi=1 cgroup_no_v1=all {_UNPROTECTED}"),
         ]
 
 

@@ -10,7 +10,10 @@ from tests.live.kubectl import Kubectl
 from tests.live.served import Served
 from tests.live.workloads import BUDGET, DEPLOYMENT, POD, make, read, rows
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("program", ["debian", "installed"], indirect=True, scope="module"),
+]
 
 
 def test_version_and_resources(kubectl: Kubectl) -> None:

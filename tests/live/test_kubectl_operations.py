@@ -1,4 +1,4 @@
-"""Nodes, drains, waits and permissions with real kubectls: Debian's 1.20, and the one that is installed."""
+"""Nodes, drains, waits and permissions with a real kubectl."""
 
 from __future__ import annotations
 

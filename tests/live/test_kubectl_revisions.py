@@ -1,4 +1,4 @@
-"""The history of StatefulSets and DaemonSets with real kubectls: shown, gone back to, and gone with its owner."""
+"""The history of StatefulSets and DaemonSets with a real kubectl: shown, gone back to, and gone with its owner."""
 
 from __future__ import annotations
 

@@ -10,7 +10,10 @@ import pytest
 from tests.live.kubectl import Kubectl
 from tests.live.workloads import DEPLOYMENT, POD, read, rows
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("program", ["debian", "installed"], indirect=True, scope="module"),
+]
 
 SERVICE = """
 apiVersion: v1

@@ -1,4 +1,4 @@
-"""Deployments with real kubectls, against a server whose controllers run: roll out, undo, scale, delete in each way."""
+"""Deployments with a real kubectl, against a server whose controllers run: roll out, undo, scale, delete."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ SLEEP = ("sleep", "1000")
 PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 FAR = """
 if [ -e data/seen ]; then
-    echo again; trap 'echo goodbye; exit' TERM; while :; do sleep 0.1; done
+    echo again; trap 'echo goodbye; kill $!; exit' TERM; sleep 600 & wait
 else
     touch data/seen; echo first; echo last; exit 3
 fi

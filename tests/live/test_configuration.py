@@ -38,7 +38,7 @@ echo mine > /work/file && echo "/work is writable"
 echo mine > /memory/file && echo "/memory is $(stat -f -c %T /memory)"
 echo "part=$(cat /part/kept)"
 echo told
-while true; do sleep 0.1; done
+exec sleep 600
 """
 
 

@@ -61,7 +61,7 @@ class BoxSubject:
             # Ended by SIGTERM because it is not process 1 of its namespace.
             # Without `touch`, which would be a second process for a moment after the file is there.
             Behaviour.CALM: ": > /shared/ready; exec sleep 600",
-            Behaviour.DEAF: "trap '' TERM; touch /shared/ready; while :; do sleep 0.1; done",
+            Behaviour.DEAF: "trap '' TERM; touch /shared/ready; exec sleep 600",
             Behaviour.HUNGRY: f"touch /shared/ready; (head -c {104 << 20} /dev/zero; sleep 600) | tail",
         }
         container = {

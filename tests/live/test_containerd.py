@@ -70,7 +70,7 @@ def test_a_container_lives_and_dies(containerd: Containerd, tmp_path: Path) -> N
     """Made, started, looked at, entered, stopped and removed; what is gone is removed again without a complaint."""
     name = fresh_name()
     config = sandbox(name, tmp_path)
-    program = "echo $WORD; trap 'exit 7' TERM; while true; do sleep 0.02; done"
+    program = "echo $WORD; trap 'kill $!; exit 7' TERM; sleep 600 & wait"
     container = {
         "metadata": {"name": "main"},
         "image": {"image": IMAGE},

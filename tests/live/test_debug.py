@@ -128,7 +128,7 @@ def test_what_is_added_runs_beside_the_pod(stage: Stage, any_kubectl: Kubectl, k
     """Its log, commands in it, and its end; the pod does not notice."""
     name = f"beside-{kind}"
     before = stage.cluster.pod(kind)["status"]
-    stage.add(kind, debugger(name, "trap 'exit 4' USR1; echo begun; while true; do sleep 0.1; done"))
+    stage.add(kind, debugger(name, "trap 'kill $!; exit 4' USR1; echo begun; sleep 600 & wait"))
     assert stage.state(kind, name, "running")["startedAt"]
     stage.cluster.wait(lambda: any_kubectl("logs", kind, "-c", name) == "begun\n", "its log")
     assert any_kubectl("exec", kind, "-c", name, "--", "echo", "inside") == "inside\n"
@@ -316,7 +316,7 @@ def test_what_it_writes_is_its_pods(stage: Stage, kind: str) -> None:
 def test_the_pod_takes_them_along(stage: Stage, kind: str) -> None:
     """When it is gone, so is its cgroup with all that ran in it."""
     name = stage.create(kind, f"{kind}-goes")
-    stage.add(name, debugger("stubborn", "trap '' TERM; while true; do sleep 0.1; done"))
+    stage.add(name, debugger("stubborn", "trap '' TERM; exec sleep 600"))
     stage.state(name, "stubborn", "running")
     uid = stage.cluster.pod(name)["metadata"]["uid"]
     assert cgroups(node_of(stage, kind), uid)

@@ -240,7 +240,7 @@ class GuardedSubject:
         programs = {
             # As process 1 of its namespace it does not hear SIGTERM: it ends when its time is over.
             Behaviour.CALM: ["/bin/sleep", "600"],
-            Behaviour.DEAF: ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"],
+            Behaviour.DEAF: ["/bin/sh", "-c", "trap '' TERM; exec sleep 600"],
             Behaviour.HUNGRY: holding(104),
         }
         labels = {**LABELS, "io.kubernetes.pod.uid": f"uid-{name}", "io.kubernetes.pod.name": name}

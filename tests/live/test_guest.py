@@ -45,10 +45,16 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_failing_download_is_named(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where apt cannot download, the reason names what it could not get, and no half file is left in the cache."""
+    package = "Package: linux-image-9.9.9-cloud-amd64\nVersion: 1\nArchitecture: amd64\nFilename: k.deb\nSize: 1\n"
+    places = {"Etc::SourceList": "sources", "Etc::SourceParts": "none", "State::Lists": "lists", "Bin::Methods": "none"}
     settings = tmp_path / "apt.conf"
-    settings.write_text(f'Dir::Bin::Methods "{tmp_path}";')
+    settings.write_text("".join(f'Dir::{name} "{tmp_path / place}";\n' for name, place in places.items()))
+    # One package, and not Debian's 60,000, whose lists take apt 4 s.
+    (tmp_path / "sources").write_text("deb [trusted=yes] http://127.0.0.1/ ./\n")
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "127.0.0.1_._Packages").write_text(f"{package}SHA256: {'0' * 64}\nDescription: a kernel\n")
     monkeypatch.setenv("APT_CONFIG", str(settings))
-    with pytest.raises(GuestUnavailableError, match="linux-image-"):
+    with pytest.raises(GuestUnavailableError, match=r"download.* linux-image-9\.9\.9"):
         Guest.build(cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

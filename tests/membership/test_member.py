@@ -25,7 +25,7 @@ Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(300)
 
 SLEEP = ["sleep", "1000"]
-DEAF = ["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
+DEAF = ["sh", "-c", "trap '' TERM; exec sleep 600"]
 
 
 def test_the_node_makes_itself_known(served: Served, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_deleted_pod_ends_within_its_grace_and_goes(served: Served, tmp_path: 
 
     async def scenario() -> None:
         async with joined(served, "m4", tmp_path) as member:
-            await member.create("polite", ["sh", "-c", "trap 'exit 7' TERM; while true; do sleep 0.1; done"])
+            await member.create("polite", ["sh", "-c", "trap 'kill $!; exit 7' TERM; sleep 600 & wait"])
             pod = await member.until_ready("polite")
             since = (await member.admin.list(PODS, "default")).resource_version
             await member.admin.delete(PODS, "polite", "default")

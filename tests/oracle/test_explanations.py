@@ -24,7 +24,7 @@ from jettison.engine.node.snapshot import Layout, Snapshot
 from jettison.manifests.summary import summary_from
 
 # Changes are searched for in every so many steps: one search takes some hundred decisions.
-EVERY = 30
+EVERY = 90
 
 
 class Asked(NamedTuple):

@@ -111,7 +111,7 @@ class HostSubject:
         commands = {
             # Without `touch`, which would be a second process for a moment after the file is there.
             Behaviour.CALM: ["sh", "-c", ": > shared/ready; exec sleep 600"],
-            Behaviour.DEAF: ["sh", "-c", "trap '' TERM; touch shared/ready; while :; do sleep 0.1; done"],
+            Behaviour.DEAF: ["sh", "-c", "trap '' TERM; touch shared/ready; exec sleep 600"],
             # The file comes first: the alarm may ring before all of it is taken.
             Behaviour.HUNGRY: [
                 str(Path(sys.executable).resolve()),

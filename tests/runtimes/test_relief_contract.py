@@ -155,7 +155,7 @@ class RelievedSubject:
     async def run(self, runtime: Hosting, name: str, behaviour: Behaviour) -> Pod:
         commands = {
             Behaviour.CALM: ["sh", "-c", "echo; exec sleep 600"],
-            Behaviour.DEAF: ["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.1; done"],
+            Behaviour.DEAF: ["sh", "-c", "trap '' TERM; echo; exec sleep 600"],
             # The line comes first: the alarm may ring before all of it is taken.
             Behaviour.HUNGRY: [
                 str(Path(sys.executable).resolve()),

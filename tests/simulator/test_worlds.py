@@ -186,7 +186,7 @@ class Worlds(RuleBasedStateMachine):
         assert {uid for each in world.controllers.all for uid in each.counted} == wanted
 
 
-Worlds.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+Worlds.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 TestWorlds = Worlds.TestCase
 
 

@@ -22,7 +22,7 @@ from jettison.agent.journal.records import fact_record
 from jettison.errors import ObservationError, WriteError
 from jettison.events import AgentStopped
 
-ROUNDS_OF_KILLING = 30
+ROUNDS_OF_KILLING = 12
 
 
 def record(number: int, pod: str = "a", **more: Any) -> dict[str, Any]:

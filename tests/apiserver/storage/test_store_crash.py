@@ -17,7 +17,7 @@ from jettison.apiserver.objects.resources import LEASES
 from jettison.apiserver.storage.store import Store
 from tests.apiserver.storage.write_load import WRITERS
 
-ROUNDS = 100
+ROUNDS = 40
 Acknowledged = dict[int, tuple[int, int]]
 
 

@@ -149,7 +149,7 @@ def test_of_a_container_whose_start_was_not_seen_it_is_told(
 def test_a_pod_on_its_way_out_is_told(tmp_path: Path) -> None:
     """A pod that ignores SIGTERM keeps its phase for as long as its grace period lasts."""
     node = Guarded(tmp_path, FLAGS)
-    stubborn = pod("stubborn", shell("main", "trap '' TERM; while true; do sleep 0.1; done"))
+    stubborn = pod("stubborn", shell("main", "trap '' TERM; exec sleep 600"))
     stubborn["spec"]["terminationGracePeriodSeconds"] = 4
     node.write(stubborn)
     node.up()

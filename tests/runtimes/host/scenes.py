@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 SLEEPS = ["sleep", "60"]
 # Hears SIGTERM and stays; gives itself up in case the test that should end it cannot.
-STUBBORN = ["sh", "-c", "trap '' TERM; for i in $(seq 600); do sleep 0.1; done"]
+STUBBORN = ["sh", "-c", "trap '' TERM; exec sleep 600"]
 
 
 def container(command: list[str], name: str = "c", **more: Any) -> dict[str, Any]:

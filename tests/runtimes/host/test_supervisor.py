@@ -248,13 +248,13 @@ def test_logs_are_rotated_while_they_are_written(tmp_path: Path) -> None:
         await until(loop.exists)
         loop.unlink()
         loop.symlink_to("0.log")
-        script = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.002; done"
+        script = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done"
         await scene.supervisor.start(manifest(shell(script)))
         rotated = scene.settings.logs_dir / "default_a_uid-a" / "c" / "0.log.2"
         await until(rotated.exists)
         assert rotated.read_text().startswith("line 1\n")
 
-    play(tmp_path, scenario, pace=HostPace(rotation=1, largest_log=1000))
+    play(tmp_path, scenario, pace=HostPace(rotation=1, largest_log=100))
 
 
 # After the agent's own death. Letting go of a supervisor without ending its pods is what SIGKILL would leave, as far as
@@ -454,7 +454,7 @@ def test_an_eviction_that_had_begun_is_finished_and_handed_over(tmp_path: Path) 
 
 
 # Writes down that it was told, and stays.
-HEARS = "trap 'echo heard' TERM; echo up; for i in $(seq 600); do sleep 0.05; done"
+HEARS = "trap 'echo heard' TERM; echo up; while :; do sleep 600 & wait; done"
 
 
 def test_a_grace_period_goes_on_over_any_number_of_agents(tmp_path: Path) -> None:

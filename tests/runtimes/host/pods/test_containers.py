@@ -158,7 +158,7 @@ def test_a_failing_liveness_probe_restarts_the_container(tmp_path: Path) -> None
     async def scenario(scene: Scene) -> None:
         probe = {"exec": {"command": ["test", "!", "-e", "sick"]}, "periodSeconds": 1, "failureThreshold": 1}
         # It ends well when told to, which without the probe would be the end of the pod.
-        one = shell("trap 'exit 0' TERM; sleep 0.3; touch sick; while :; do sleep 0.05; done", livenessProbe=probe)
+        one = shell("trap 'kill $!; exit 0' TERM; sleep 0.3; touch sick; sleep 600 & wait", livenessProbe=probe)
         await scene.supervisor.start(manifest(one, restartPolicy="OnFailure", terminationGracePeriodSeconds=5))
         await until(lambda: scene.container().restarts == 1 and scene.container().state == "running")
         failed = scene.said(events.ProbeFailed)

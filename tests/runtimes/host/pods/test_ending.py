@@ -36,7 +36,7 @@ from tests.runtimes.host.scenes import (
 
 pytestmark = needs_root
 
-POLITE = "trap 'echo told; exit 0' TERM; while :; do sleep 0.05; done"
+POLITE = "trap 'echo told; kill $!; exit 0' TERM; sleep 600 & wait"
 
 FORK_BOMB = """
 import os, signal
@@ -254,7 +254,7 @@ def test_a_fork_bomb_leaves_no_process(tmp_path: Path, at_once: bool) -> None:
 def test_sidecars_go_last_and_in_reverse(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         sides = [shell(POLITE, name, restartPolicy="Always") for name in ("s1", "s2")]
-        slow = "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done"
+        slow = "trap 'sleep 0.3; kill $!; exit 0' TERM; sleep 600 & wait"
         await started(scene, shell(slow, "m1"), shell(POLITE, "m2"), initContainers=sides)
         await scene.supervisor.evict(eviction(scene.status().pod, 10))
         assert [fact.container for fact in scene.said(events.ContainerStopping)] == ["m1", "m2", "s2", "s1"]
@@ -269,7 +269,7 @@ def test_a_sidecar_is_not_given_up_while_the_others_end(tmp_path: Path) -> None:
         flag = tmp_path / "ending"
         sick = {"exec": {"command": ["test", "!", "-e", str(flag)]}, "periodSeconds": 1, "failureThreshold": 1}
         side = shell(POLITE, "side", restartPolicy="Always", livenessProbe=sick)
-        slow = f"trap 'touch {flag}; sleep 2.5; exit 0' TERM; while :; do sleep 0.05; done"
+        slow = f"trap 'touch {flag}; sleep 2.5; kill $!; exit 0' TERM; sleep 600 & wait"
         await started(scene, shell(slow, "main"), initContainers=[side])
         await scene.supervisor.evict(eviction(scene.status().pod, 10))
         assert flag.exists()
@@ -282,7 +282,7 @@ def test_a_sidecar_is_not_given_up_while_the_others_end(tmp_path: Path) -> None:
 def test_the_hook_comes_before_the_signal(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.2; echo hook >> order"]}}}
-        script = "trap 'echo term >> order; cat order; exit 0' TERM; while :; do sleep 0.05; done"
+        script = "trap 'echo term >> order; cat order; kill $!; exit 0' TERM; sleep 600 & wait"
         await started(scene, shell(script, lifecycle=hook))
         await scene.supervisor.evict(eviction(scene.status().pod, 5))
         assert scene.log().split() == ["hook", "term"]
@@ -331,7 +331,7 @@ def test_hooks_run_beside_the_container_and_by_http(tmp_path: Path) -> None:
             "postStart": {"exec": {"command": ["sh", "-c", "echo greeted >> order"]}},
             "preStop": {"httpGet": {"port": port, "path": "/bye"}},
         }
-        script = "trap 'cat order; exit 0' TERM; while :; do sleep 0.05; done"
+        script = "trap 'cat order; kill $!; exit 0' TERM; sleep 600 & wait"
         await started(scene, shell(script, lifecycle=hooks))
         await until(lambda: scene.container().is_ready)
         await scene.supervisor.evict(eviction(scene.status().pod, 5))

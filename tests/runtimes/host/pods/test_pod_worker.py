@@ -222,7 +222,7 @@ def test_a_pod_that_is_active_for_too_long_fails(tmp_path: Path) -> None:
     """It is told to end and given its grace period, however well it takes that; nothing is started again."""
 
     async def scenario(scene: Scene) -> None:
-        script = "trap 'echo told; sleep 0.3; echo done; exit 0' TERM; while :; do sleep 0.05; done"
+        script = "trap 'echo told; sleep 0.3; echo done; kill $!; exit 0' TERM; sleep 600 & wait"
         wanted = manifest(shell(script), activeDeadlineSeconds=1, restartPolicy="Always")
         began = asyncio.get_running_loop().time()
         await scene.supervisor.start(wanted)

@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ RUNS_COMMANDS = {"readinessProbe": {"exec": {"command": ["true"]}, "periodSecond
 
 
 def starters(node: LiveNode) -> list[int]:
-    """Those of the node's agent."""
+    """Those of the node's agent, the oldest first. What is being started has the same name for a moment."""
     assert node.process is not None
-    own = [each.pid for each in read_processes() if each.parent == node.process.pid and not each.is_zombie]
-    return [pid for pid in own if _read(pid, "comm") == "jettison-start\n"]
+    own = [each for each in read_processes() if each.parent == node.process.pid and not each.is_zombie]
+    own.sort(key=attrgetter("start_ticks"))
+    return [each.pid for each in own if _read(each.pid, "comm") == "jettison-start\n"]
 
 
 def _read(pid: int, name: str) -> str:
@@ -46,7 +48,7 @@ def test_it_has_the_protection_of_the_agent_and_containers_have_none_of_it(tmp_p
     try:
         node.wait(lambda: node.pids("a") and starters(node), "the pod and what has started it")
         assert node.process is not None
-        agent, (starter,), (main,) = node.process.pid, starters(node), node.pids("a")
+        agent, (starter, *_), (main,) = node.process.pid, starters(node), node.pids("a")
         assert _read(starter, "oom_score_adj") == _read(agent, "oom_score_adj")
         assert _read(main, "oom_score_adj") == "1000\n"
         memory = [line for line in _read(agent, "cgroup").splitlines() if ":memory:" in line]

@@ -188,7 +188,8 @@ def test_memory_that_a_process_touches_is_its_cgroups(
 
     assert before is not None
     assert after is not None
-    assert 32 << 20 <= after.working_set - before.working_set < 40 << 20
+    # A page of before may have been given back.
+    assert 31 << 20 <= after.working_set - before.working_set < 40 << 20
     assert reader.memory_usage(cgroup.name) == pytest.approx(after.usage, abs=1 << 20)
     reader.close()
 

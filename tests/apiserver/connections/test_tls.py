@@ -142,6 +142,16 @@ def test_all_bytes_arrive_in_order_both_ways_at_once(tmp_path: Path, newest: ssl
     play(tmp_path, work, newest)
 
 
+def test_no_record_waits_for_what_the_client_says(tmp_path: Path) -> None:
+    """Events of a watch would come up to 40 ms late."""
+
+    async def work(_: Peer, kept: Kept) -> None:
+        connection: ssl.SSLSocket = kept.transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    play(tmp_path, work)
+
+
 def test_a_client_that_does_not_read_pauses_its_writer_and_gets_all_of_it_later(tmp_path: Path) -> None:
     async def work(peer: Peer, kept: Kept) -> None:
         pieces = 0

@@ -34,6 +34,10 @@ async def accept(
     # A client that asks for another handshake could have a write wait for what it never sends.
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:
+        if connection.family != socket.AF_UNIX:
+            # Else the kernel keeps a small record back until the client has acknowledged the last one. A client that
+            # only reads, as a watch does, does so after 40 ms.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     except BaseException:
         connection.close()

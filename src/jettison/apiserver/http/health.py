@@ -37,7 +37,12 @@ def _rows(store: Store) -> str:
 
 
 _ALIVE: Final[Mapping[str, _Check]] = {"ping": _Check(lambda _: "")}
-_READY: Final = {**_ALIVE, "store-space": _Check(_room), "store-rows": _Check(_rows, is_grave=False)}
+_READY: Final = {
+    **_ALIVE,
+    "store-disk": _Check(lambda store: store.failure),
+    "store-space": _Check(_room),
+    "store-rows": _Check(_rows, is_grave=False),
+}
 _CHECKS: Final = {"healthz": _ALIVE, "livez": _ALIVE, "readyz": _READY}
 
 

@@ -1,4 +1,4 @@
-"""The disk: writes that share a transaction, the thread that waits for them, and space for deletions when it is full.
+"""The disk: writes that share a transaction, the thread for what takes long, and space for deletions when it is full.
 
 The event loop does not wait: it takes the next requests meanwhile, whose writes are the next batch.
 """

@@ -23,6 +23,7 @@ from zlib import crc32
 import msgspec
 
 from jettison.apiserver.storage import mark
+from jettison.apiserver.storage.flush import KernelFlush, Report
 from jettison.apiserver.storage.mark import Mark
 from jettison.apiserver.storage.private_files import open_private, tighten
 from jettison.errors import JettisonError
@@ -34,11 +35,10 @@ WITNESSES: Final = ("tokens.json", "pki/ca.pem", mark.FILE, f"{FILE}-wal")
 _FORM: Final = 2
 """The version of the tables, in SQLite's `user_version`; the first had no checksums, and no number."""
 
-DELETED_AT_ONCE: Final = 64
-"""Rows that are superseded and too old to be watched. They lie in the order of their versions: together they take a few
-pages, one at a time a page each.
-"""
-_DELETE: Final = f"DELETE FROM log WHERE version IN ({', '.join('?' * DELETED_AT_ONCE)})"  # noqa: S608  our own words
+_DELETE: Final = "DELETE FROM log WHERE version IN (SELECT value FROM json_each(?))"
+_PAGE_BYTES: Final = 4096
+_MOST_PAGES: Final = 1000
+"""Of the write-ahead log, about, before its content is moved into the file: as many as SQLite takes by default."""
 _COLUMNS: Final = "version, storage, namespace, name, is_removal, body, checksum"
 _SCHEMA: Final = """
 CREATE TABLE log (
@@ -150,13 +150,17 @@ def read_row(columns: tuple[Any, ...]) -> Row | Damaged:
 
 
 class Log:
-    """The file. `append` may run in the event loop; `commit` waits for the disk and belongs into a thread."""
+    """The file. `append` and `commit` may run in the event loop; `persist` and `rescue` wait for the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._pending: Seal | None = None
         # Versions that the transaction under way is to delete.
         self._doomed: list[int] = []
+        # Of the write-ahead log, since it was last moved into the file; about, because SQLite does not tell.
+        self._pages = 0
+        # Why nothing can be written any more; empty if it can.
+        self.failure = ""
         may_begin = _may_begin(path)
         # SQLite gives the files that it makes beside the store the mode that the store has.
         os.close(open_private(path))
@@ -167,12 +171,14 @@ class Log:
             try:
                 _prepare(self._connection, path, may_begin=may_begin)
                 self.seal = _read_seal(self._connection, path)
+                self._wal = os.open(path.with_name(f"{path.name}-wal"), os.O_RDWR | os.O_CLOEXEC)
             except BaseException:
                 self._connection.close()
                 raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _unreadable(path, error) from error
         self._mark = Mark(path.with_name(mark.FILE))
+        self._kernel = _kernel_flush(self._wal)
 
     def read(self) -> Content:
         """All of it, checked as a whole; raises if anything but single rows is wrong."""
@@ -230,24 +236,70 @@ class Log:
             connection.executemany("DELETE FROM aside WHERE storage = ? AND namespace = ? AND name = ?", written)
         gone = [checksum for _, checksum in superseded]
         self._pending = self.seal.after(added, gone, max(rows[-1].version, self.seal.version), oldest)
+        # Besides the rows: the seal, and pages above those that change. Of rows that go, two share a page.
+        self._pages += 4 + sum(len(row.body) for row in rows) // _PAGE_BYTES + len(superseded) // 2
         changed = (*self._pending[1:], self._pending.checksum)
         connection.execute("UPDATE seal SET version = ?, oldest = ?, rows = ?, digest = ?, checksum = ?", changed)
         return added
 
-    def commit(self) -> None:
-        """Return when the transaction is on disk.
+    @property
+    def is_long(self) -> bool:
+        """Whether the write-ahead log should be moved into the file, which only `persist` does: it takes some 10 ms."""
+        return self._pages >= _MOST_PAGES
 
-        Old rows are deleted here: their pages have to be read again, and the event loop need not wait for that. One
-        statement takes many of them, because the thread has to wait for the interpreter after each.
-        """
-        while self._doomed:
-            lot, self._doomed = self._doomed[:DELETED_AT_ONCE], self._doomed[DELETED_AT_ONCE:]
-            # The last one again for what is missing: the statement is always the same, and parsed once.
-            self._connection.execute(_DELETE, lot + lot[-1:] * (DELETED_AT_ONCE - len(lot)))
+    def commit(self) -> None:
+        """Give the transaction to the kernel, in 60 µs. It is on disk after the next flush."""
+        if self._doomed:
+            self._connection.execute(_DELETE, (msgspec.json.encode(self._doomed).decode(),))
+            self._doomed = []
         self._connection.execute("COMMIT")
         if self._pending is not None:
-            self.seal = self._pending
-            self._mark.write(self.seal.store, self.seal.version)
+            self.seal, self._pending = self._pending, None
+
+    def begin_flush(self, report: Report) -> bool:
+        """Have the kernel flush what is committed, and call `report` then; False where it does not do that."""
+        if self._kernel is None:
+            return False
+        try:
+            self._kernel.begin(report)
+        except OSError:
+            return False
+        return True
+
+    def acknowledge(self) -> None:
+        """Everything that is committed is on disk."""
+        self._mark.write(self.seal.store, self.seal.version)
+
+    def persist(self) -> None:
+        """Commit what is not committed yet, flush it, and tidy up if it is time. May take long: it is for a thread."""
+        if self._connection.in_transaction:
+            self.commit()
+        try:
+            os.fdatasync(self._wal)
+        except OSError:
+            self.rescue()
+            return
+        if self.is_long:
+            # Where that fails it is tried again: the content is safe where it is.
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._pages = 0
+        self.acknowledge()
+
+    def rescue(self) -> None:
+        """After a flush that failed. The kernel forgets such an error, and what it could not write, so the same flush
+        would succeed next. All that is committed is moved into the file instead; if that fails as well, nothing more
+        may be written on top of it.
+        """
+        try:
+            is_busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if is_busy:
+                raise sqlite3.OperationalError("the write-ahead log is in use")
+        except sqlite3.Error as error:
+            self.failure = f"the disk did not take what was written: {error}; see to it, then restart the server"
+            raise
+        self._pages = 0
+        self.acknowledge()
 
     def tidy(self) -> bool:
         """Move what is in the WAL into the file, so that it begins again; False if there is no room for that."""
@@ -266,13 +318,24 @@ class Log:
 
     def close(self) -> None:
         """Nothing is lost without this; it only removes the WAL."""
+        if self._kernel is not None:
+            self._kernel.close()
+        os.close(self._wal)
         self._connection.close()
         self._mark.close()
 
 
+def _kernel_flush(descriptor: int) -> KernelFlush | None:
+    """None where the kernel has none, or a sandbox forbids it: then a thread waits for the disk."""
+    try:
+        return KernelFlush(descriptor)
+    except OSError:
+        return None
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open the file for one process. Texts come as bytes: what is damaged may not be text."""
-    # Two threads use the connection, never both at once: the store waits for `commit` before it appends again.
+    # Two threads use the connection, never both at once: the store waits for `persist` before it appends again.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.text_factory = bytes
     # No other process may look in, so none needs the 32 KiB of shared memory beside the WAL, which a full disk
@@ -329,8 +392,10 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, may_begin: bool) -> 
         said = f"the store `{path}` has form {form}, and this version of jettison knows {_FORM} at most"
         raise JettisonError(f"{said}: use the newer version that wrote it")
     connection.execute("PRAGMA journal_mode = WAL")
-    # FULL waits for the disk at every commit; NORMAL would survive kill -9 but not a power cut.
-    connection.execute("PRAGMA synchronous = FULL")
+    # A commit would wait for the disk with FULL, and for the move into the file now and then. Both are for others to
+    # do: what is committed is acknowledged after a flush of the write-ahead log, which is all that FULL adds.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
     if form == _FORM:
         return
     if form == 0 and not tables and may_begin:

@@ -33,7 +33,7 @@ from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.resources import RESOURCES, Resource
 from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
 from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup
-from jettison.apiserver.storage.log import DELETED_AT_ONCE, FILE, Content, Log, Row, shown_text
+from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
 from jettison.apiserver.storage.stored import DECODED, Change, ChangeType, Feed, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
@@ -59,6 +59,11 @@ _MOST_COMPACTED: Final = 64 * 1024 * 1024
 
 _DECODED_BYTES: Final = 1024 * 1024
 """Of superseded versions that stay decoded for a moment: a watch with a selector asks what an object was before."""
+
+_DELETED_SHARE: Final = 16
+"""Rows that are superseded and too old to be watched are deleted when they are this part of the history: they lie in
+the order of their versions, so that many together take a few pages, and one at a time takes a page each.
+"""
 
 _FORGOTTEN_AT_ONCE: Final = 64
 _FEWEST: Final = 256
@@ -161,7 +166,7 @@ class Store:
         self._open: Batch | None = None
         self._committing: Batch | None = None
         self._superseded: list[tuple[int, int]] = []
-        self._least_deleted = min(DELETED_AT_ONCE, history // 16)
+        self._least_deleted = history // _DELETED_SHARE
         self._has_tidied = False
         # Objects whose newest state is damaged. They are in no list, and a client that asks for one gets an error.
         self.set_aside: set[tuple[str, Key]] = set()
@@ -348,6 +353,11 @@ class Store:
         """No more calls."""
         self._shelves[resource.storage].listeners.discard(listener)
 
+    @property
+    def failure(self) -> str:
+        """Why nothing can be written before the next start; empty if it can."""
+        return self._log.failure
+
     # Writing: on the head, at once; `durable` then waits for the disk.
 
     def head(self, resource: Resource, namespace: str, name: str) -> Stored | None:
@@ -456,6 +466,8 @@ class Store:
         os.close(self._lock)
 
     def _write(self, stored: Stored, previous: Stored | None, *, is_removal: bool) -> Stored:
+        if self.failure:
+            raise internal_error(f"the store cannot write: {self.failure}")
         self._last = stored.version
         kind = ChangeType.DELETED if is_removal else ChangeType.MODIFIED if previous else ChangeType.ADDED
         if self._open is None:
@@ -486,13 +498,26 @@ class Store:
             checksums = self._log.append(rows, batch.superseded, batch.oldest, keys)
             for change, checksum in zip(batch.changes, checksums, strict=True):
                 change.stored.checksum = checksum
+            # Rows that go have to be read first, and a long log takes long to move: both are for the thread.
+            if not batch.superseded and not self._log.is_long:
+                self._log.commit()
+                if self._log.begin_flush(self._flushed):
+                    return
         except Exception as error:  # noqa: BLE001  whatever it is, the requests of the batch must get an answer
             self._committed(error)
             return
-        self._disk.do(self._log.commit, self._committed)
+        self._disk.do(self._log.persist, self._committed)
+
+    def _flushed(self, error: OSError | None) -> None:
+        if error is None:
+            self._log.acknowledge()
+            self._committed(None)
+        else:
+            self._disk.do(self._log.rescue, self._committed)
 
     def _committed(self, error: Exception | None) -> None:
-        if error is not None and is_disk_full(error) and self._committing is not None and self._free_space():
+        can_retry = error is not None and is_disk_full(error) and not self.failure
+        if can_retry and self._committing is not None and self._free_space():
             # The batch was accepted before the disk was known to be full, or is for removal.
             self._attempt(self._committing)
             return

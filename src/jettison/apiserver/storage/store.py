@@ -60,9 +60,9 @@ _MOST_COMPACTED: Final = 64 * 1024 * 1024
 _DECODED_BYTES: Final = 1024 * 1024
 """Of superseded versions that stay decoded for a moment: a watch with a selector asks what an object was before."""
 
-_DELETED_SHARE: Final = 16
-"""Rows that are superseded and too old to be watched are deleted when they are this part of the history: they lie in
-the order of their versions, so that many together take a few pages, and one at a time takes a page each.
+_DELETED_AT_ONCE: Final = 128
+"""Rows that are superseded and too old to be watched. They lie in the order of their versions, so that many together
+take a few pages, and one at a time takes a page each. So many take 1 ms, for which all writes wait.
 """
 
 _FORGOTTEN_AT_ONCE: Final = 64
@@ -166,7 +166,7 @@ class Store:
         self._open: Batch | None = None
         self._committing: Batch | None = None
         self._superseded: list[tuple[int, int]] = []
-        self._least_deleted = history // _DELETED_SHARE
+        self._least_deleted = min(_DELETED_AT_ONCE, history // 16)
         self._has_tidied = False
         # Objects whose newest state is damaged. They are in no list, and a client that asks for one gets an error.
         self.set_aside: set[tuple[str, Key]] = set()
@@ -484,7 +484,8 @@ class Store:
             return
         self._committing = batch
         # Until they are deleted they are history, which the store still has after a restart.
-        if len(self._superseded) >= self._least_deleted or self.reserve.is_full:
+        is_worth_it = len(self._superseded) >= self._least_deleted and not self._log.is_long
+        if is_worth_it or self.reserve.is_full:
             batch.superseded, self._superseded = self._superseded, []
             batch.oldest = self._oldest
         else:

@@ -146,8 +146,13 @@ class HostServices:
         await self.apart(place, place.create)
 
     async def apart(self, place: Place, work: Callable[[], T]) -> T:
-        """To change or read a cgroup takes 0.1 to 1 ms, and up to 20 while a process moves into another one."""
-        return await self._aside(self._cgroup_pool, place, work)
+        """To change or read a cgroup takes 0.1 to 1 ms, and up to 20 while a process moves into another one. The loop
+        may hear of many at once, so each caller goes on in its turn.
+        """
+        done = await self._aside(self._cgroup_pool, place, work)
+        if place.is_the_kernels:
+            await self.turns.next()
+        return done
 
     def kill(self, place: Place) -> Awaitable[frozenset[int]]:
         """SIGKILL to everything in it, which takes 1 ms; gives what is left right then. It begins before it returns."""

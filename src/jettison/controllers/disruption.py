@@ -239,9 +239,12 @@ def _selector(document: Document) -> LabelSelector:
 
 
 def _with_status(document: Document, status: BudgetStatus) -> Document:
-    """Fields of a status that we have never heard of stay."""
+    """Fields of a status that we have never heard of stay. So do the owners of fields, which are not sent: they are as
+    long as the status, and evictions wait for this write.
+    """
     kept = {key: value for key, value in (document.get("status") or {}).items() if key != "disruptedPods"}
-    whole = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **document}
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    whole = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **document, "metadata": metadata}
     return {**whole, "status": {**kept, **budget_status_data(status)}}
 
 

@@ -36,6 +36,11 @@ _FIRST = (
     "runtimes/host/test_supervisor.py",
     "membership/test_member.py",
     "live/",
+    # These wait most of the time, so what needs a processor comes beside and behind them.
+    "runtimes/",
+    "maintenance/",
+    "oracle/test_api_controllers.py",
+    "simulator/",
     "controllers/",
     "cli/",
     "apiserver/",

@@ -177,6 +177,8 @@ class Log:
                 raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _unreadable(path, error) from error
+        except OSError as error:
+            raise JettisonError(f"cannot open the write-ahead log of `{path}`: {error.strerror}") from error
         self._mark = Mark(path.with_name(mark.FILE))
         self._kernel = _kernel_flush(self._wal)
 

@@ -82,7 +82,8 @@ class Batch:
 class Disk:
     """The thread: one job at a time, in the order in which they were given.
 
-    A thread pool does the same for 40 µs a job in futures and locks, which a single client pays with every write.
+    A thread pool does the same for 40 µs a job in futures and locks, which a single client would pay with every write
+    where the kernel does not flush (`flush`).
     """
 
     def __init__(self) -> None:

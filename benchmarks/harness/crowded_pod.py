@@ -4,7 +4,10 @@ that start, are asked, crash, are told to end and are killed, each together.
 The processor time of the busiest round of the loop in each of these, beside the same of a pod with one container and
 of one for which all is done at once, as agents did it at first. With `busy` instead how long the longest round took,
 with records on a disk to which a process writes and for which it waits without end; at once, the loop waits as well.
-The best and the middle one of several tries count. Run as a program it prints all of it, in milliseconds.
+
+The best of several tries is what the code takes, because each does the same and a machine only adds to it. How much it
+adds the tries of a loop that does nothing but count tell: by how much the busiest of its rounds, which are all alike,
+exceeds the middle one. Run as a program it prints the best and the middle one of all tries, in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -40,6 +44,9 @@ _CROWD, _INITS = 32, 4
 _LONG_WORD = "x" * 6000
 PHASES = ("start", "probes", "crash", "told", "killed")
 _ASKED_SECONDS = 2.5
+# As many rounds as the probes of the crowd take, each of 0.15 ms.
+_COUNTING_ROUNDS, _COUNTED = 500, 900
+_MACHINE = "machine"
 _HOG = """
 import os, sys
 while True:
@@ -59,17 +66,27 @@ class Held(NamedTuple):
     at_once: tuple[float, float]
 
 
-def measure(*, is_disk_busy: bool = False) -> dict[str, Held]:
-    """By phase, in a process of its own, which has the size of an agent."""
+class Measured(NamedTuple):
+    """By phase; and what the machine adds to the busiest round of a loop that does nothing but count."""
+
+    phases: dict[str, Held]
+    machine: tuple[float, float]
+
+
+def measure(*, is_disk_busy: bool = False) -> Measured:
+    """In a process of its own, which has the size of an agent."""
     root = Path(__file__).resolve().parents[2]
     words = [sys.executable, "-m", "benchmarks.harness.crowded_pod", *(["busy"] if is_disk_busy else [])]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
-    found = dict[str, Held]()
+    found, machine = dict[str, Held](), (0.0, 0.0)
     for line in done.stdout.splitlines():
         phase, *numbers = line.split()
         values = list(map(float, numbers))
-        found[phase] = Held((values[0], values[1]), (values[2], values[3]), (values[4], values[5]))
-    return found
+        if phase == _MACHINE:
+            machine = values[0], values[1]
+        else:
+            found[phase] = Held((values[0], values[1]), (values[2], values[3]), (values[4], values[5]))
+    return Measured(found, machine)
 
 
 def crowded(count: int, name: str) -> PodManifest:
@@ -192,6 +209,19 @@ async def _held(scene: Scene, rounds: Counted, count: int, name: str) -> dict[st
     return found
 
 
+async def _added(rounds: Counted) -> float:
+    """Milliseconds that the machine adds to the busiest of many rounds that are all alike."""
+    used = list[float]()
+    await asyncio.sleep(0.1)
+    rounds.forget()
+    for _ in range(_COUNTING_ROUNDS):
+        began = time.thread_time()
+        _ = {number: str(number) for number in range(_COUNTED)}
+        used.append(time.thread_time() - began)
+        await asyncio.sleep(_ASKED_SECONDS / _COUNTING_ROUNDS)
+    return 1000 * (rounds.most - statistics.median(used))
+
+
 async def _run(*, is_disk_busy: bool) -> None:
     where = None if is_disk_busy else MEMORY
     with tempfile.TemporaryDirectory(dir=where) as directory, node(settings(Path(directory))) as made:
@@ -199,15 +229,21 @@ async def _run(*, is_disk_busy: bool) -> None:
             rounds = Counted(is_disk_busy=is_disk_busy)
             # Not the first, with which the process that starts containers begins.
             await _held(scene, rounds, 1, "first")
-            one, crowd, whole = [], [], []
+            one, crowd, whole, added = [], [], [], []
             for number in range(TRIES):
                 one.append(await _held(scene, rounds, 1, f"one-{number}"))
                 crowd.append(await _held(scene, rounds, _CROWD, f"crowd-{number}"))
+                added.append(await _added(rounds))
                 with _at_once(scene):
                     whole.append(await _held(scene, rounds, _CROWD, f"whole-{number}"))
     for phase in PHASES:
         columns = [[each[phase] for each in tries] for tries in (one, crowd, whole)]
-        print(phase, *(f"{min(each):.3f} {statistics.median(each):.3f}" for each in columns))
+        print(phase, *map(_best_and_middle, columns))
+    print(_MACHINE, _best_and_middle(added))
+
+
+def _best_and_middle(tries: list[float]) -> str:
+    return f"{min(tries):.3f} {statistics.median(tries):.3f}"
 
 
 @contextmanager

@@ -53,8 +53,9 @@ VOLUME: dict[str, Any] = {"name": "memory", "emptyDir": {"medium": "Memory"}}
 MOUNT: dict[str, Any] = {"volumeMounts": [{"name": "memory", "mountPath": "/memory"}]}
 # Only one of three processes takes too much; without the group the others would live on.
 GREEDY = f"sleep 1000 & tail /dev/zero; {WAIT}"
-# Deaf to SIGTERM.
-LEAK = "trap '' TERM; i=0; while true; do dd if=/dev/zero of=/memory/$i bs=1M count=4 2>/dev/null; i=$((i + 1)); done"
+# Deaf to SIGTERM, and so slow that the node has room for it until SIGKILL, two seconds after that.
+FILL = "dd if=/dev/zero of=/memory/$i bs=1M count=8 2>/dev/null"
+LEAK = f"trap '' TERM; i=0; while {FILL}; do i=$((i + 1)); sleep 1; done"
 # Of the node, by either driver.
 TOPS = ("jettison/boxes", "jettison.slice")
 FILES = ("memory.max", "memory.oom.group", "cpu.weight", "cpu.max", "pids.max")

@@ -73,8 +73,12 @@ class KernelFlush:
         self._calls = calls
         self._system_call = ctypes.CDLL(None, use_errno=True).syscall
         self._context = ctypes.c_ulong(0)
-        self._call(calls.setup, 1, ctypes.byref(self._context))
         self._done = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._call(calls.setup, 1, ctypes.byref(self._context))
+        except OSError:
+            os.close(self._done)
+            raise
         order = _Order(operation=_FDATASYNC, descriptor=descriptor, flags=_WAKES_DESCRIPTOR, wakes=self._done)
         self._orders = (ctypes.POINTER(_Order) * 1)(ctypes.pointer(order))
         self._outcome = _Outcome()

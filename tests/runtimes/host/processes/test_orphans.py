@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jettison import events
+from jettison.runtimes.host.processes import processes
 from jettison.runtimes.host.processes.orphans import Orphans
 from jettison.runtimes.linux.processes import read_process
 from tests.runtimes.host.nodes import needs_root
@@ -80,6 +81,20 @@ def test_a_dead_child_that_is_no_orphan_hides_none(tmp_path: Path) -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert left_of(tmp_path, "pass", 300) == []
         assert child.wait() == 0
+
+
+def test_a_dead_child_that_is_held_and_never_asked_for_hides_none(tmp_path: Path) -> None:
+    async def hold() -> None:
+        processes.hold(child.pid, lambda _: None)
+
+    with subprocess.Popen(["true"]) as child:
+        try:
+            asyncio.run(hold())
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            assert left_of(tmp_path, "pass", 100) == []
+            assert child.wait() == 0
+        finally:
+            processes._AWAITED.discard(child.pid)
 
 
 def test_containers_that_end_among_orphans_keep_their_exit_codes(tmp_path: Path) -> None:

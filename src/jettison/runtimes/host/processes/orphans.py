@@ -36,7 +36,8 @@ class Orphans:
     def __init__(self) -> None:
         # Leaders of sessions that are dead: by number and instant of birth, when each was first seen.
         self._leaders: dict[tuple[int, int], float] = {}
-        # When all children were looked through, because one that is dead and no orphan hides the others.
+        # A dead child that is no orphan and hides the others: its number, and since when. When it was looked behind.
+        self._hiding = 0, 0.0
         self._looked_behind = float("-inf")
 
     async def reap_for_ever(self) -> None:
@@ -69,12 +70,16 @@ class Orphans:
         return count
 
     async def _look_behind(self, pid: int) -> int:
-        """This one hides the others. What holds it will ask for it in a moment; but a leader of a session that nothing
-        holds stays for half a second, and a child that this process had before it became an agent stays for good. Then
-        all processes of the machine are read to find the others. In a thread, because that takes 20 µs for each.
+        """This one hides the others. What holds it asks for it in a moment, unless that has gone with an event loop of
+        its own; a leader of a session that nothing holds stays for half a second, and a child that this process had
+        before it became an agent stays for good. Then all processes of the machine are read to find the others. In a
+        thread, because that takes 20 µs for each.
         """
         now = asyncio.get_running_loop().time()
-        if is_awaited(pid) or now - self._looked_behind < _LEADERS_SECONDS / 2:
+        if self._hiding[0] != pid:
+            self._hiding = pid, now
+        patience = _LEADERS_SECONDS if is_awaited(pid) else 0.0
+        if now - self._hiding[1] < patience or now - self._looked_behind < _LEADERS_SECONDS / 2:
             return 0
         self._looked_behind = now
         dead = [process for process in await asyncio.to_thread(_dead_children) if self._is_orphan(process)]

@@ -60,7 +60,9 @@ async def _until_known(revisions: Revisions, owner: Json, *numbers: int) -> Revi
 
     async def look() -> RevisionHistory | None:
         found = await revisions.history(owner)
-        return found if [each["revision"] for each in found.revisions] == list(numbers) else None
+        # One that was just made is what the server has answered.
+        is_cached = all(each == _as_cached(each) for each in found.revisions)
+        return found if is_cached and [each["revision"] for each in found.revisions] == list(numbers) else None
 
     found = await until(look)
     assert found is not None

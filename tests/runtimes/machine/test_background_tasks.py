@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from itertools import pairwise
 
+import pytest
+
 from jettison.events import ActionFailed, Fact
 from jettison.runtimes.machine.background_tasks import BackgroundTasks, LoopTurns
 
@@ -57,6 +59,31 @@ def test_one_step_is_taken_in_each_round_of_the_loop_the_urgent_ones_first() -> 
             cancelled.cancel()
         await asyncio.wait(waiting)
         assert taken == ["urgent", *"abcde"]
+        assert all(later - sooner <= 1 for sooner, later in pairwise(seen))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_a_step_that_comes_while_a_task_has_its_turn_waits_for_the_next_round(rounds: int) -> None:
+    taken: list[str] = []
+
+    async def waits(turns: LoopTurns) -> None:
+        await turns.next()
+        taken.append("task")
+
+    async def run() -> None:
+        turns = LoopTurns()
+        task = asyncio.create_task(waits(turns))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        turns.soon(lambda: taken.append("step"))
+        seen = []
+        for _ in range(10):
+            seen.append(len(taken))
+            await asyncio.sleep(0)
+        await task
+        assert sorted(taken) == ["step", "task"]
         assert all(later - sooner <= 1 for sooner, later in pairwise(seen))
 
     asyncio.run(run())

@@ -83,15 +83,18 @@ class LoopTurns:
             asyncio.get_running_loop().call_soon(self._take)
 
     def _take(self) -> None:
-        loop, step = asyncio.get_running_loop(), (self._urgent or self._usual).popleft()
-        self._is_due = bool(self._urgent or self._usual)
+        queue = self._urgent or self._usual
+        if not queue:
+            self._is_due = False
+            return
+        loop, step = asyncio.get_running_loop(), queue.popleft()
         if isinstance(step, asyncio.Future):
             if not step.cancelled():
                 step.set_result(None)
-            if self._is_due:
-                # The task has the next round, and what comes after it the one after that.
-                loop.call_soon(loop.call_soon, self._take)
+            # The task has the next round, and whatever comes after it the one after that.
+            loop.call_soon(loop.call_soon, self._take)
             return
+        self._is_due = bool(self._urgent or self._usual)
         if self._is_due:
             loop.call_soon(self._take)
         step()

@@ -39,7 +39,7 @@ from jettison.runtimes.protocol import PodManifest
 from tests.runtimes.host.nodes import node, settings
 from tests.runtimes.host.scenes import Scene, container, ending_all, eviction, manifest, opened
 
-TRIES = 5
+TRIES, BUSY_TRIES = 9, 3
 _CROWD, _INITS = 32, 4
 _LONG_WORD = "x" * 6000
 PHASES = ("start", "probes", "crash", "told", "killed")
@@ -230,7 +230,7 @@ async def _run(*, is_disk_busy: bool) -> None:
             # Not the first, with which the process that starts containers begins.
             await _held(scene, rounds, 1, "first")
             one, crowd, whole, added = [], [], [], []
-            for number in range(TRIES):
+            for number in range(BUSY_TRIES if is_disk_busy else TRIES):
                 one.append(await _held(scene, rounds, 1, f"one-{number}"))
                 crowd.append(await _held(scene, rounds, _CROWD, f"crowd-{number}"))
                 added.append(await _added(rounds))

@@ -17,6 +17,7 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_selector,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required, unsupported
+from jettison.apiserver.objects.validation.pod.old_annotations import validate_agreement, validate_pod_annotations
 from jettison.apiserver.objects.validation.pod.pod_specs import validate_pod_spec
 from jettison.apiserver.objects.validation.pod.volume_sources import validate_claim_spec
 from jettison.apiserver.objects.validation.resources import NOT_NEGATIVE, is_nothing, validate_amount, validate_share
@@ -395,8 +396,10 @@ def validate_template(template: Json, field: str, times: int = 1) -> Iterator[Mi
     for number in range(times):
         yield from validate_labels(labels, f"{field}.labels")
         yield from validate_annotations(annotations, f"{field}.annotations")
+        yield from validate_pod_annotations(annotations, template["spec"], f"{field}.annotations")
         if number == 0:
             yield from validate_pod_spec(template["spec"], f"{field}.spec")
+            yield from validate_agreement(annotations, template["spec"], f"{field}.spec")
             if template["spec"].get("ephemeralContainers"):
                 yield forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 

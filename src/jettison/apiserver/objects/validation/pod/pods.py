@@ -8,6 +8,12 @@ from typing import Any, Final
 from jettison.apiserver.objects.schema import empties_of
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid, required
 from jettison.apiserver.objects.validation.pod.containers import validate_blanks
+from jettison.apiserver.objects.validation.pod.old_annotations import (
+    APP_ARMOR,
+    MIRROR,
+    validate_agreement,
+    validate_pod_annotations,
+)
 from jettison.apiserver.objects.validation.pod.placement import gates_of, validate_tolerations
 from jettison.apiserver.objects.validation.pod.pod_specs import validate_pod_spec
 from jettison.apiserver.objects.validation.pod.pod_updates import (
@@ -21,9 +27,6 @@ from jettison.manifests.pods import pod_from
 
 Json = dict[str, Any]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
-_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _UPDATE_RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -39,6 +42,7 @@ def validate_pod(pod: Json) -> Iterator[Mistake]:
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
     if pod["spec"].get("nodeName") and pod["spec"].get("schedulingGates"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+    yield from validate_agreement(pod["metadata"].get("annotations") or {}, pod["spec"], "spec")
 
 
 def _validate_spec(pod: Json) -> Iterator[Mistake]:
@@ -56,22 +60,9 @@ def _validate_spec(pod: Json) -> Iterator[Mistake]:
 
 
 def _validate_annotations(pod: Json) -> Iterator[Mistake]:
-    """A mirror of a static pod must be bound to a node; a cost is a number."""
-    annotations = pod["metadata"].get("annotations") or {}
-    if _MIRROR in annotations and not pod["spec"].get("nodeName"):
-        why = "must set spec.nodeName if mirror pod annotation is set"
-        yield invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], why)
-    cost = annotations.get(_DELETION_COST)
-    if cost is not None and not _is_cost(cost):
-        yield invalid(f"metadata.annotations[{_DELETION_COST}]", cost, "must be a 32bit integer")
-
-
-def _is_cost(text: str) -> bool:
-    """As upstream reads it: no plus, no needless zeros, which would make two texts of one number."""
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 10 or (digits[0] == "0" and text != "0"):
-        return False
-    return -(2**31) <= int(text) < 2**31
+    annotations = pod["metadata"].get("annotations")
+    if annotations:
+        yield from validate_pod_annotations(annotations, pod["spec"], "metadata.annotations")
 
 
 def validate_annotations_update(new: Json, old: Json) -> Iterator[Mistake]:
@@ -81,9 +72,9 @@ def validate_annotations_update(new: Json, old: Json) -> Iterator[Mistake]:
         if given.get(key) == former.get(key):
             continue
         word = "remove or update" if key in former else "add"
-        if key.startswith(_APP_ARMOR):
+        if key.startswith(APP_ARMOR):
             yield forbidden(f"metadata.annotations[{key}]", f"may not {word} AppArmor annotations")
-        if key == _MIRROR:
+        if key == MIRROR:
             yield forbidden(f"metadata.annotations[{key}]", f"may not {word} mirror pod annotation")
     yield from _validate_annotations(new)
 
@@ -168,7 +159,7 @@ def _take(target: Json, source: Json, key: str) -> None:
 
 def validate_ephemeral_update(new: Json, old: Json) -> Iterator[Mistake]:
     """Containers for debugging are added, and neither removed nor changed."""
-    if _MIRROR in (old["metadata"].get("annotations") or {}):
+    if MIRROR in (old["metadata"].get("annotations") or {}):
         yield forbidden("", "static pods do not support ephemeral containers")
         return
     yield from _validate_annotations(new)
@@ -191,7 +182,7 @@ _RESIZABLE: Final = ("cpu", "memory")
 def validate_resize(new: Json, old: Json) -> Iterator[Mistake]:
     """Only processor time and memory may change, and not so that the pod would be of another class."""
     spec, former = new["spec"], old["spec"]
-    if _MIRROR in (old["metadata"].get("annotations") or {}):
+    if MIRROR in (old["metadata"].get("annotations") or {}):
         yield forbidden("", "static pods cannot be resized")
         return
     if (former.get("os") or {}).get("name") == "windows":

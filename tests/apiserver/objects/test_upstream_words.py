@@ -14,6 +14,7 @@ UNFIT = "json: cannot unmarshal"
 NODES = "/api/v1/nodes"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 TEMPLATE: Json = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -197,6 +198,51 @@ def test_fields_that_no_selector_knows(api: Served, path: str, message: str) -> 
 def test_patches_that_are_none(api: Served, patch: Any, media_type: str, message: str) -> None:
     api.pod("p")
     assert api.patch(f"{PODS}/p", patch, media_type).message == message
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "message"),
+    [
+        (b"{}", JSON_PATCH, f"{UNFIT} object into Go value of type jsonpatch.Patch"),
+        (b"[[]]", JSON_PATCH, f"{UNFIT} array into Patch.0 of type jsonpatch.Operation"),
+        (b"[1]", JSON_PATCH, f"{UNFIT} number into Patch.0 of type jsonpatch.Operation"),
+        (b"[", JSON_PATCH, "unexpected end of JSON input"),
+        (b"x", MERGE, "Invalid JSON Patch"),
+        (b"1", MERGE, "Invalid JSON Patch"),
+        (b"null", MERGE, "Invalid JSON Patch"),
+    ],
+)
+def test_patches_that_nothing_looks_at_beforehand(api: Served, body: bytes, media_type: str, message: str) -> None:
+    api.pod("p")
+    answer = api("PATCH", f"{PODS}/p", body, content_type=media_type, query="fieldValidation=Ignore")
+    assert (answer.code, answer.message) == (400, message)
+
+
+def test_a_list_replaces_the_object_where_nothing_looks_at_it_beforehand(api: Served) -> None:
+    api.pod("p")
+    answer = api("PATCH", f"{PODS}/p", b"[]", content_type=MERGE, query="fieldValidation=Ignore")
+    assert answer.code == 422
+    assert answer.message.startswith(' "" is invalid: patch: Invalid value: "[]": couldn\'t get version/kind;')
+
+
+@pytest.mark.parametrize(
+    ("patch", "shown"),
+    [
+        ({"spec": {"containers": [{"name": "c", "image": "j", "$patch": "replace"}]}},
+         "spec:map[containers:[map[$patch:replace image:j name:c]]]"),
+        ({"spec": {"containers": [{"name": "c", "$patch": "delete"}]}},
+         "spec:map[containers:[map[$patch:delete name:c]]]"),
+        # What is new loses its directives, but not in a list that is new itself.
+        ({"spec": {"tolerations": [{"key": "a", "$patch": "delete"}]}},
+         "spec:map[tolerations:[map[$patch:delete key:a]]]"),
+        ({"spec": {"nodeSelector": {"a": {"$patch": "delete"}, "b": "c"}}}, "spec:map[nodeSelector:map[b:c]]"),
+    ],
+)  # fmt: skip
+def test_a_refused_strategic_patch_is_shown_as_it_is_left(api: Served, patch: Json, shown: str) -> None:
+    api.pod("p")
+    answer = api.patch(f"{PODS}/p", {**patch, "status": "True"}, STRATEGIC)
+    text = f'"map[{shown} status:True]": cannot restore struct from: string'
+    assert answer.message == f' "" is invalid: patch: Invalid value: {text}'
 
 
 def test_an_unknown_field_makes_no_difference(api: Served) -> None:

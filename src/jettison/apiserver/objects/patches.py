@@ -255,8 +255,8 @@ def left_of_strategic_patch(document: Json, patch: Json, struct: str) -> Json:
             # A list whose order is given is taken out when it is merged.
             continue
         if type(old) is not type(value):
-            left[key] = _without_nulls(value)
-        elif isinstance(old, dict):
+            left[key] = _left_of_new(_without_nulls(value))
+        elif isinstance(old, dict) and not (field is not None and field.is_replaced):
             left[key] = left_of_strategic_patch(old, value, _struct_of(field))
         elif isinstance(old, list) and field is not None and field.merge_key:
             left[key] = _left_of_elements(old, value, field)
@@ -265,12 +265,24 @@ def left_of_strategic_patch(document: Json, patch: Json, struct: str) -> Json:
     return left
 
 
+def _left_of_new(value: Any) -> Any:
+    """What is new is taken over without directives, and they are gone from inside of it: not from a list itself."""
+    if isinstance(value, list):
+        return [_left_of_new(each) for each in value]
+    return value if _is_directive(value) else _undirected(value)
+
+
 def _left_of_elements(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
+    if any(_is_directive(each) and each[_DIRECTIVE] == "replace" for each in patch):
+        # Nothing is merged then.
+        return patch
     known = {_identity(each, field.merge_key): each for each in reversed(old) if isinstance(each, dict)}
     struct = field.type.element.base if field.type.element.is_struct else ""
     return [
         left_of_strategic_patch(found, each, struct)
-        if isinstance(each, dict) and (found := known.get(_identity(each, field.merge_key))) is not None
+        if isinstance(each, dict)
+        and _DIRECTIVE not in each
+        and (found := known.get(_identity(each, field.merge_key))) is not None
         else each
         for each in patch
     ]

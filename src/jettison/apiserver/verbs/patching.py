@@ -38,6 +38,7 @@ _PLACE: Final = re.compile(r"into Go struct field (\w+)\.(?:\w+\.)*(\w+) of type
 _OWN_READERS: Final = {"intOrString": "int32", "time": "string", "microtime": "string"}
 _NO_BASE64: Final = "illegal base64 data"
 _OPERATION: Final = "handlers.jsonPatchOp"
+_NO_PATCH: Final = "Invalid JSON Patch"
 _WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
 _ESCAPE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u")
 _MARKS: Final = range(0xE000, 0xF900)
@@ -49,21 +50,41 @@ def read_patch(body: bytes, media_type: str, validation: str = "") -> Any:
     if media_type == APPLY_PATCH:
         return _read_applied(body)
     wanted, shape = (list, "[]handlers.jsonPatchOp") if media_type == JSON_PATCH else (dict, "map[string]interface {}")
+    if validation == "Ignore" and media_type != STRATEGIC_PATCH:
+        return _read_unlooked(body, media_type)
     patch: Any = None
     try:
         patch = parse_json(body)
         if patch is not None and not isinstance(patch, wanted):
             raise InputError(f"json: cannot unmarshal {found_kind(patch)} into Go value of type {shape}")
         if isinstance(patch, list):
-            _check_operations(patch, ("op", "path", "from") if validation != "Ignore" else ())
+            _check_operations(patch)
     except InputError as error:
-        if media_type == MERGE_PATCH and validation == "Ignore" and patch is None:
-            # What is not looked at beforehand is found by the library that merges.
-            raise bad_request("Invalid JSON Patch") from error
         raise bad_request(str(error)) if media_type == STRATEGIC_PATCH else undecodable_patch(str(error)) from error
     if patch is None and media_type == MERGE_PATCH:
-        raise bad_request("Invalid JSON Patch")
+        raise bad_request(_NO_PATCH)
     return wanted() if patch is None else patch
+
+
+def _read_unlooked(body: bytes, media_type: str) -> Any:
+    """A patch that nothing looks at beforehand: the library that applies it finds what is wrong, in words of its own.
+
+    It takes a list for a merge patch, too, which the object is then replaced by.
+    """
+    try:
+        patch = parse_json(body)
+    except InputError as error:
+        raise bad_request(_NO_PATCH if media_type == MERGE_PATCH else str(error)) from error
+    if media_type == MERGE_PATCH:
+        if not isinstance(patch, dict | list):
+            raise bad_request(_NO_PATCH)
+        return patch
+    if not isinstance(patch, list | None):
+        raise bad_request(f"json: cannot unmarshal {found_kind(patch)} into Go value of type jsonpatch.Patch")
+    for each in patch or ():
+        if not isinstance(each, dict | None):
+            raise bad_request(f"json: cannot unmarshal {found_kind(each)} into Patch.0 of type jsonpatch.Operation")
+    return patch or []
 
 
 def _read_applied(body: bytes) -> Json:
@@ -78,13 +99,13 @@ def _read_applied(body: bytes) -> Json:
     return applied or {}
 
 
-def _check_operations(patch: list[Any], texts: tuple[str, ...]) -> None:
+def _check_operations(patch: list[Any]) -> None:
     for operation in patch:
         if operation is None:
             continue
         if not isinstance(operation, dict):
             raise InputError(f"json: cannot unmarshal {found_kind(operation)} into Go value of type {_OPERATION}")
-        for key in texts:
+        for key in ("op", "path", "from"):
             if not isinstance(operation.get(key), str | None):
                 found = found_kind(operation[key])
                 raise InputError(

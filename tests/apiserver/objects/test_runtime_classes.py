@@ -65,6 +65,15 @@ def test_a_pod_that_cannot_have_its_class(classes: Served, spec: Json, why: str)
     assert (answer.code, answer.message) == (403, f'pods "p" is forbidden: {why}')
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("10%", "may not contain '%'"), ("..", "may not be '..'"), ("a/%", "may not contain '/' may not contain '%'")],
+)
+def test_a_class_that_cannot_be_asked_for(api: Served, name: str, why: str) -> None:
+    answer = api.post(PODS, pod(runtimeClassName=name))
+    assert (answer.code, answer.message) == (500, f'invalid resource name "{name}": [{why}]')
+
+
 def test_the_same_overhead_in_other_words(classes: Served) -> None:
     assert classes.post(PODS, pod(runtimeClassName="large", overhead={"memory": "65536Ki"})).code == 201
 

@@ -295,7 +295,8 @@ def test_everything_in_a_query_is_a_yes_that_is_no_clear_no(api: Served) -> None
     ("body", "text"),
     [
         (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
-        (b'{"kind":"Pod"}', 'no kind "Pod" is registered for version "v1" in scheme '),
+        (b'{"kind":"Pod"}', 'no kind "Pod" is registered for version "meta.k8s.io/v1" in scheme '),
+        (b'{"kind":"Pod","apiVersion":"v1"}', 'no kind "Pod" is registered for version "v1" in scheme '),
         (b'{"kind":5}', "json: cannot unmarshal number into Go struct field .kind of type string"),
     ],
 )

@@ -584,7 +584,10 @@ def test_yaml_that_cannot_be_read(api: Served) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"kind": "List", "apiVersion": "v1"}, "converting (v1.List) to (core.ServiceAccount): unknown conversion"),
+        *(
+            ({"kind": kind, "apiVersion": "v1"}, f"converting (v1.{kind}) to (core.ServiceAccount): unknown conversion")
+            for kind in ("List", "PodList", "Status", "DeleteOptions", "WatchEvent")
+        ),
         (
             {"kind": "Pod", "apiVersion": "v1", "metadata": []},
             "json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta",

@@ -22,6 +22,10 @@ YAML: Final = "application/yaml"
 _ACCEPTED: Final = (JSON, YAML, protobuf.CONTENT_TYPE)
 # Versions that are no longer served but whose kinds the decoder still knows.
 _FORMER: Final = frozenset({("policy/v1beta1", "PodDisruptionBudget"), ("policy/v1beta1", "Eviction")})
+# Kinds that every version has: what goes with a request, and what a watch consists of.
+_EVERYWHERE: Final = (
+    *("CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"),
+)
 _KNOWN: Final = frozenset(
     {
         *((each.api_version, each.kind) for each in RESOURCES),
@@ -30,8 +34,11 @@ _KNOWN: Final = frozenset(
             for each in RESOURCES
             for part in each.subresources
         ),
+        *((each.api_version, f"{each.kind}List") for each in RESOURCES if "list" in each.verbs),
+        *((each.api_version, kind) for each in RESOURCES for kind in _EVERYWHERE),
         *_FORMER,
         ("v1", "List"),
+        ("v1", "Status"),
     }
 )
 _STRUCTS: Final = {

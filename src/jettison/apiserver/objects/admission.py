@@ -32,6 +32,7 @@ from jettison.apiserver.objects.resources import (
     Resource,
 )
 from jettison.apiserver.objects.runtime_classes import check_overhead, give_class
+from jettison.apiserver.objects.validation.metadata import path_segment_name
 from jettison.apiserver.storage.store import Store
 from jettison.clock import Clock
 from jettison.engine.numbers.strconv import quote
@@ -167,6 +168,9 @@ class Admission:
             return None
         if not class_name:
             raise ApiError("resource name may not be empty")
+        if wrong := list(path_segment_name(class_name)):
+            # Upstream asks itself for the class, and this is no path to ask for.
+            raise ApiError(f"invalid resource name {quote(class_name)}: [{' '.join(wrong)}]")
         found = self._store.head(RUNTIME_CLASSES, "", class_name)
         if found is None:
             raise forbidden(PODS, name, f"pod rejected: RuntimeClass {quote(class_name)} not found")

@@ -109,7 +109,8 @@ def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOp
         document = decode_body(request.body, request.content_type, expected)
         version, kind = kind_of(document)
         if kind not in ("", "DeleteOptions"):
-            raise InputError(f"no kind {quote(kind)} is registered for version {quote(version or 'v1')} {_SCHEME}")
+            version = version or "meta.k8s.io/v1"
+            raise InputError(f"no kind {quote(kind)} is registered for version {quote(version)} {_SCHEME}")
         value, _ = read_document("DeleteOptions", {} if document is None else document)
     except InputError as error:
         raise bad_request(str(error)) from error

@@ -37,9 +37,23 @@ mistake, the text is Kubernetes'.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from jettison.values import frozen
+
+_KINDS: Final[Mapping[type, str]] = {
+    dict: "a map",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
+
+
+def kind_in_words(value: object) -> str:
+    """What a value of a document is, for a message: its author may not know what Python calls it."""
+    return _KINDS.get(type(value), "empty")
 
 
 class JettisonError(Exception):

@@ -21,7 +21,7 @@ def test_values_are_bytes() -> None:
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        ({"kind": "ConfigMap", "data": {"n": 5}}, r"data\[n\] is a int, expected a text: put it in quotes"),
+        ({"kind": "ConfigMap", "data": {"n": 5}}, r"data\[n\] is a number, expected a text: put it in quotes"),
         ({"kind": "ConfigMap", "data": ["n"]}, "data is a list, expected a map"),
         ({"kind": "ConfigMap", "data": {"a/b": ""}}, "key `a/b` is not made of letters"),
         ({"kind": "ConfigMap", "data": {"../x": ""}}, "is not made of letters"),

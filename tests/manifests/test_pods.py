@@ -134,7 +134,7 @@ def test_a_pod_without_a_uid_is_known_by_its_name() -> None:
     ("requests", "said"),
     [
         ({"memory": "1GB"}, "pods: pod `ns/a`: memory `1GB`: write 1G or 1Gi"),
-        ({"memory": True}, "pods: pod `ns/a`: memory is a bool, expected a quantity such as `100Mi`"),
+        ({"memory": True}, "pods: pod `ns/a`: memory is true or false, expected a quantity such as `100Mi`"),
         ({"memory": ["1"]}, "pods: pod `ns/a`: memory is a list, expected a quantity such as `100Mi`"),
         ({"cpu": "1" * 20_000}, f"pods: pod `ns/a`: cpu `{'1' * 40}… (20000 characters)`: "),
     ],

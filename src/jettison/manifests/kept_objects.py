@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from jettison.errors import ManifestError
+from jettison.errors import ManifestError, kind_in_words
 from jettison.manifests.files.decoding import shortened
 
 KINDS: Final = ("ConfigMap", "Secret")
@@ -48,12 +48,12 @@ def identity(document: Mapping[str, Any]) -> tuple[str, str, str]:
 def _part(document: Mapping[str, Any], key: str) -> Mapping[str, str]:
     part = document.get(key) or {}
     if not isinstance(part, Mapping):
-        raise ManifestError(f"{key} is a {type(part).__name__}, expected a map")
+        raise ManifestError(f"{key} is {kind_in_words(part)}, expected a map")
     for name, value in part.items():
         _check_key(name, key)
         if value is not None and not isinstance(value, str):
-            kind = type(value).__name__
-            raise ManifestError(f"{key}[{shortened(name)}] is a {kind}, expected a text: put it in quotes")
+            kind = kind_in_words(value)
+            raise ManifestError(f"{key}[{shortened(name)}] is {kind}, expected a text: put it in quotes")
     return {name: value or "" for name, value in part.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jettison.engine.labels.requirements import Operator, Requirement, require
 from jettison.engine.scheduling.placement import NAME_FIELD, NodeAffinity, NodeTerm, Preference, Taint, Toleration
-from jettison.errors import InputError
+from jettison.errors import InputError, kind_in_words
 
 _OPERATORS = {
     "In": Operator.IN,
@@ -108,11 +108,11 @@ def _name_requirement(expression: object) -> Requirement:
 
 def _parts(expression: object, operators: Mapping[str, Operator]) -> tuple[str, Operator, list[str]]:
     if not isinstance(expression, Mapping):
-        raise InputError(f"a node selector term's expression is a {type(expression).__name__}, expected an object")
+        raise InputError(f"a node selector term's expression is {kind_in_words(expression)}, expected a map")
     operator = operators.get(str(expression.get("operator")))
     if operator is None:
         raise InputError(f"`{expression.get('operator')}` is not a valid node selector operator")
     values = expression.get("values") or []
     if not isinstance(values, list):
-        raise InputError(f"values is a {type(values).__name__}, expected a list")
+        raise InputError(f"values is {kind_in_words(values)}, expected a list")
     return str(expression.get("key", "")), operator, [str(each) for each in values]

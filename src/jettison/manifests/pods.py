@@ -14,7 +14,7 @@ from jettison.engine.config.suggestions import quantity_advice
 from jettison.engine.numbers.quantity import ZERO, Quantity, parse
 from jettison.engine.pods.pod import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
 from jettison.engine.scheduling.placement import Toleration
-from jettison.errors import ManifestError, QuantityError
+from jettison.errors import ManifestError, QuantityError, kind_in_words
 from jettison.manifests.files.decoding import Wire, convert, decode, shortened
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
@@ -237,7 +237,7 @@ def _quantity(text: object, name: str) -> Quantity:
     if text is None:
         return ZERO
     if not isinstance(text, str | int | float) or isinstance(text, bool):
-        raise QuantityError(f"{name} is a {type(text).__name__}, expected a quantity such as `100Mi`")
+        raise QuantityError(f"{name} is {kind_in_words(text)}, expected a quantity such as `100Mi`")
     try:
         written = str(text)
     except ValueError as error:  # an integer that Python does not print

@@ -11,7 +11,7 @@ import yaml
 from jettison.engine.config.suggestions import did_you_mean, quantity_advice
 from jettison.engine.numbers.durations import parse_duration
 from jettison.engine.numbers.quantity import parse
-from jettison.errors import DurationError, ManifestError, QuantityError
+from jettison.errors import DurationError, ManifestError, QuantityError, kind_in_words
 from jettison.manifests.files.decoding import shortened
 from jettison.manifests.files.plain_files import read_given
 from jettison.manifests.files.plain_yaml import PlainLoader, complaints, load_documents
@@ -81,7 +81,7 @@ class Section:
         self.steps = steps
         found = file.document if not steps else value
         if not isinstance(found, Mapping):
-            raise file.wrong(steps, f"is {_kind(found)}, expected a map")
+            raise file.wrong(steps, f"is {kind_in_words(found)}, expected a map")
         self._values = found
         self._taken: set[str] = set()
 
@@ -173,10 +173,10 @@ class Section:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            raise self.wrong(key, f"is {_kind(value)}, expected a map")
+            raise self.wrong(key, f"is {kind_in_words(value)}, expected a map")
         for name, each in value.items():
             if isinstance(each, Mapping | list) or each is None:
-                raise self.file.wrong((*self.steps, key, name), f"is {_kind(each)}, expected a text")
+                raise self.file.wrong((*self.steps, key, name), f"is {kind_in_words(each)}, expected a text")
         return {name: str(each) for name, each in value.items()}
 
     def section(self, key: str) -> Section | None:
@@ -190,7 +190,7 @@ class Section:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong(key, f"is {_kind(value)}, expected a list")
+            raise self.wrong(key, f"is {kind_in_words(value)}, expected a list")
         return value
 
     def sections(self, key: str) -> list[Section]:
@@ -245,8 +245,3 @@ def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
-
-
-def _kind(value: object) -> str:
-    names = {dict: "a map", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-    return names.get(type(value), "empty")

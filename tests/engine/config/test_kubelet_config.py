@@ -193,7 +193,7 @@ def test_a_field_in_the_wrong_case_is_ignored() -> None:
     ("file", "complaint"),
     [
         ([], "file: the document is a list, expected a KubeletConfiguration object"),
-        ("text", "file: the document is a str, expected a KubeletConfiguration object"),
+        ("text", "file: the document is a text, expected a KubeletConfiguration object"),
         ({}, "file: apiVersion is missing, expected `kubelet.config.k8s.io/v1beta1`"),
         ({"apiVersion": "v1"}, "file: apiVersion is `'v1'`, expected `kubelet.config.k8s.io/v1beta1`"),
         (document(kind="Pod"), "file: kind is `'Pod'`, expected `KubeletConfiguration`"),

@@ -23,7 +23,7 @@ from jettison.engine.config.kubelet_fields import (
 )
 from jettison.engine.numbers.durations import duration_text, parse_duration
 from jettison.engine.numbers.strconv import parse_int64, quote
-from jettison.errors import Complaint, DurationError, InputError, PolicyError
+from jettison.errors import Complaint, DurationError, InputError, PolicyError, kind_in_words
 from jettison.values import frozen
 
 Document = Mapping[str, object]
@@ -108,8 +108,7 @@ def _checked(source: Source) -> Document:
 
 
 def _not_a_configuration(name: str, found: object) -> PolicyError:
-    kind = "empty" if found is None else f"a {type(found).__name__}"
-    return PolicyError([Complaint("", f"the document is {kind}, expected a {KIND} object", name)])
+    return PolicyError([Complaint("", f"the document is {kind_in_words(found)}, expected a {KIND} object", name)])
 
 
 class _Reader:
@@ -225,8 +224,8 @@ def _shown(raw: object) -> str:
     try:
         text = repr(raw)
     except (RecursionError, ValueError):  # nested a thousand times, or an integer of more than 4300 digits
-        return f"a {type(raw).__name__} that is too large to show"
-    return f"`{text}`" if len(text) <= 60 else f"a {type(raw).__name__} of {len(text)} characters"
+        return f"{kind_in_words(raw)} that is too large to show"
+    return f"`{text}`" if len(text) <= 60 else f"{kind_in_words(raw)} of {len(text)} characters"
 
 
 def _apply_flags(values: dict[str, Any], flags: Iterable[tuple[str, str]], reader: _Reader) -> None:

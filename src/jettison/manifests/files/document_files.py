@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from jettison.engine.config.suggestions import did_you_mean
-from jettison.errors import ManifestError
+from jettison.errors import ManifestError, kind_in_words
 from jettison.manifests.files import bounds
 from jettison.manifests.files.decoding import shortened
 from jettison.manifests.files.kinds import unknown_fields
@@ -57,7 +57,7 @@ def _unpacked(document: object, source: str) -> Iterable[dict[str, Any]]:
     if document["kind"] in ("List", "PodList"):
         items = document.get("items") or []
         if not isinstance(items, list):
-            raise ManifestError(f"{source}: items is a {type(items).__name__}, expected a list")
+            raise ManifestError(f"{source}: items is {kind_in_words(items)}, expected a list")
         for item in items:
             yield from _unpacked({"kind": "Pod", **item} if isinstance(item, dict) else item, source)
     else:

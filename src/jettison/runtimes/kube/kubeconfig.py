@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec import field as wire_field
 
-from jettison.errors import InputError
+from jettison.errors import InputError, kind_in_words
 from jettison.manifests.files.decoding import convert
 from jettison.manifests.files.plain_files import plain_text, read_given
 from jettison.manifests.files.plain_yaml import load_documents
@@ -148,12 +148,12 @@ class _Merged:
         self.paths.append(path)
         current = document.get("current-context") or ""
         if not isinstance(current, str):
-            raise InputError(f"kubeconfig `{path}`: current-context is a {type(current).__name__}, expected a name")
+            raise InputError(f"kubeconfig `{path}`: current-context is {kind_in_words(current)}, expected a name")
         self._current = self._current or current
         for kind in ("cluster", "user", "context"):
             entries = document.get(f"{kind}s") or []
             if not isinstance(entries, list):
-                raise InputError(f"kubeconfig `{path}`: {kind}s is a {type(entries).__name__}, expected a list")
+                raise InputError(f"kubeconfig `{path}`: {kind}s is {kind_in_words(entries)}, expected a list")
             for entry in entries:
                 if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                     raise InputError(f"kubeconfig `{path}`: an entry of {kind}s has no name")
@@ -218,7 +218,9 @@ def _cluster_access(cluster: _Cluster, directory: Path, overrides: Overrides) ->
             authority = _file(overrides.certificate_authority, Path())
     else:
         is_insecure = cluster.insecure_skip_tls_verify
-        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, directory)
+        authority = _pem(
+            "certificate-authority-data", cluster.certificate_authority_data, cluster.certificate_authority, directory
+        )
     if is_insecure and authority is not None:
         raise InputError("specifying a root certificates file with the insecure flag is not allowed")
     server = overrides.server or cluster.server
@@ -241,20 +243,23 @@ def _credentials(user: _User, directory: Path) -> Credentials:
     return Credentials(
         token=user.token or "",
         token_file=directory / user.token_file if user.token_file else None,
-        certificate_pem=_pem(user.client_certificate_data, user.client_certificate, directory) or b"",
-        key_pem=_pem(user.client_key_data, user.client_key, directory) or b"",
+        certificate_pem=_pem(
+            "client-certificate-data", user.client_certificate_data, user.client_certificate, directory
+        )
+        or b"",
+        key_pem=_pem("client-key-data", user.client_key_data, user.client_key, directory) or b"",
         username=user.username or "",
         password=user.password or "",
         plugin=user.exec,
     )
 
 
-def _pem(data: str | None, path: str | None, directory: Path) -> bytes | None:
+def _pem(key: str, data: str | None, path: str | None, directory: Path) -> bytes | None:
     if data:
         try:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InputError("kubeconfig: certificate data is not base64") from error
+            raise InputError(f"kubeconfig: {key} is not base64") from error
     return _file(path, directory) if path else None
 
 

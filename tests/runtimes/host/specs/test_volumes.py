@@ -39,7 +39,7 @@ def test_both_kinds(asked: dict[str, Any], found: VolumeSpec) -> None:
         ({"emptyDir": {"medium": "HugePages"}}, "medium is `HugePages`"),
         ({"emptyDir": {"sizeLimit": "lots"}}, "sizeLimit"),
         ({"emptyDir": {"sizeLimit": []}}, "sizeLimit is a list"),
-        ({"emptyDir": {"sizeLimit": True}}, "sizeLimit is a bool"),
+        ({"emptyDir": {"sizeLimit": True}}, "sizeLimit is true or false"),
         ({"hostPath": {"path": "srv"}}, "must be absolute"),
         ({"hostPath": {"path": "/srv/../etc"}}, "must be absolute and without"),
         ({"hostPath": {"path": "/a\0"}}, "no program can be given"),

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from jettison.engine.numbers.quantity import parse
-from jettison.errors import ManifestError, QuantityError
+from jettison.errors import ManifestError, QuantityError, kind_in_words
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.host.specs import texts
 from jettison.runtimes.host.specs.content import ContentSpec, volume_content
@@ -112,7 +112,7 @@ def _size(limit: Any, where: str) -> int | None:
     if limit is None:
         return None
     if not isinstance(limit, int | float | str) or isinstance(limit, bool):
-        raise ManifestError(f"{where}: sizeLimit is a {type(limit).__name__}, expected a quantity such as `100Mi`")
+        raise ManifestError(f"{where}: sizeLimit is {kind_in_words(limit)}, expected a quantity such as `100Mi`")
     try:
         size = parse(str(limit)).value
     except QuantityError as error:

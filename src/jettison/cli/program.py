@@ -17,7 +17,7 @@ import click
 
 from jettison import __version__
 from jettison.agent.safe_text import printable
-from jettison.errors import JettisonError, PolicyError, RuntimeFailure
+from jettison.errors import ApiError, JettisonError, PolicyError, RuntimeFailure
 
 INTERRUPTED = 130
 """128 + SIGINT, what a shell reports for a program that Ctrl-C ended."""
@@ -158,7 +158,14 @@ def _lines(error: JettisonError) -> Iterator[str]:
         for complaint in error.complaints:
             yield printable(f"error: {complaint.text}")
     else:
-        yield printable(f"error: {error}")
+        yield printable(_line(error))
+
+
+def _line(error: JettisonError) -> str:
+    if isinstance(error, ApiError):
+        said: str = import_module("jettison.runtimes.kube.answers").server_text(error)
+        return said
+    return f"error: {error}"
 
 
 def _usage_lines(error: click.ClickException) -> Iterator[str]:

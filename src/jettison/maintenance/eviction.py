@@ -291,11 +291,11 @@ async def evict_pods(
     try:
         async with deadline.limit():
             pods = await _read(client, namespace, names, voice)
+            if pods is None:
+                return Evicted.FAILED
             version = await client.eviction_version()
     except TimeoutError:
         voice.complain(f"error: global timeout reached: {deadline.text}")
-        return Evicted.FAILED
-    if pods is None:
         return Evicted.FAILED
     if not version:
         voice.complain("error: the server knows no evictions, pods can only be deleted there")

@@ -137,7 +137,7 @@ def duration_ns(option: str, text: str) -> int:
     try:
         return parse_duration(text)
     except DurationError as error:
-        raise JettisonError(f'invalid argument "{text}" for "{option}" flag: {error}') from error
+        raise InputError(f'invalid argument "{text}" for "{option}" flag: {error}') from error
 
 
 def plain_names(names: Iterable[str], *kinds: str) -> list[str]:

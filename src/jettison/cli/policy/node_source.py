@@ -16,8 +16,7 @@ from jettison.cli.cluster.connection import cluster_options
 from jettison.cli.extras import require
 from jettison.cli.options.kubelet_flags import ConfigArguments, config_option, kubelet_options
 from jettison.cli.output import Remarks
-from jettison.errors import ApiError, InputError, JettisonError, RuntimeFailure
-from jettison.runtimes.kube.answers import server_text
+from jettison.errors import InputError
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides, load_access
 from jettison.runtimes.kube.node_proxy import NodeAnswers, ask_node
@@ -95,17 +94,14 @@ def only_one_from_standard_input(paths: Mapping[str, str | None]) -> None:
 
 
 def asked(overrides: Overrides, seconds: float, work: Callable[[KubeClient], Any]) -> Any:
-    """What `work` finds out about a cluster; a refusal of the server is an error of ours."""
+    """What `work` finds out about a cluster."""
     require(click.get_current_context().command_path, "kube")
 
     async def session() -> Any:
         async with KubeClient(load_access(overrides), seconds) as client:
             return await work(client)
 
-    try:
-        return asyncio.run(session())
-    except (ApiError, RuntimeFailure) as error:
-        raise JettisonError(server_text(error)) from error
+    return asyncio.run(session())
 
 
 image_fs_option = click.option(

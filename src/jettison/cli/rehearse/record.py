@@ -6,20 +6,25 @@ What makes the file (`recording`) is loaded after a cluster has been asked.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 from click.core import ParameterSource
 
-from jettison.cli.cluster.connection import KubectlCommand, cluster_options, duration_ns, run_against
+from jettison.cli.cluster.connection import cluster_options, duration_ns, run_against
+from jettison.cli.options.go_flags import GoCommand
 from jettison.cli.options.host_options import state_dir_option
 from jettison.engine.numbers.durations import SECOND_NS
-from jettison.errors import ApiError, InputError, RuntimeFailure
+from jettison.errors import ApiError, InputError
 from jettison.runtimes.kube.client import Document, KubeClient
 from jettison.runtimes.kube.kubeconfig import Overrides
 from jettison.runtimes.kube.node_proxy import kubelet_configuration
 
+# Of a kubelet without debugging handlers. A node that the API does not have is named in the details.
+_HAS_NO_SUCH_PATH: Final = (404, 405)
 
-@click.command("record", cls=KubectlCommand, short_help="Record what a node sees, to be replayed.")
+
+@click.command("record", cls=GoCommand, short_help="Record what a node sees, to be replayed.")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--for", "duration", default="0s", metavar="DURATION", help="How long; 0s: until Ctrl-C.")
 @click.option("--anonymise", "is_anonymous", is_flag=True, help="Numbers instead of names; free texts are left out.")
@@ -75,7 +80,9 @@ def command(
 async def _configuration(client: KubeClient, node: str) -> Document:
     try:
         return await kubelet_configuration(client, node)
-    except (ApiError, RuntimeFailure) as error:
+    except ApiError as error:
+        if error.code not in _HAS_NO_SUCH_PATH or (error.details or {}).get("name"):
+            raise
         raise InputError(
             f"the kubelet of `{node}` does not tell its configuration: {error}; --config names it"
         ) from error

@@ -31,9 +31,13 @@ def test_a_node_that_is_the_machine_has_what_the_machine_has(tmp_path: Path) -> 
 
 
 def test_a_smaller_node_has_what_was_cut_out_and_no_huge_pages(tmp_path: Path) -> None:
+    """It knows their sizes, as every node does."""
+    pages = tmp_path / "hugepages"
+    (pages / "hugepages-2048kB").mkdir(parents=True)
+    (pages / "hugepages-2048kB/nr_hugepages").write_text("4\n")
     host = Machine()
-    found = measure_capacity(settings(tmp_path, node_memory=64 * MI, node_pids=50), host)
-    assert (found.memory, found.pids, found.huge_pages) == (64 * MI, 50, ())
+    found = measure_capacity(settings(tmp_path, node_memory=64 * MI, node_pids=50), host, pages)
+    assert (found.memory, found.pids, found.huge_pages) == (64 * MI, 50, (HugePages(2048, 0),))
     host.close()
 
 

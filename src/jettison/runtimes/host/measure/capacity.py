@@ -33,15 +33,15 @@ def measure_capacity(settings: HostSettings, host: proc.Machine, huge_pages: Pat
         cores=os.cpu_count() or 1,
         memory=settings.node_memory or total,
         ephemeral_storage=None if disk is None else binary(disk.capacity),
-        # Set aside by the machine and not charged to the memory of any cgroup: no part of a smaller node.
-        huge_pages=() if settings.node_memory else tuple(_huge_pages(huge_pages)),
+        huge_pages=tuple(_huge_pages(huge_pages, is_cut_out=settings.node_memory is not None)),
         pids=settings.node_pids or most,
     )
 
 
-def _huge_pages(directory: Path) -> Iterator[HugePages]:
-    # `hugepages-2048kB/nr_hugepages`
+def _huge_pages(directory: Path, *, is_cut_out: bool) -> Iterator[HugePages]:
+    # `hugepages-2048kB/nr_hugepages`. Those there are were set aside by the machine and are charged to the memory of no
+    # cgroup: a smaller node knows their sizes, as every node does, and has none of them.
     for size in sorted(directory.glob("hugepages-*kB")):
         count = kernel_files.read_number(size / "nr_hugepages")
         if count is not None:
-            yield HugePages(int(size.name[len("hugepages-") : -len("kB")]), count)
+            yield HugePages(int(size.name[len("hugepages-") : -len("kB")]), 0 if is_cut_out else count)

@@ -24,13 +24,15 @@ def _words(words: tuple[str, ...], directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [*_ASKING, ("evict", "web"), ("cordon", "n1"), ("drain", "n1", "--plan")])
-def test_who_is_not_logged_in_is_told_so_once(kubeconfig: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    ran = run(*_words(words, tmp_path), "--kubeconfig", str(kubeconfig), "--token", "of-nobody")
+def test_an_unknown_token_is_told_of_once(kubeconfig: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    ran = run(*_words(words, tmp_path), "--kubeconfig", str(kubeconfig), "--token", "wrong")
     assert (ran.exit_code, ran.stdout, ran.stderr.splitlines()) == (1, "", [_LOGGED_OUT])
 
 
 @pytest.mark.parametrize("words", _ASKING)
-def test_who_may_not_ask_a_node_is_told_what_is_missing(viewer: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_user_that_may_not_ask_a_node_reads_which_right_is_missing(
+    viewer: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     ran = run(*_words(words, tmp_path), "--kubeconfig", str(viewer))
     told = f'Error from server (Forbidden): nodes "n1" is forbidden: {_NO_PROXY}'
     assert (ran.exit_code, ran.stdout, ran.stderr.splitlines()) == (1, "", [told])

@@ -152,6 +152,9 @@ def test_of_two_that_relieve_one_node_one_acts(cluster: LiveCluster, tmp_path: P
     [
         (("--at", "memory.available<32Mi"), "not above the kubelet's own hard threshold"),
         (("--at", "nodefs.available<20%"), "a kubelet frees images first"),
+        (("--at", "memory.available<99Gi"), "pods would go until none is left"),
+        (("--within", "no/such/cgroup"), "--within `no/such/cgroup`: there is no such cgroup below `"),
+        (("--within", "jettison"), "no kubelet has its pods below `"),
         (("--node", "nowhere"), 'nodes "nowhere" not found'),
     ],
 )

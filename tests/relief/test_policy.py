@@ -55,6 +55,13 @@ def test_the_usual_threshold_reads_as_operators_write_it() -> None:
         ({"memory.available": "500Mi"}, {"nodefs.available": "20%"}, "a kubelet frees images first"),
         ({"memory.available": "500Mi"}, {"memory": "1Gi"}, "relief knows memory.available and pid.available"),
         ({"memory.available": "500Mi"}, {"memory.available": "much"}, "--at: "),
+        (
+            {"memory.available": "500Mi"},
+            {"memory.available": "8Gi"},
+            "is not below the 8Gi that there are: pods would go",
+        ),
+        ({"memory.available": "500Mi"}, {"memory.available": "99Gi"}, "`memory.available<99Gi` is not below the 8Gi"),
+        ({"memory.available": "500Mi"}, {"memory.available": "0%"}, "0% and 100% are no threshold"),
         ({"nodefs.available": "10%"}, {}, "say at which one to relieve with --at"),
     ],
 )

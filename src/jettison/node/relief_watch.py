@@ -24,12 +24,13 @@ from jettison.node.process.frame import greet
 from jettison.node.relief_settings import ReliefSettings
 from jettison.node.watch import Watch
 from jettison.relief.policy import kubelet_thresholds, relief_policy
-from jettison.relief.runtime import KubeletNode, ReliefRuntime
+from jettison.relief.runtime import KubeletNode, ReliefRuntime, kubepods_of
 from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import NODES, PODS
 from jettison.runtimes.kube.leases import HeldLease
 from jettison.runtimes.kube.node_proxy import read_proxied
+from jettison.runtimes.linux.cgroups.mounts import discover
 from jettison.runtimes.linux.proc import Machine
 from jettison.runtimes.machine.background_tasks import until_one_ends
 
@@ -69,6 +70,7 @@ class Relief(Watch):
         # All that is made from settings follows these thresholds.
         self.settings = replace(settings, policy=policy)
         memory = self._capacity[Signal.MEMORY_AVAILABLE]
+        _check_cgroups(self._relief.within, root)
         node = KubeletNode(settings.node_name, memory, self._relief.within, root)
         runtime = ReliefRuntime(
             node, policy, self._client, self._pods, SystemClock(), self.emit, self._relief.most_a_minute
@@ -141,6 +143,22 @@ class Relief(Watch):
     def _guarded(self) -> str:
         acts = "it only observes: --enforce makes it act" if self.settings.is_dry_run else "it asks for evictions"
         return f"{self.runtime.count()} of the API; the kubelet evicts at {self._kubelet or 'no threshold'}; {acts}"
+
+
+def _check_cgroups(within: str, root: str) -> None:
+    """Without the cgroups of its pods none of them could be measured, and a pod without numbers is the first to go."""
+    memory = discover().holding("memory")
+    if memory is None:
+        raise InputError("cannot relieve: the memory controller of cgroups is not mounted")
+    mount = memory.mount_point
+    if not (mount / within / "cgroup.procs").exists():
+        raise InputError(f"--within `{within}`: there is no such cgroup below `{mount}`")
+    if kubepods_of(mount, root) is None:
+        below = mount / root if root else mount
+        raise InputError(
+            f"no kubelet has its pods below `{below}`: there is neither `kubepods` nor `kubepods.slice`; relief runs "
+            "on the machine of the kubelet, and sees the cgroups of the host"
+        )
 
 
 async def watch_until_told(settings: ReliefSettings, client: KubeClient, log: LogSink, watches: list[Watch]) -> None:

@@ -33,7 +33,8 @@ def kubelet_thresholds(kubelet: Policy) -> dict[Signal, Threshold]:
 def relief_policy(kubelet: Policy, capacity: Mapping[Signal, int], at: Mapping[str, str]) -> Policy:
     """The kubelet's policy with thresholds of our own: `at`, as in evictionHard, or twice the kubelet's for memory.
 
-    Raises InputError where one of them is not above the kubelet's: then the kubelet would act first.
+    Raises InputError where one of them is not above the kubelet's, because then the kubelet would act first, or not
+    below what the node has, because then it would never be resolved.
     """
     own = kubelet_thresholds(kubelet)
     wanted = dict(at) or _usual(own, capacity)
@@ -56,6 +57,8 @@ def relief_policy(kubelet: Policy, capacity: Mapping[Signal, int], at: Mapping[s
         policy = Policy.of(document)
     except PolicyError as error:
         raise InputError(f"--at: {error}") from error
+    if not policy.thresholds:
+        raise InputError("--at: 0% and 100% are no threshold: say at which one to relieve")
     for threshold in policy.thresholds:
         _check(threshold, own.get(threshold.signal), capacity)
     return replace(policy, switches=replace(kubelet.switches, kill_hard_at_once=False, cut_grace_short=False))
@@ -68,10 +71,15 @@ def _usual(own: Mapping[Signal, Threshold], capacity: Mapping[Signal, int]) -> d
 
 
 def _check(threshold: Threshold, kubelet: Threshold | None, capacity: Mapping[Signal, int]) -> None:
+    # Without its grace period, which is ours.
+    written = f"{threshold.signal}<{threshold.amount}"
     whole = capacity.get(threshold.signal)
     if whole is None:
-        raise InputError(f"--at `{threshold}`: this machine does not say how many there are")
+        raise InputError(f"--at `{written}`: this machine does not say how many there are")
     if kubelet is not None and threshold.quantity(whole) <= kubelet.quantity(whole):
         raise InputError(
-            f"--at `{threshold}` is not above the kubelet's own hard threshold `{kubelet}`: the kubelet would act first"
+            f"--at `{written}` is not above the kubelet's own hard threshold `{kubelet}`: the kubelet would act first"
         )
+    if threshold.quantity(whole).value >= whole:
+        has = binary_text(whole) if threshold.signal is Signal.MEMORY_AVAILABLE else str(whole)
+        raise InputError(f"--at `{written}` is not below the {has} that there are: pods would go until none is left")

@@ -40,6 +40,7 @@ from jettison.events import Emit
 from jettison.manifests.pod_view import has_ended
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.adopted.back_off import StopBackOff
+from jettison.runtimes.kube.answers import causes
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
 from jettison.runtimes.linux import proc
@@ -117,7 +118,7 @@ class ReliefRuntime:
         self._host = proc.Machine()
         self._wakeups = Wakeups(clock)
         self._pool = ThreadPoolExecutor(1, "jettison-alarm")
-        kubepods = _kubepods_of(memory.mount_point, node.cgroup_root)
+        kubepods = kubepods_of(memory.mount_point, node.cgroup_root)
         where = Watched(pressure=PROC / "pressure" / "memory")
         if kubepods is not None and not memory.is_unified:
             # The root's counter is late by up to half a second, that of all pods is exact.
@@ -321,7 +322,8 @@ class ReliefRuntime:
         seconds = details.get("retryAfterSeconds")
         asked = seconds if isinstance(seconds, int) else 0
         pause = min(max(asked, _REFUSED_SECONDS), _LONGEST_REFUSAL_SECONDS)
-        why = f"a budget refuses it: {error}" if error.code == _TOO_MANY else str(error)
+        # Which budget, and what it lacks.
+        why = f"a budget refuses it: {causes(error).rstrip('.')}" if error.code == _TOO_MANY else str(error)
         self._give_up(pod, pause, why)
 
     def _give_up(self, pod: Pod, seconds: int, why: str) -> None:
@@ -411,7 +413,7 @@ def pod_cgroups(root: str, qos: str, uid: str) -> Iterator[str]:
         yield names.child(place, f"pod{uid}")
 
 
-def _kubepods_of(mount: Path, root: str) -> str | None:
+def kubepods_of(mount: Path, root: str) -> str | None:
     """The cgroup of all pods, where the kubelet has made it."""
     found = (_kubepods(names, root) for names in _DRIVERS)
     return next((name for name in found if (mount / name).is_dir()), None)

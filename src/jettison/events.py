@@ -181,6 +181,13 @@ class PodEvicted:
 
 
 @frozen
+class WouldEvict:
+    """The pod would be told to end now, were this no dry run. Said once for as long as it stays the choice."""
+
+    eviction: Eviction
+
+
+@frozen
 class EvictionTimedOut:
     """Its containers did not stop in time; it counts as evicted, and the killing goes on."""
 
@@ -317,6 +324,7 @@ Fact = (
     | ContainerRuntimeLost
     | ContainerRuntimeAnswered
     | EvictionStarted
+    | WouldEvict
     | PodEvicted
     | EvictionTimedOut
     | EvictionWithdrawn

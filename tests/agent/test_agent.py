@@ -288,6 +288,18 @@ def test_a_dry_run_decides_and_records_but_touches_nothing() -> None:
     assert len(stage.records.steps) == 1
 
 
+def test_a_dry_run_says_once_which_pod_would_go() -> None:
+    """The prediction is in the log, and not at every look."""
+    stage = Stage(is_dry_run=True)
+    for available in (50 * MI, 40 * MI, 500 * MI, 50 * MI):
+        stage.runtime.available = available
+        stage.step()
+    stage.runtime.used = {"a": 1 * MI, "b": 500 * MI, "c": 100 * MI}
+    stage.step()
+    said = [fact.eviction.pod.name for fact in stage.facts.taken if isinstance(fact, events.WouldEvict)]
+    assert said == ["a", "a", "b"]
+
+
 def test_history_is_kept_when_it_matters() -> None:
     """A restart must not lose conditions or grace clocks; readings alone are not worth a write."""
     stage = Stage()

@@ -25,6 +25,7 @@ NAMES = """
     pods_ranked
     probe_failed reclaim_attempted reclaim_finished reclaim_sufficed reload_failed reloaded restart_needed
     serving_certificate_taken setting_changed threshold_crossed threshold_met threshold_resolved
+    would_evict
 """
 
 

@@ -137,6 +137,8 @@ class Agent:
         self._stories: dict[str, _Story] = {}
         self._trends: Trends = trends or {}
         self.is_dry_run = is_dry_run
+        # The uids of those that a dry run has said would go.
+        self._foreseen: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
         self._next_policy: Policy | None = None
@@ -204,7 +206,7 @@ class Agent:
             snapshot, outcome = await self._after_reclaim(snapshot)
             orders = self._record(snapshot, outcome, alarm, Stamp.of(self.clock), self._taped_endings())
         # Remember first, then act, then say: what is not on record did not happen, and words cost milliseconds.
-        begun: list[Fact] = []
+        begun: list[Fact] = self._foresee(outcome) if self.is_dry_run else []
         if isinstance(outcome.decision, Evict):
             for order in orders:
                 if self._end(order):
@@ -373,6 +375,17 @@ class Agent:
             return None
         going = {each.eviction.pod.uid for each in endings if not (each.is_making_room or each.is_overdue)}
         return next((order for order in decision.evictions if order.pod.uid not in going), None)
+
+    def _foresee(self, outcome: Outcome) -> list[Fact]:
+        """In a dry run: what has not been said of the pods that would go now."""
+        decision, before = outcome.decision, self._foreseen
+        if not isinstance(decision, Evict):
+            if not outcome.history.met:
+                self._foreseen = frozenset()
+            return []
+        orders = [decision.evictions[0]] if decision.at_most_one else decision.evictions
+        self._foreseen = frozenset(order.pod.uid for order in orders)
+        return [events.WouldEvict(order) for order in orders if order.pod.uid not in before]
 
     def _end(self, order: Eviction) -> bool:
         """Whether the pod was told; one that could not be may be tried again at the next step."""

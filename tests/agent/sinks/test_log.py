@@ -17,8 +17,8 @@ import pytest
 from jettison import events
 from jettison.agent.sinks.log import LogSink
 from jettison.engine.node.evictions import Eviction
-from jettison.engine.node.facts import PodsRanked, ThresholdCrossed
-from jettison.engine.node.signals import Signal
+from jettison.engine.node.facts import PodsRanked, ReclaimAttempted, ThresholdCrossed, ThresholdMet
+from jettison.engine.node.signals import Resource, Signal
 from jettison.engine.node.snapshot import Reading
 from jettison.engine.node.thresholds import Threshold
 from jettison.engine.numbers.quantity import parse
@@ -69,6 +69,22 @@ def test_a_pipe_gets_json(pipe: tuple[int, int]) -> None:
         "message": 'The node was "low". ',
         "decided_ns": 7,
     }
+    sink.close()
+
+
+def test_what_is_said_at_every_look_is_logged_every_ten_seconds(pipe: tuple[int, int]) -> None:
+    """While a pod ends the node is looked at ten times a second; a new shortage is told of at once."""
+    reading, writing = pipe
+    sink = LogSink(writing)
+    attempted = ReclaimAttempted(Signal.MEMORY_AVAILABLE, Resource.MEMORY)
+
+    for tenths in range(205):
+        sink.take(attempted, NOON_NS + tenths * 10**8)
+    sink.take(ThresholdMet(CROSSED.threshold, CROSSED.reading), NOON_NS + 21 * 10**9)
+    sink.take(attempted, NOON_NS + 21 * 10**9)
+
+    seconds = [json.loads(line)["time"][17:19] for line in lines(reading) if b"reclaim_attempted" in line]
+    assert seconds == ["00", "10", "20", "21"]
     sink.close()
 
 

@@ -28,6 +28,7 @@ from jettison import events
 from jettison.agent.fact_values import name_of, value_pairs, values_of, with_amounts
 from jettison.clock import SystemClock
 from jettison.engine.node import facts
+from jettison.engine.node.signals import Signal
 from jettison.events import Fact
 from jettison.manifests.times import milli_time_text
 
@@ -49,6 +50,7 @@ _LEVELS: Mapping[type[Fact], str] = {
     facts.NothingToEvict: ERROR,
     facts.GraceCutShort: WARNING,
     events.EvictionStarted: WARNING,
+    events.WouldEvict: WARNING,
     events.EvictionTimedOut: ERROR,
     events.EvictionWithdrawn: WARNING,
     events.PodEndSeen: WARNING,
@@ -68,6 +70,11 @@ _LEVELS: Mapping[type[Fact], str] = {
     events.ObservationFailed: ERROR,
     events.ActionFailed: ERROR,
 }
+
+
+# A look at a starved node says each time that something is done about it, ten times a second while a pod ends. A
+# kubelet looks, and says so, every ten seconds.
+_REPEAT_NS = 10 * 10**9
 
 
 class LogSink:
@@ -90,15 +97,28 @@ class LogSink:
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._unsaid = 0
+        # By node and signal: when it was last said that something is done about it.
+        self._attempts: dict[tuple[str, Signal], int] = {}
         self._retry: asyncio.TimerHandle | None = None
 
     def take(self, fact: Fact, time_ns: int, node: str = "") -> None:
         """Log it, now or when the reader wakes up. `node` is said where one log is that of several."""
-        level = _LEVELS.get(type(fact), INFO)
+        level = DEBUG if self._is_repeated(fact, time_ns, node) else _LEVELS.get(type(fact), INFO)
         if level != DEBUG or self._is_verbose:
             values = values_of(fact)
             self._add(self._line(time_ns, level, name_of(fact), {"node": node, **values} if node else values))
         self.flush(time_ns)
+
+    def _is_repeated(self, fact: Fact, time_ns: int, node: str) -> bool:
+        if isinstance(fact, facts.ThresholdMet):
+            self._attempts.pop((node, fact.threshold.signal), None)
+        if not isinstance(fact, facts.ReclaimAttempted):
+            return False
+        last = self._attempts.get((node, fact.signal))
+        if last is not None and 0 <= time_ns - last < _REPEAT_NS:
+            return True
+        self._attempts[node, fact.signal] = time_ns
+        return False
 
     def flush(self, time_ns: int) -> None:
         """Write what the reader takes without waiting."""
